@@ -1,8 +1,9 @@
 # The front door. Every target makes sure of what it needs (scripts/need) and says what is missing if it cannot.
 #
+#     make check              before everything else: what a change has to pass, with nothing but Rust
 #     make tour TOUR=...      arguments for the tour
 #     make report REPORT=...  --quick, --exact, --html FILE
-#     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
+#     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-atm aal5'
 #     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
 #     make soak               SEEDS=10000, or TIME=600 seconds for each scenario; SEED=17 repeats one
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
@@ -32,10 +33,14 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint format clippy deny doc
+.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc house
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+check: ## Check a change with nothing but Rust: format, clippy, the quick tests (two minutes after a build)
+	@scripts/need cargo rustfmt clippy
+	@CARGO='$(CARGO)' PROPTEST_RNG_SEED=$(SEED) scripts/check
 
 tour: ## Walk through what kiban can do
 	@scripts/need cargo gcc
@@ -56,6 +61,7 @@ verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into
 	@$(CARGO) build --release --locked -p kiban
 	@$(CARGO) rustc --release --locked -p kiban-verbs --lib --crate-type staticlib
 	@crates/verbs/link $(BUILT)/libkiban_verbs.a $(BUILT)/verbs
+	@objcopy --only-keep-debug '$(BUILT)/kiban' '$(BUILT)/kiban.debug'
 
 install: ## Install the program, the libraries, manual pages and completions (PREFIX, DESTDIR); first make verbs
 	@for file in kiban verbs/libibverbs.so.1 verbs/librdmacm.so.1 verbs/libkiban_paths.so verbs/librspreload.so \
@@ -65,6 +71,9 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/kiban' '$(DESTDIR)$(PREFIX)/share/man/man1' \
 		'$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
 	install -s -m 755 '$(BUILT)/kiban' '$(DESTDIR)$(PREFIX)/bin/kiban'
+	@# gdb and perf find the symbols, which stay in $(BUILT), by name and checksum.
+	[ ! -f '$(BUILT)/kiban.debug' ] || \
+		objcopy --add-gnu-debuglink='$(BUILT)/kiban.debug' '$(DESTDIR)$(PREFIX)/bin/kiban'
 	install -s -m 755 '$(BUILT)/verbs/libibverbs.so.1' '$(BUILT)/verbs/librdmacm.so.1' \
 		'$(BUILT)/verbs/libkiban_paths.so' '$(BUILT)/verbs/librspreload.so' '$(BUILT)/verbs/libkiban_sockets.so' \
 		'$(DESTDIR)$(PREFIX)/lib/kiban'
@@ -76,7 +85,7 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 deb: verbs ## Make a Debian package of the same, in target/release
 	@scripts/deb '$(BUILT)' '$(BUILT)'
 
-test: ## Run all tests
+test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
 		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 strace systemd
@@ -87,7 +96,7 @@ properties: ## Search longer for what breaks a property, from a new seed: CASES=
 	@scripts/need cargo gcc
 	@echo "make properties SEED=$(SEED) CASES=$(CASES)"
 	PROPTEST_RNG_SEED=$(SEED) PROPTEST_CASES=$(CASES) $(CARGO) test --locked --no-fail-fast \
-		-p kiban-ground -p kiban-wire -p kiban-stack -p kiban-board
+		-p kiban-base -p kiban-tcpip -p kiban-atm -p kiban-rdma -p kiban-vi -p kiban-osi -p kiban-capture -p kiban-board
 
 # Only what was said here: SEED and TIME have defaults of other targets.
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
@@ -114,7 +123,7 @@ sanitize: ## Look for memory errors, leaks and data races: Miri, ASAN, TSAN, val
 	@scripts/need cargo gcc
 	@scripts/sanitize $(SANITIZE)
 
-lint: format clippy deny doc ## Check format, code, dependencies and documentation
+lint: format clippy deny doc house ## Check format, code, dependencies, documentation and structure
 
 format: ## Check the format alone (cargo fmt repairs it)
 	@scripts/need cargo rustfmt
@@ -128,6 +137,21 @@ deny: ## Check licences, origins and advisories of dependencies alone
 	@scripts/need cargo gcc cargo-deny
 	$(CARGO) deny --locked check licenses bans sources
 	@scripts/advisories
+
+house: ## Check what each crate may compile, import cycles of files, and links of the documentation
+	@scripts/need cargo python3
+	@CARGO='$(CARGO)' scripts/boundaries
+	@scripts/circles
+	@scripts/links
+
+PORTABLE := base tcpip atm rdma vi osi capture attach board sim talk
+TARGETS ?= x86_64-pc-windows-gnu x86_64-apple-darwin
+portable: ## Compile the crates without operating system calls for Windows and macOS (rustup target add ...)
+	@scripts/need cargo
+	@for target in $(TARGETS); do \
+		echo "$(CARGO) check for $$target"; \
+		$(CARGO) check --locked $(PORTABLE:%=-p kiban-%) --target $$target || exit 1; \
+	done
 
 doc: ## Build the documentation of all crates, without warnings
 	@scripts/need cargo gcc

@@ -1,4 +1,5 @@
-//! Gives libvipl.so its name for the dynamic linker: the 1 changes when a program built against it would break.
+//! Gives libvipl.so its name for the dynamic linker: the 1 changes when a program built against it would
+//! break.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

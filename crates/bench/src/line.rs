@@ -1,17 +1,20 @@
 //! TCP against the limit of the line, in virtual time.
 //!
-//! Claim     what paper \[1\] measured (figures 6 and 7), with nothing lost to the boards: from a window of 48 KB on, one
-//!           session reaches 99.8 % of what cells and headers leave (the paper: 133.4 of 134.58 Mbit/s at 256 KB); up to sixty
-//!           sessions together reach 99 % of it, each at least nine tenths of its share.
+//! Claim     what paper \[1\] measured (figures 6 and 7), with nothing lost to the boards: from a window of
+//!           48 KB on, one session reaches 99.8 % of what cells and headers leave (the paper: 133.4 of 134.58
+//!           Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least nine tenths of
+//!           its share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
-//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory each way.
+//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory each
+//!           way.
 //! Counted   payload bytes that the receiving program has read. One session: from its first byte to its last.
-//!           Many: over an interval in which all are active, from the moment at which the last has received its first half
-//!           megabyte (or its window twice) to the moment at which the first has received all.
-//! Exact     virtual time has no noise: a run is made once, and the same seed gives the same figures anywhere.
+//!           Many: over an interval in which all are active, from the moment at which the last has received
+//!           its first half megabyte (or its window twice) to the moment at which the first has received all.
+//! Exact     virtual time has no noise: a run is made once, and the same seed gives the same figures
+//!           anywhere.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use kiban_lab::table::figure;
 use kiban_lab::{Options, Table};
 use kiban_sim::Plan;

@@ -1,14 +1,16 @@
 //! The benchmarks: what kiban promises in figures, measured beside something that a reader knows.
 //!
-//! Each family is a file that says what is compared and why that is fair. Figures, targets and records are the
-//! laboratory's ([`kiban_lab`]); figures of a world in virtual time are exact and need no repeats.
+//! Each family is a file that says what is compared and why that is fair. Figures, targets and records are
+//! the laboratory's ([`kiban_lab`]); figures of a world in virtual time are exact and need no repeats.
 #![forbid(unsafe_code)]
 
 mod line;
 mod link;
 mod memory;
+mod noise;
 mod osi;
 mod rdma;
+mod rows;
 mod sar;
 mod sim;
 mod sum;
@@ -86,18 +88,4 @@ fn main() -> ExitCode {
     }
     // A missed target is printed and recorded; it is no failure of the program.
     ExitCode::SUCCESS
-}
-
-/// Whether a group of rows is to be measured: all, or those that KIBAN_BENCH_ROWS names.
-fn wanted(group: &str) -> bool {
-    let only = std::env::var("KIBAN_BENCH_ROWS").unwrap_or_default();
-    only.is_empty() || only.split(',').any(|name| name == group)
-}
-
-/// Bytes that differ from place to place and from seed to seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::SimRng::from_seed(seed);
-    let mut bytes = vec![0; length];
-    bytes.chunks_mut(8).for_each(|word| word.copy_from_slice(&chance.draw().to_ne_bytes()[..word.len()]));
-    bytes
 }

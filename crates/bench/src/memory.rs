@@ -1,16 +1,18 @@
 //! Packet memory against a cyclic ring of clusters and against the allocator.
 //!
-//! Claim     pages that are shared by reference, cut at will and brought home by anybody cost no more than twice what
-//!           paper \[1\]'s clusters cost, which can do none of that.
-//! Ring      [`Ring`]: clusters prepared ahead, each a pointer to a header and several to content pages, handed out in
-//!           a circle and freed whole. A cluster that is still out when its turn comes is refused.
+//! Claim     pages that are shared by reference, cut at will and brought home by anybody cost no more than
+//!           twice what paper \[1\]'s clusters cost, which can do none of that.
+//! Ring      [`Ring`]: clusters prepared ahead, each a pointer to a header and several to content pages,
+//!           handed out in a circle and freed whole. A cluster that is still out when its turn comes is
+//!           refused.
 //! Vec       a header and the pages of the same sizes from the global allocator, given back each time.
-//! Rounds    so many are taken, then all are given back, as a burst is: the ring and the pools stay in the cache alike.
-//! Fair      where payload is appended it is 64 bytes a page, so that memory is measured and not copying; pools and ring
-//!           form its sum while they copy, as paper \[1\]'s board did, `Vec` only copies. Counting and checking what is
-//!           handed out is part of each side.
+//! Rounds    so many are taken, then all are given back, as a burst is: the ring and the pools stay in the
+//!           cache alike.
+//! Fair      where payload is appended it is 64 bytes a page, so that memory is measured and not copying;
+//!           pools and ring form its sum while they copy, as paper \[1\]'s board did, `Vec` only copies.
+//!           Counting and checking what is handed out is part of each side.
 
-use kiban_ground::{Blocks, Page, Pdu, Pool, Slice, Sum, copy_and_sum};
+use kiban_base::{Blocks, Page, Pdu, Pool, Slice, Sum, copy_and_sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::hint::black_box;
 
@@ -184,7 +186,7 @@ fn kiban_blocks(trial: &mut Trial) -> f64 {
 }
 
 pub(crate) fn run(options: &Options) {
-    let payload = crate::noise(1, SHORT_BYTES);
+    let payload = crate::noise::noise(1, SHORT_BYTES);
     let mut bench = Bench::new("memory", options.clone());
     let within = Target::ratio_at_most(2.0);
     bench.compare(

@@ -1,26 +1,31 @@
 //! FTAM over TCP sockets, beside what the sockets themselves can do.
 //!
-//! Claim     a file goes through seven layers at the speed of copying, and whoever asks for an association has one at once.
-//! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream of as many bytes in
-//!           writes of the data element's size; associations of ACSE, beside a bare connection with as many questions.
-//! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from memory and are dropped; FTAM
-//!           reads them from a file and writes them to another. A transfer counts from the request to its confirmation, with
-//!           opening, closing and the rename; the bare reader says by a byte that it has taken all.
-//! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that costs little.
-//! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is measured first.
+//! Claim     a file goes through seven layers at the speed of copying, and whoever asks for an association
+//!           has one at once.
+//! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream
+//!           of as many bytes in writes of the data element's size; associations of ACSE, beside a bare
+//!           connection with as many questions.
+//! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from
+//!           memory and are dropped; FTAM reads them from a file and writes them to another. A transfer
+//!           counts from the request to its confirmation, with opening, closing and the rename; the bare
+//!           reader says by a byte that it has taken all.
+//! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that
+//!           costs little.
+//! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is
+//!           measured first.
 
-use kiban_board::osi::tower::TowerConfig;
+use kiban_ftam::client::{Client, ClientConfig};
+use kiban_ftam::disk::Settings;
+use kiban_ftam::door::Gate;
+use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_ftam::serve::{Service, ServiceConfig};
+use kiban_ftam::users::{Attempts, Patience, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
-use kiban_real::ftam::client::{Client, ClientConfig};
-use kiban_real::ftam::disk::Settings;
-use kiban_real::ftam::door::Gate;
-use kiban_real::ftam::serve::{Service, ServiceConfig};
-use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
-use kiban_real::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_stack::osi::ftam::filestore::Path;
-use kiban_stack::osi::ftam::initiator::{self, Job};
-use kiban_wire::ber::Oid;
-use kiban_wire::ftam::{BinaryParameters, Document};
+use kiban_osi::ftam::filestore::Path;
+use kiban_osi::ftam::initiator::{self, Job};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -32,7 +37,8 @@ use tokio::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the files are: memory, if the system has it as files.
 const MEMORY: &str = "/dev/shm";
-/// Memory that begins where a page begins is copied faster, on some processors by far: the bare stream has it, too.
+/// Memory that begins where a page begins is copied faster, on some processors by far: the bare stream has
+/// it, too.
 const PAGE_BYTES: usize = 4096;
 const NAME: &str = "file";
 const USER: &str = "eve";
@@ -79,7 +85,7 @@ impl Place {
         for directory in ["root", "here"] {
             std::fs::create_dir_all(place.0.join(directory)).expect("a directory can be made");
         }
-        std::fs::write(place.0.join("here").join(NAME), crate::noise(7, bytes))
+        std::fs::write(place.0.join("here").join(NAME), crate::noise::noise(7, bytes))
             .expect("there is room for the file");
         write_password(&place.0.join("users"), USER, PASSWORD.as_bytes())
             .expect("a users file can be written");
@@ -197,7 +203,7 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     });
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
-    let block = crate::noise(8, write_bytes);
+    let block = crate::noise::noise(8, write_bytes);
     let span = trial.measure_once(|| {
         let mut sent = 0;
         while sent < bytes {

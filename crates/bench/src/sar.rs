@@ -1,18 +1,19 @@
 //! AAL5 segmentation and reassembly with every check that the standard asks for.
 //!
-//! Claim     one core carries cells faster than any line of their time: 12 Gbit/s of frames, where an OC-12c has 0.6.
-//! Work      frames of 8240 bytes (paper \[1\]: 8192 bytes of payload behind LLC/SNAP, IP and TCP headers) are cut into 172
-//!           cells, with CRC-32 and a header error control each, interleaved cell by cell over the circuits; the
-//!           train is put together again: HEC, circuit, Internet sum, CRC-32, length.
+//! Claim     one core carries cells faster than any line of their time: 12 Gbit/s of frames, where an OC-12c
+//!           has 0.6.
+//! Work      frames of 8240 bytes (paper \[1\]: 8192 bytes of payload behind LLC/SNAP, IP and TCP headers)
+//!           are cut into 172 cells, with CRC-32 and a header error control each, interleaved cell by cell
+//!           over the circuits; the train is put together again: HEC, circuit, Internet sum, CRC-32, length.
 //! Counted   bytes of frames, once, for both ways together, by the CPU time of one thread.
 //! Checked   outside the sample: every frame of a burst comes out byte for byte, with the sum of its bytes.
 
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Slice, Sum};
-use kiban_lab::{Bench, Options, Target, Trial, Unit};
-use kiban_stack::atm::{
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{
     Arrival, Circuit, Inlet, Interval, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation, TimedCell,
 };
-use kiban_wire::atm::{Interface, Vc};
+use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Slice, Sum};
+use kiban_lab::{Bench, Options, Target, Trial, Unit};
 
 const HEAD_BYTES: usize = 48;
 const FRAME_BYTES: usize = 8240;
@@ -50,7 +51,7 @@ impl Ports {
             down.open(circuit, Outlet { vc, frames_max: BURST, low_priority: false, contract: None });
             up.open(circuit, Inlet::classical_ip(vc));
         }
-        let bytes = crate::noise(1, FRAME_BYTES - HEAD_BYTES);
+        let bytes = crate::noise::noise(1, FRAME_BYTES - HEAD_BYTES);
         let content = bytes
             .chunks(PAGE_BYTES)
             .map(|part| memory.transmit.take().and_then(|mut page| page.append(part)).expect("a page"))

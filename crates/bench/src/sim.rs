@@ -1,11 +1,11 @@
 //! Virtual time against real time.
 //!
-//! Claim     one direction of an OC-3c line, exact to the cell, with the boards that we ship at both ends and a switch between,
-//!           runs at least 30 times faster than the line itself on one core.
-//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB each way; one session, or
-//!           sixty that share the line.
-//! Counted   virtual seconds by seconds of CPU time, from the first SYN to the last FIN. Building the world is not
-//!           counted, comparing every received byte is.
+//! Claim     one direction of an OC-3c line, exact to the cell, with the boards that we ship at both ends and
+//!           a switch between, runs at least 30 times faster than the line itself on one core.
+//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB each
+//!           way; one session, or sixty that share the line.
+//! Counted   virtual seconds by seconds of CPU time, from the first SYN to the last FIN. Building the world
+//!           is not counted, comparing every received byte is.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};

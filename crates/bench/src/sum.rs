@@ -1,13 +1,16 @@
 //! Copying with the Internet checksum against plain copying.
 //!
-//! Claim     the sum is formed while bytes move (paper \[1\]: during the DMA), so it must cost little more than moving.
+//! Claim     the sum is formed while bytes move (paper \[1\]: during the DMA), so it must cost little more
+//!           than moving.
 //! Sides     [`copy_and_sum`] and `copy_from_slice` (the C library's memcpy), over the same buffers.
-//! Fair      source and target begin on a page boundary for both; blocks follow one another through a working set, half source, half target;
-//!           a sample is hundreds of milliseconds, so every block has been touched many times.
-//! Sets      256 KiB lies in a second-level cache, 8 MiB only in the third: there memory hides more of the adding.
+//! Fair      source and target begin on a page boundary for both; blocks follow one another through a working
+//!           set, half source, half target; a sample is hundreds of milliseconds, so every block has been
+//!           touched many times.
+//! Sets      256 KiB lies in a second-level cache, 8 MiB only in the third: there memory hides more of the
+//!           adding.
 //! Left out  main memory: a transfer of packets never reaches it if its pages go round quickly.
 
-use kiban_ground::copy_and_sum;
+use kiban_base::copy_and_sum;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -24,7 +27,7 @@ struct Half {
 
 impl Half {
     fn new(length: usize) -> Half {
-        let bytes = crate::noise(length as u64, length + PAGE_BYTES);
+        let bytes = crate::noise::noise(length as u64, length + PAGE_BYTES);
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
         let half = Half { bytes, aligned: start..start + length };
         assert!(half.bytes[half.aligned.clone()].as_ptr().addr().is_multiple_of(PAGE_BYTES));

@@ -1,22 +1,24 @@
 //! VI through shared memory: two NICs, a core each, both polling.
 //!
-//! Claim     a message between two processes costs little more than the cache lines it moves: no system call, one copy into
-//!           the shared ring and one out of it.
-//! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages beside `memcpy` of
-//!           64 KiB blocks on one core, and a bare ring that is filled and emptied by `memcpy` beside the same.
-//! Fair      the peer is a thread with a NIC of its own: what passes between the NICs passes through the memfd, as between
-//!           processes. Both sides poll, pinned to different CPUs.
-//!           Round trips are of reliable delivery, as the paper's cLAN offered it; the stream is of reliable reception, which
-//!           holds the sender while the receiver is kept from its core. While others are measured the peer sleeps.
-//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` goes through as many, from the start of a
-//!           page to the start of a page.
+//! Claim     a message between two processes costs little more than the cache lines it moves: no system call,
+//!           one copy into the shared ring and one out of it.
+//! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages
+//!           beside `memcpy` of 64 KiB blocks on one core, and a bare ring that is filled and emptied by
+//!           `memcpy` beside the same.
+//! Fair      the peer is a thread with a NIC of its own: what passes between the NICs passes through the
+//!           memfd, as between processes. Both sides poll, pinned to different CPUs.
+//!           Round trips are of reliable delivery, as the paper's cLAN offered it; the stream is of reliable
+//!           reception, which holds the sender while the receiver is kept from its core. While others are
+//!           measured the peer sleeps.
+//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` goes through as many,
+//!           from the start of a page to the start of a page.
 
-use kiban_ground::ring::{Consumer, Producer, Shape};
-use kiban_ground::{Region, SharedBytes, Wait};
+use kiban_base::ring::{Consumer, Producer, Shape};
+use kiban_base::{Region, SharedBytes, Wait};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
-use kiban_real::clock::{allowed_cpus, pin_thread};
-use kiban_real::vi::{Address, Device, Nic};
-use kiban_stack::vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_os::clock::{allowed_cpus, pin_thread};
+use kiban_vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_vi_runtime::{Address, Device, Nic};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -172,7 +174,8 @@ fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
 fn copy(trial: &mut Trial) -> f64 {
     const PAGE_BYTES: usize = 4096;
     let bytes = BLOCK_BYTES * BLOCKS;
-    let (source, mut target) = (crate::noise(1, bytes + PAGE_BYTES), crate::noise(2, bytes + PAGE_BYTES));
+    let (source, mut target) =
+        (crate::noise::noise(1, bytes + PAGE_BYTES), crate::noise::noise(2, bytes + PAGE_BYTES));
     let (from, to) = (source.as_ptr().align_offset(PAGE_BYTES), target.as_ptr().align_offset(PAGE_BYTES));
     let (source, target) = (&source[from..from + bytes], &mut target[to..to + bytes]);
     let span = trial.measure(|| {
@@ -246,7 +249,7 @@ fn bare_stream(trial: &mut Trial, cpu: usize) -> f64 {
     const PIECE_BYTES: usize = 8192;
     let (mut one, mut two) = bare_pair(32, PIECE_BYTES);
     let end = AtomicBool::new(false);
-    let source = crate::noise(2, BLOCK_BYTES * BLOCKS);
+    let source = crate::noise::noise(2, BLOCK_BYTES * BLOCKS);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let _ = pin_thread(cpu);

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The limit that cells, AAL5 and headers leave to payloads of 8192 bytes on an OC-3c line, Mbit/s: 172 cells each
-/// (paper \[1\], table 2, has 134.581).
+/// The limit that cells, AAL5 and headers leave to payloads of 8192 bytes on an OC-3c line, Mbit/s: 172 cells
+/// each (paper \[1\], table 2, has 134.581).
 pub(crate) const LIMIT_MBIT_PER_SECOND: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 const PATTERN_BYTES: usize = 64 << 10;
@@ -23,12 +23,12 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// `sessions` in each direction (from board 0, from board 1), each with `bytes_each`; every byte that arrives is
-    /// compared.
+    /// `sessions` in each direction (from board 0, from board 1), each with `bytes_each`; every byte that
+    /// arrives is compared.
     pub(crate) fn new(plan: &Plan, sessions: [usize; 2], bytes_each: u64) -> Transfer {
         let mut pair = Pair::new(plan);
         // Twice, so that a run of up to its length can be read from anywhere in it.
-        let pattern: Rc<[u8]> = crate::noise(1, PATTERN_BYTES).repeat(2).into();
+        let pattern: Rc<[u8]> = crate::noise::noise(1, PATTERN_BYTES).repeat(2).into();
         let tallies = [0, 1].map(|from| {
             let tally: Tally = Rc::new(RefCell::new(vec![0; sessions[from]]));
             if sessions[from] > 0 {

@@ -1,16 +1,18 @@
-//! What a board is made of: memory, ports, addresses, settings. A value that can be written down.
+//! The configuration of a board: memory, ports, addresses, settings.
 
-use crate::wiring::rdma::{EfePortConfig, RdmaConfig};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::ip::{self, Prefix, Route};
-use kiban_stack::tcp;
-use kiban_stack::vi;
-use kiban_wire::atm::{Interface, Vc};
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{Contract, OC3C_BITS_PER_SECOND};
+use kiban_base::ethernet::Mac;
+use kiban_rdma::efe;
+use kiban_rdma::iwarp::{mpa, rnic};
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::{self, Prefix, Route};
+use kiban_tcpip::tcp;
+use kiban_vi as vi;
 
-/// A board before it is built.
+/// The configuration of a board.
 #[derive(Clone, Debug)]
 pub struct BoardConfig {
     /// Packet memory.
@@ -19,22 +21,22 @@ pub struct BoardConfig {
     pub tcp: tcp::Config,
     /// Settings of IP.
     pub ip: ip::Config,
-    /// Whether listeners and sockets on the unspecified IPv6 address take IPv6 alone (RFC 3493 §5.3), if the host does
-    /// not say for one of them.
+    /// Whether listeners and sockets on the unspecified IPv6 address accept only IPv6 (RFC 3493 §5.3), unless
+    /// the host says otherwise for one of them.
     pub v6_only: bool,
     /// Settings of the VI NIC, if there are ports for it.
     pub vi: vi::Config,
     /// The RDMA NIC, if the board has one.
     pub rdma: Option<RdmaConfig>,
-    /// UDP sockets at most.
+    /// Limit of UDP sockets.
     pub udp_sockets_max: usize,
-    /// Datagrams that wait for the reader of one socket, at most.
+    /// Limit of the datagrams that wait for the reader of one socket.
     pub datagrams_max: usize,
     /// The ports, numbered from 0 in this order.
     pub ports: Vec<PortConfig>,
     /// Addresses of IP ports beside the first.
     pub addresses: Vec<PortAddress>,
-    /// Routes beside those that the ports' own prefixes make.
+    /// Routes beside those of the ports' own prefixes.
     pub routes: Vec<Route>,
 }
 
@@ -57,7 +59,7 @@ impl Default for BoardConfig {
 }
 
 impl BoardConfig {
-    /// The circuits of a port that a bridge has, and whether they send frames with their FCS.
+    /// Returns the circuits of a port that belong to a bridge, and whether they send frames with their FCS.
     pub(crate) fn bridged(&self, port: usize) -> Vec<(u32, bool)> {
         let bridges = self.ports.iter().filter_map(|port| match port {
             PortConfig::Bridge(bridge) => Some(&bridge.circuits),
@@ -68,16 +70,16 @@ impl BoardConfig {
     }
 }
 
-/// Packet memory, sized at start.
+/// Sizes of the packet memory, which is allocated at start.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryConfig {
     /// Bytes of a content page.
     pub page_bytes: usize,
-    /// Content memory for what the host sends (paper \[1\]: 8 MB).
+    /// Content memory for data that the host sends (paper \[1\]: 8 MB).
     pub transmit_bytes: usize,
-    /// Content memory for what arrives (paper \[1\]: 8 MB).
+    /// Content memory for received data (paper \[1\]: 8 MB).
     pub receive_bytes: usize,
-    /// PDUs under way in the board, both directions.
+    /// PDUs in the board, both directions.
     pub pdus: usize,
 }
 
@@ -87,7 +89,7 @@ impl Default for MemoryConfig {
     }
 }
 
-/// Where a board meets a link or a cable.
+/// A port, where a board meets a link or a cable.
 #[derive(Clone, Debug)]
 pub enum PortConfig {
     /// Cells on a line.
@@ -109,13 +111,14 @@ pub enum PortConfig {
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).
 #[derive(Clone, Debug)]
 pub struct AtmPortConfig {
-    /// Payload rate of the line, bit/s: what is left for cells.
+    /// Payload rate of the line, bit/s: the rate that is left for cells.
     pub line_bits_per_second: u64,
     /// Whether VPIs have 8 or 12 bits.
     pub interface: Interface,
-    /// The board's address on this port; unspecified: it has no IP here, and its circuits are a bridge's.
+    /// The board's address on this port; if unspecified, the board has no IP here, and the circuits belong to
+    /// a bridge.
     pub address: IpAddr,
-    /// The net that is reached directly.
+    /// The directly connected prefix.
     pub prefix: Prefix,
     /// The longest IP packet, bytes (RFC 2225 §7: 9180).
     pub mtu_bytes: usize,
@@ -140,20 +143,20 @@ impl AtmPortConfig {
 /// A permanent circuit.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitConfig {
-    /// Its name on the line.
+    /// Its VPI and VCI.
     pub vc: Vc,
-    /// Who is at the other end; none: InATMARP asks (RFC 2225 §8.1).
+    /// The peer's address; `None`: InATMARP discovers it (RFC 2225 §8.1).
     pub peer: Option<IpAddr>,
     /// Whether packets carry LLC/SNAP; without it the circuit carries IP alone (RFC 2684 §6).
     pub llc_snap: bool,
-    /// Its traffic contract: cells are shaped to it.
+    /// Its traffic contract, to which cells are shaped.
     pub contract: Option<Contract>,
     /// Frames that may wait for the line.
     pub frames_max: usize,
 }
 
 impl CircuitConfig {
-    /// A circuit with LLC/SNAP and no contract, to a peer that is known.
+    /// Returns a circuit with LLC/SNAP and no contract, to a known peer.
     pub fn to(vc: Vc, peer: IpAddr) -> CircuitConfig {
         CircuitConfig { vc, peer: Some(peer), llc_snap: true, contract: None, frames_max: 64 }
     }
@@ -162,11 +165,11 @@ impl CircuitConfig {
 /// Another address of an IP port.
 #[derive(Clone, Copy, Debug)]
 pub struct PortAddress {
-    /// Which port.
+    /// The port number.
     pub port: usize,
     /// The board's address on it.
     pub address: IpAddr,
-    /// The net that is reached directly.
+    /// The directly connected prefix.
     pub prefix: Prefix,
 }
 
@@ -175,23 +178,24 @@ pub struct PortAddress {
 pub struct IpPortConfig {
     /// The board's address on this port.
     pub address: IpAddr,
-    /// The net that is reached directly.
+    /// The directly connected prefix.
     pub prefix: Prefix,
     /// The longest IP packet, bytes.
     pub mtu_bytes: usize,
     /// Packets that may wait for the link.
     pub packets_max: usize,
-    /// Whether the port cuts segments that TCP hands down whole into packets of its size.
+    /// Whether the port cuts TCP's large segments into packets of its MTU.
     pub cuts: bool,
-    /// Whether packets of one stream that follow each other in a burst go up as one.
+    /// Whether consecutive packets of one stream in a burst are merged before they go up.
     pub merges: bool,
-    /// Whether sums that PDUs carry are believed. If not, arriving payload is read and summed anew.
+    /// Whether the sums that PDUs carry are trusted. If not, received payload is read and summed again.
     pub believe_sums: bool,
 }
 
-/// The host's side of another port, as a TUN device: the host's own IP stack has that port's address, and the board is its
-/// network card. What comes in there and is for no address of the board goes up here; what the host sends leaves there, to the
-/// neighbour that the board's routes name. (What Linux's `clip` did for ATM.) Packets pass as they are.
+/// The host's side of another port, as a TUN device: the host's own IP stack has that port's address, and the
+/// board is its network card. Packets that arrive there and are for no address of the board go up here;
+/// packets from the host leave there, to the next hop of the board's routes. (Linux's `clip` did this for
+/// ATM.) Packets pass unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPortConfig {
     /// The port whose address the host has: ATM, IP or Ethernet.
@@ -200,8 +204,8 @@ pub struct HostPortConfig {
     pub packets_max: usize,
 }
 
-/// A bridge: the frames of the port's link and those of circuits (RFC 2684 §5.2, §6.2) pass to each other; who is where is learned. The
-/// board itself has no part in it.
+/// A bridge: frames of the port's link and frames of circuits (RFC 2684 §5.2, §6.2) are forwarded to each
+/// other; station addresses are learned. The board itself takes no part in it.
 #[derive(Clone, Debug)]
 pub struct BridgePortConfig {
     /// The circuits. Without LLC/SNAP they carry frames alone (§6.2).
@@ -213,15 +217,15 @@ pub struct BridgePortConfig {
 /// A circuit that carries Ethernet frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BridgedCircuit {
-    /// Its ATM port.
+    /// The ATM port of the circuit.
     pub port: usize,
-    /// Its number there.
+    /// The circuit's number there.
     pub circuit: u32,
     /// Whether frames are sent with their FCS. With LLC/SNAP they are received either way.
     pub with_fcs: bool,
 }
 
-/// A port for Ethernet frames, with ARP, neighbour discovery and addresses that make themselves.
+/// A port for Ethernet frames, with ARP, neighbour discovery and address autoconfiguration.
 #[derive(Clone, Debug)]
 pub struct EthernetPortConfig {
     /// MAC, addresses, MTU, neighbours.
@@ -237,8 +241,26 @@ pub struct EthernetPortConfig {
 }
 
 impl EthernetPortConfig {
-    /// A port on a link, with room for 256 frames, that neither cuts nor merges nor believes sums.
+    /// Returns a port on a link, with room for 256 frames, that neither cuts nor merges nor trusts sums.
     pub fn on(link: LinkConfig) -> EthernetPortConfig {
         EthernetPortConfig { link, packets_max: 256, cuts: false, merges: false, believe_sums: false }
     }
+}
+
+/// An RDMA NIC on a board.
+#[derive(Clone, Debug, Default)]
+pub struct RdmaConfig {
+    /// Settings of the RNIC core.
+    pub nic: rnic::Config,
+    /// Set-up of connections over TCP; the greetings over EFE are the same.
+    pub mpa: mpa::Config,
+}
+
+/// A port for EFE in Ethernet frames. A board has at most one.
+#[derive(Clone, Debug)]
+pub struct EfePortConfig {
+    /// The port's Ethernet address.
+    pub mac: Mac,
+    /// The endpoint.
+    pub endpoint: efe::Config,
 }

@@ -1,58 +1,61 @@
-//! Harm: what a line does to cells, and a cable to packets, besides delaying them. Lines of the simulator do it, and real links.
+//! Impairments: what a line does to cells, and a cable to packets, besides delaying them. Used by the
+//! simulator's lines and by real links.
 //!
-//! Goal      loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
-//! Cells     each cell meets each harm with its probability, independent of all others; a bit error flips one bit of
-//!           the 424, header and HEC included. Packets likewise; a bit error flips one of their bits.
-//! Order     ATM keeps the order within a circuit, so reordering delays a *circuit* for a while, and the others
-//!           overtake it. IP promises no order: a packet is delayed alone. A stall holds the whole line.
-//! Speed     a line without harm draws no chance at all.
+//! Purpose          loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
+//! Cells            each impairment applies to each cell with its probability, independently of all others; a
+//!                  bit error flips one bit of the 424, header and HEC included. The same applies to packets;
+//!                  a bit error flips one of their bits.
+//! Order            ATM keeps the order within a circuit, so reordering delays a *circuit* for a while, and
+//!                  the others overtake it. IP promises no order: a packet is delayed alone. A stall holds
+//!                  the whole line.
+//! Speed            a line without impairments draws no random numbers.
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use kiban_ground::{Instant, SimRng};
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_base::{Instant, SimRng};
 
-kiban_ground::counters! {
-    /// What a line did to cells, or a cable to packets.
+kiban_base::counters! {
+    /// Counters of impairments.
     pub struct HarmCounters {
         /// Cells or packets lost.
         lost,
         /// Cells or packets with a bit flipped.
         flipped,
-        /// Cells or packets that came twice.
+        /// Cells or packets that were duplicated.
         doubled,
         /// Times that a circuit or a packet was held back.
         held_back,
-        /// Times that the line stood still.
+        /// Times that the line stalled.
         stalls,
     }
 }
 
-/// What a line does to cells, or a cable to packets. Probabilities are per cell or packet.
+/// The impairments of a line or a cable. Probabilities are per cell or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Harm {
-    /// A cell is lost.
+    /// Probability that a cell is lost.
     pub loss: f64,
-    /// Beside that each n-th cell is lost; 0: none.
+    /// In addition, each n-th cell is lost; 0: none.
     pub lose_every: u64,
-    /// One bit of a cell is flipped.
+    /// Probability that one bit of a cell is flipped.
     pub bit_error: f64,
-    /// A cell comes twice.
+    /// Probability that a cell is duplicated.
     pub duplicate: f64,
-    /// The cell's circuit is held back for up to `hold_back`: cells of other circuits overtake its. On a cable, the packet:
-    /// later ones overtake it.
+    /// Probability that the cell's circuit is held back for up to `hold_back`, so that cells of other
+    /// circuits overtake it. On a cable, the packet is held back, and later ones overtake it.
     pub reorder: f64,
-    /// How long a circuit or a packet is held back at most.
+    /// The longest time that a circuit or a packet is held back.
     pub hold_back: Duration,
-    /// The line stands still for up to `stall`.
+    /// Probability that the line stalls for up to `stall`.
     pub stalls: f64,
-    /// How long the line stands still at most.
+    /// The longest stall.
     pub stall: Duration,
 }
 
 impl Harm {
-    /// No harm.
+    /// No impairments.
     pub const NONE: Harm = Harm {
         loss: 0.0,
         lose_every: 0,
@@ -64,7 +67,7 @@ impl Harm {
         stall: Duration::ZERO,
     };
 
-    /// A bit of everything, from a seed: what a hundred worlds in CI meet.
+    /// Returns a mix of all impairments, derived from a seed, for the simulated worlds of CI.
     pub fn of_seed(seed: u64) -> Harm {
         let mut chance = SimRng::from_seed(seed ^ 0x6861_726d);
         let mut some = |most: f64| if chance.happens(0.6) { chance.unit() * most } else { 0.0 };
@@ -81,14 +84,14 @@ impl Harm {
     }
 }
 
-/// A line's harm at work.
+/// Applies the impairments of one line.
 #[derive(Debug)]
 pub struct Harmful {
     harm: Harm,
     chance: SimRng,
-    /// Cells or packets that came by, for the harm that counts them.
+    /// Cells or packets so far, for `lose_every`.
     met: u64,
-    /// Circuits held back: header bits that name them, and until when.
+    /// Circuits held back: the header bits that identify them, and until when.
     held: Vec<(u32, Instant)>,
     stalled_until: Instant,
     counters: HarmCounters,
@@ -98,7 +101,7 @@ pub struct Harmful {
 const NAME_BITS: u32 = 0xffff_fff0;
 
 impl Harmful {
-    /// No harm has been done yet.
+    /// Returns an instance with all counters at zero.
     pub fn new(harm: Harm, chance: SimRng) -> Harmful {
         Harmful {
             harm,
@@ -110,22 +113,22 @@ impl Harmful {
         }
     }
 
-    /// Other harm from now on.
+    /// Changes the impairments.
     pub fn set(&mut self, harm: Harm) {
         self.harm = harm;
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> &HarmCounters {
         &self.counters
     }
 
-    /// Whether it does nothing.
+    /// Returns whether there are no impairments.
     pub fn is_none(&self) -> bool {
         self.harm == Harm::NONE
     }
 
-    /// Does what is to be done to `cells`, from place `from` on. Afterwards they stand in the order of their moments.
+    /// Applies the impairments to `cells` from index `from` on. Afterwards they are in order of arrival time.
     pub fn apply(&mut self, cells: &mut Vec<TimedCell>, from: usize) {
         let fresh = cells.split_off(from);
         for mut cell in fresh {
@@ -143,11 +146,11 @@ impl Harmful {
                 cells.push(cell);
             }
         }
-        // Held circuits stand later than those that overtook them; cells of one circuit stay in order.
+        // Held circuits come after those that overtook them; cells of one circuit stay in order.
         cells[from..].sort_by_key(|cell| cell.at);
     }
 
-    /// The same for a packet that would arrive at `at`: what arrives in its place goes to `put`.
+    /// Applies the impairments to a packet that would arrive at `at`; passes what arrives instead to `put`.
     pub fn meet(&mut self, at: Instant, mut bytes: Vec<u8>, put: &mut dyn FnMut(Instant, Vec<u8>)) {
         if self.is_none() {
             return put(at, bytes);
@@ -173,7 +176,7 @@ impl Harmful {
         put(at, bytes);
     }
 
-    /// Whether the next cell or packet is lost.
+    /// Returns whether the next cell or packet is lost.
     fn loses(&mut self) -> bool {
         self.met += 1;
         let by_count = self.harm.lose_every > 0 && self.met.is_multiple_of(self.harm.lose_every);
@@ -182,7 +185,7 @@ impl Harmful {
         is_lost
     }
 
-    /// At `at` the line may begin to stand still.
+    /// Possibly starts a stall at `at`.
     fn stall(&mut self, at: Instant) {
         if self.chance.happens(self.harm.stalls) {
             self.counters.stalls += 1;
@@ -203,7 +206,7 @@ impl Harmful {
         }
     }
 
-    /// When the cell arrives, stalls and held circuits considered.
+    /// Returns when a cell arrives, considering stalls and held circuits.
     fn moment(&mut self, cell: &TimedCell) -> Instant {
         self.stall(cell.at);
         let name = cell.header & NAME_BITS;

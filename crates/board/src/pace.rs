@@ -1,13 +1,14 @@
 //! Pace: the rate of a line for packets, and the queue in front of it.
 //!
 //! Goal      when a packet that is sent now has left, to the fraction of a nanosecond while the line is busy.
-//! Queue     a packet waits for those before it; what finds the queue full is not taken. Bounded in packets, as in a router.
-//! Left out  the packets themselves: only moments are kept here, so that lines of the simulator and real links may keep theirs in
-//!           whatever form they have them.
+//! Queue     a packet waits for those before it; what finds the queue full is not taken. Bounded in packets,
+//!           as in a router.
+//! Left out  the packets themselves: only moments are kept here, so that lines of the simulator and real
+//!           links may keep theirs in whatever form they have them.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 
 /// A line for packets. Its rate and its bound are said with each packet: they may change.
 #[derive(Debug, Default)]
@@ -20,8 +21,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// When the last bit of a packet that is sent now has left, its `bytes` those on the line; nothing when it found
-    /// `packets_max` that wait before it. A rate of 0 bit/s is one of 1.
+    /// When the last bit of a packet that is sent now has left, its `bytes` those on the line; nothing when
+    /// it found `packets_max` that wait before it. A rate of 0 bit/s is one of 1.
     pub fn admit(
         &mut self,
         bytes: usize,

@@ -1,26 +1,28 @@
-//! Programs: what applications do with a board.
+//! Programs: applications on a board.
 //!
-//! A program is told of completions and works on the host edge. It knows no clock and no thread, so that the same program runs
-//! in virtual time and in real time; it may name a deadline, and is called when that has come. In virtual time it costs nothing.
+//! A program gets the completions of its own streams, sockets and pings ([`Consumer`](crate::Consumer)), and
+//! calls the host edge. It has no clock and no thread, so the same program runs in virtual time and in real
+//! time; it may return a deadline, and is called when that is reached. In virtual time it costs nothing.
 
 use crate::{Completion, Host};
 use core::any::Any;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 
 /// An application on a board.
 pub trait Program: Any {
-    /// Once, before anything else.
+    /// Called once, before anything else.
     fn start(&mut self, host: &mut Host<'_>, now: Instant);
-    /// Something has happened.
+    /// Handles a completion of one of the program's streams, sockets or pings; [`Host::consumer`] identifies
+    /// its owner within the program.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
-    /// When it wants to act by itself; may be early, never late.
+    /// Returns when it must act by itself; may be early, never late.
     fn deadline(&self) -> Instant {
         Instant::NEVER
     }
-    /// Its deadline has come: it names a later one.
+    /// Called when its deadline is reached; afterwards the program returns a later one.
     fn on_timeout(&mut self, _host: &mut Host<'_>, _now: Instant) {}
-    /// Whether everything that was to be done is done.
+    /// Returns whether the program has done all its work.
     fn is_done(&self) -> bool;
-    /// The program as itself, to ask it afterwards.
+    /// Returns the program for a downcast, to query it afterwards.
     fn as_any(&self) -> &dyn Any;
 }

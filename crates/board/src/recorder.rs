@@ -1,28 +1,29 @@
-//! A recorder: what passes a point of a line or a link becomes records of a capture that Wireshark reads.
+//! A recorder: the traffic at a point of a line or a link becomes a capture that Wireshark reads.
 //!
-//! Cells     are collected per circuit until a frame ends, and written as one ERF record of type 4: the whole CPCS-PDU with padding
-//!           and trailer, so that the reader can check its CRC. No code is shared with the board's reassembly: this is a witness.
-//! Packets   each packet or frame is a record as it is; of a long one the beginning is kept.
-//! Limits    a frame above [`FRAME_BYTES_MAX`] never ends and is dropped; [`CIRCUITS_MAX`] unfinished frames: cells of further circuits
-//!           are left out.
-//! Left out  management cells.
+//! Cells            are collected per circuit until a frame ends, and written as one ERF record of type 4:
+//!                  the whole CPCS-PDU with padding and trailer, so that the reader can check its CRC. The
+//!                  code is independent of the board's reassembly, so that it can serve as a witness.
+//! Packets          each packet or frame is one record; long ones are truncated.
+//! Limits           a frame above [`FRAME_BYTES_MAX`] never ends and is dropped; at most [`CIRCUITS_MAX`]
+//!                  unfinished frames: cells of further circuits are not recorded.
+//! Not implemented  management cells.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::CELL_PAYLOAD_BYTES;
-use kiban_wire::capture;
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_capture as capture;
 
-/// Bytes of a frame that is kept at most: the longest CPCS-PDU.
+/// Limit of a recorded frame, in bytes: the longest CPCS-PDU.
 pub const FRAME_BYTES_MAX: usize = 65_568;
-/// Circuits on which a frame is under way, at most.
+/// Limit of the circuits with an unfinished frame.
 pub const CIRCUITS_MAX: usize = 4096;
 
-/// What a circuit's name is in a header word.
+/// The bits of a header word that identify the circuit.
 const NAME_BITS: u32 = 0xffff_fff0;
 const MANAGEMENT: u32 = 0b1000;
 
-/// Makes records of one kind.
+/// Makes capture records of one link type.
 #[derive(Debug)]
 pub struct Recorder {
     file: capture::File,
@@ -30,22 +31,22 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records of a link type: one of `capture::LINK_TYPE_*`.
+    /// Returns a recorder for a link type: one of `capture::LINK_TYPE_*`.
     pub fn new(link_type: u32) -> Recorder {
         Recorder { file: capture::File::new(link_type), circuits: BTreeMap::new() }
     }
 
-    /// What the records hold.
+    /// Returns the link type of the records.
     pub fn link_type(&self) -> u32 {
         self.file.link_type
     }
 
-    /// Appends what a file begins with.
+    /// Appends the file header.
     pub fn begin(&self, target: &mut Vec<u8>) {
         self.file.write(target);
     }
 
-    /// A packet or a frame has passed, `runs` its bytes; its record goes to `target`.
+    /// Records a packet or a frame, given as `runs` of bytes; appends its record to `target`.
     pub fn packet<'a>(
         &self,
         nanoseconds: u64,
@@ -62,7 +63,8 @@ impl Recorder {
         }
     }
 
-    /// A cell has passed; `interface` is the number that its frame's record carries. Whether a record went to `target`.
+    /// Records a cell; `interface` is the number in its frame's record. Returns whether a record was appended
+    /// to `target`.
     pub fn cell(&mut self, nanoseconds: u64, interface: u8, cell: &TimedCell, target: &mut Vec<u8>) -> bool {
         let name = cell.header & NAME_BITS;
         if cell.header & MANAGEMENT != 0

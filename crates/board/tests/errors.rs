@@ -4,11 +4,12 @@ mod common;
 
 use common::hub::*;
 use common::packets;
+use kiban_base::Sum;
+use kiban_base::checksum;
+use kiban_base::ethernet::{HEADER_BYTES, Header};
+use kiban_base::numbers::{ether_type, protocol};
 use kiban_board::{Completion, Input, SocketId, TroubleKind};
-use kiban_ground::Sum;
-use kiban_wire::ethernet::{HEADER_BYTES, Header};
-use kiban_wire::numbers::{ether_type, protocol};
-use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6};
+use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -204,8 +205,8 @@ fn with_stranger() -> Hub {
 
 /// The stranger asks for board 0, which remembers it for a while.
 fn introduce(hub: &mut Hub) {
-    let arp = kiban_wire::arp::Packet {
-        operation: kiban_wire::arp::Operation::Request,
+    let arp = kiban_tcpip::wire::arp::Packet {
+        operation: kiban_tcpip::wire::arp::Operation::Request,
         sender_mac: STRANGER,
         sender: "10.0.0.99".parse().unwrap(),
         target_mac: Default::default(),
@@ -215,8 +216,8 @@ fn introduce(hub: &mut Hub) {
     Header { target: mac(0), source: STRANGER, ether_type: ether_type::ARP }.write(&mut bytes);
     arp.write(&mut bytes[HEADER_BYTES..]);
     hub.inject(0, &bytes);
-    let question = kiban_wire::discovery::Message::NeighbourSolicitation { target: local6(0) };
-    let link = [kiban_wire::discovery::Item::SourceLink(STRANGER)];
+    let question = kiban_tcpip::wire::discovery::Message::NeighbourSolicitation { target: local6(0) };
+    let link = [kiban_tcpip::wire::discovery::Item::SourceLink(STRANGER)];
     hub.inject(0, &discovery(mac(0), (ROUTER, local6(0)), 255, question, &link));
     hub.run();
     hub.seen.clear();

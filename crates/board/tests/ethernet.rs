@@ -3,12 +3,12 @@
 mod common;
 
 use common::hub::*;
+use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
+use kiban_base::numbers::ether_type;
 use kiban_board::{BoardConfig, Completion, Reason, TroubleKind};
-use kiban_stack::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
-use kiban_wire::arp::{self, Operation};
-use kiban_wire::discovery::{ALL_NODES, Item, Message, solicited_node};
-use kiban_wire::ethernet::{HEADER_BYTES, Header, Mac};
-use kiban_wire::numbers::ether_type;
+use kiban_tcpip::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
+use kiban_tcpip::wire::arp::{self, Operation};
+use kiban_tcpip::wire::discovery::{ALL_NODES, Item, Message, solicited_node};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn arps(frames: &[Vec<u8>]) -> Vec<(Mac, arp::Packet)> {
 /// Messages of neighbour discovery among frames: from, to, what.
 fn discoveries(frames: &[Vec<u8>]) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
     let read = |frame: &Vec<u8>| {
-        let (header, length) = kiban_wire::ipv6::Header::read(frame.get(HEADER_BYTES..)?).ok()?;
+        let (header, length) = kiban_tcpip::wire::ipv6::Header::read(frame.get(HEADER_BYTES..)?).ok()?;
         let (message, _) = Message::read(&frame[HEADER_BYTES + length..]).ok()?;
         Some((header.source, header.target, message))
     };
@@ -342,7 +342,8 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
             hub.pass(second(1));
             hub.unplugged[1] = true;
             hub.boards[0].host().write(stream, b"in vain").unwrap();
-            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before it is asked.
+            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before it is
+            // asked.
             hub.pass(second(12));
             let gone = hub.count(0, "ethernet", "neighbours_gone");
             assert_eq!(gone, u64::from(doubts), "{remote}, doubts {doubts}");
@@ -477,7 +478,8 @@ fn addresses_make_themselves_of_what_a_router_says() {
     hub.run();
     let asked = discoveries(&hub.seen);
     assert_eq!(asked[0].2, Message::NeighbourSolicitation { target: ROUTER });
-    // Time goes by without another word: the address is deprecated, then it is gone; so are router and prefix.
+    // Time goes by without another word: the address is deprecated, then it is gone; so are router and
+    // prefix.
     hub.router = None;
     hub.pass(second(3700));
     assert!(hub.boards[0].addresses().any(|address| address == IpAddr::from(made(0))));
@@ -568,8 +570,8 @@ fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
     assert_eq!(hub.take_told(0), []);
 }
 
-/// Routers without end, each with its own address, and redirects without end from the one that is believed: tables keep
-/// their bounds, what is one too many is counted, and the first router stays.
+/// Routers without end, each with its own address, and redirects without end from the one that is believed:
+/// tables keep their bounds, what is one too many is counted, and the first router stays.
 #[test]
 fn routers_and_redirects_without_end_stay_within_bounds() {
     let mut obedient = link(0);
@@ -608,7 +610,8 @@ fn routers_and_redirects_without_end_stay_within_bounds() {
             || asked.iter().any(|(_, _, what)| *what == Message::NeighbourSolicitation { target: ROUTER }),
         "the first router is still the one: {asked:?}"
     );
-    // What makes questions short-lived makes no flood: half a second apart at the least would be four in two seconds.
+    // What makes questions short-lived makes no flood: half a second apart at the least would be four in two
+    // seconds.
     assert!(asked.len() <= 60, "{} questions in five seconds", asked.len());
     hub.pass(second(100));
     hub.check_home();
@@ -801,7 +804,7 @@ fn frames_for_others_and_of_other_kinds_go_nowhere() {
 #[test]
 fn whatever_bytes_come_nothing_breaks() {
     let mut hub = Hub::pair();
-    let mut chance = kiban_ground::SimRng::from_seed(9);
+    let mut chance = kiban_base::SimRng::from_seed(9);
     let seeds: Vec<Vec<u8>> = vec![
         discovery(
             mac(0),
@@ -846,8 +849,8 @@ fn whatever_bytes_come_nothing_breaks() {
             bytes[56..58].fill(0);
             let address = |at: usize| Ipv6Addr::from(*bytes[at..].first_chunk::<16>().unwrap());
             let length = bytes.len() - 54;
-            let pseudo = kiban_wire::checksum::pseudo_ipv6(address(22), address(38), 58, length);
-            let sum = pseudo.plus(kiban_ground::Sum::of(&bytes[54..])).checksum();
+            let pseudo = kiban_base::checksum::pseudo_ipv6(address(22), address(38), 58, length);
+            let sum = pseudo.plus(kiban_base::Sum::of(&bytes[54..])).checksum();
             bytes[56..58].copy_from_slice(&sum.to_be_bytes());
         }
         bytes.truncate(bytes.len() - chance.below(3) as usize * chance.below(20) as usize);

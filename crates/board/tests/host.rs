@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Pair, address, config, socket};
+use kiban_base::Instant;
 use kiban_board::{Completion, Reason, Refused, StreamId};
-use kiban_ground::Instant;
-use kiban_stack::tcp::Refusal;
+use kiban_tcpip::tcp::Refusal;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn transfer(pair: &mut Pair, from: (usize, StreamId), to: (usize, StreamId), byt
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::SimRng::from_seed(length as u64);
+    let mut chance = kiban_base::SimRng::from_seed(length as u64);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 
@@ -233,9 +233,9 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 
 #[test]
 fn sixty_streams_that_want_more_than_there_is_all_get_their_part() {
-    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty. No line sets the pace
-    // here, so a stream's rate is its share of memory, and shares settle slowly: nobody has less than half of
-    // the most. (On a line everybody has nine tenths: sim/tests/worlds.rs.)
+    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty. No line sets
+    // the pace here, so a stream's rate is its share of memory, and shares settle slowly: nobody has less
+    // than half of the most. (On a line everybody has nine tenths: sim/tests/worlds.rs.)
     for (memory_bytes, part) in [(4 << 20, 0.5), (1 << 20, 0.5)] {
         let got = sixty_greedy_streams(memory_bytes);
         let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());

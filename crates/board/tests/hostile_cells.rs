@@ -1,22 +1,23 @@
-//! Hostile cells, frames and packets at an ATM port, while a good stream goes on: each is counted by its name, memory
-//! is bounded and comes home, and no byte of the stream is lost.
+//! Hostile cells, frames and packets at an ATM port, while a good stream goes on: each is counted by its
+//! name, memory is bounded and comes home, and no byte of the stream is lost.
 
 mod common;
 
 use common::lines::{BAD, GOOD, Lines, config, port_of, stranger};
 use common::packets::*;
 use common::{address, socket};
-use kiban_board::{BoardConfig, Completion, Input, Refused};
-use kiban_ground::{Instant, SimRng};
-use kiban_stack::atm::{Contract, Interval, Meter, TimedCell};
-use kiban_stack::icmp::ERRORS_PER_SECOND;
-use kiban_wire::atm::{
+use kiban_atm::wire::atm::{
     self, Header, Interface, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT, PTI_RESOURCE_MANAGEMENT, Vc,
 };
-use kiban_wire::atmarp::{Operation, Packet, Party};
-use kiban_wire::numbers::{ether_type, protocol};
-use kiban_wire::tcp::Flags;
-use kiban_wire::{icmp, oam};
+use kiban_atm::wire::atmarp::{Operation, Packet, Party};
+use kiban_atm::wire::oam;
+use kiban_atm::{Contract, Interval, Meter, TimedCell};
+use kiban_base::numbers::{ether_type, protocol};
+use kiban_base::{Instant, SimRng};
+use kiban_board::{BoardConfig, Completion, Input, Refused};
+use kiban_tcpip::icmp::ERRORS_PER_SECOND;
+use kiban_tcpip::wire::icmp;
+use kiban_tcpip::wire::tcp::Flags;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ fn packet(mut bytes: Vec<u8>, spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<TimedCell
 }
 
 fn sum_ip(packet: &mut [u8]) {
-    kiban_wire::ipv4::fill(&mut packet[..20]);
+    kiban_tcpip::wire::ipv4::fill(&mut packet[..20]);
 }
 
 fn datagram(to: u16, payload: &[u8]) -> Vec<u8> {
@@ -340,7 +341,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
             1,
             Box::new(|| {
                 let mut timestamp = vec![13, 0, 0, 0, 0, 0, 0, 0];
-                let sum = kiban_ground::Sum::of(&timestamp).checksum();
+                let sum = kiban_base::Sum::of(&timestamp).checksum();
                 timestamp[2..4].copy_from_slice(&sum.to_be_bytes());
                 packet(ip(stranger(), address(1), protocol::ICMP, &timestamp), |_| ())
             }),
@@ -436,7 +437,8 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         });
         let counted = lines.count(family, name);
         assert!(rounds > 100);
-        // The frame that ends the attack is one more. A header that is wrong behind another that is wrong is not corrected: some count as bad.
+        // The frame that ends the attack is one more. A header that is wrong behind another that is wrong is
+        // not corrected: some count as bad.
         let counted = if name == "frames_aborted" { counted - 1 } else { counted };
         let least = if name == "cells_hec_corrected" { rounds * 9 / 10 } else { rounds * each };
         assert!(
@@ -627,7 +629,8 @@ fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
     assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0);
 }
 
-/// A stranger on one circuit says that he is the far end of another; that circuit's address was given, and stays.
+/// A stranger on one circuit says that he is the far end of another; that circuit's address was given, and
+/// stays.
 #[test]
 fn an_address_that_was_given_is_not_taken_over() {
     let mut configs = configs();
@@ -710,14 +713,14 @@ fn a_circuit_without_llc_carries_a_stream_from_end_to_end() {
 
 #[test]
 fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
-    let slot = Interval::of_line(kiban_stack::atm::OC3C_BITS_PER_SECOND);
+    let slot = Interval::of_line(kiban_atm::OC3C_BITS_PER_SECOND);
     let contracts = [
         Contract::peak(Interval::every(Duration::from_micros(10)), Duration::from_micros(3)),
         Contract::peak(Interval::every(Duration::from_nanos(5777)), Duration::ZERO),
         Contract {
             peak: slot,
             tolerance: Duration::from_micros(3),
-            sustained: Some(kiban_stack::atm::Sustained {
+            sustained: Some(kiban_atm::Sustained {
                 interval: Interval::every(Duration::from_micros(8)),
                 burst_cells: 100,
             }),
@@ -798,7 +801,7 @@ fn packets_with_options_are_taken_whatever_the_options() {
 /// RFC 2225 §8: packets with ATM numbers are longer than a cell; they are looked at all the same.
 #[test]
 fn an_inatmarp_packet_with_long_numbers_is_read() {
-    let number = kiban_wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };
+    let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };
     let party = Party { number, subaddress: number, ip: Some(Ipv4Addr::new(10, 0, 0, 66)) };
     let packet = Packet { operation: Operation::InverseRequest, source: party, target: party };
     let mut bytes = vec![0; packet.length()];
@@ -846,8 +849,8 @@ fn a_board_that_is_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
-/// The hostile circuit is shaped to a cell a millisecond, and is asked for more than that: pings, requests to closed
-/// ports, datagrams for nobody. Its queue fills; the others go on.
+/// The hostile circuit is shaped to a cell a millisecond, and is asked for more than that: pings, requests to
+/// closed ports, datagrams for nobody. Its queue fills; the others go on.
 #[test]
 fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
     let mut configs = configs();

@@ -1,14 +1,14 @@
-//! A host without manners: calls in any order, with any numbers, on boards with hardly any memory. Nothing panics, what
-//! is refused changes nothing, a stream is a `Vec<u8>`, and in the end all memory is at home.
+//! A host without manners: calls in any order, with any numbers, on boards with hardly any memory. Nothing
+//! panics, what is refused changes nothing, a stream is a `Vec<u8>`, and in the end all memory is at home.
 
 mod common;
 
 use common::lines::{Lines, config as atm_config, port_of, stranger};
 use common::packets::noise;
 use common::{Pair, address, config, socket};
+use kiban_base::Slice;
 use kiban_board::{BoardConfig, Completion, PortConfig, Refused, SocketId, StreamId};
-use kiban_ground::Slice;
-use kiban_stack::{tcp, udp};
+use kiban_tcpip::{tcp, udp};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -218,8 +218,8 @@ impl Model {
                 self.call(side, |host| host.finish(id)).unwrap();
                 self.ends[side][at].finished = true;
             }
-            // An abort behind a finish that has not left yet is silent (RFC 9293 §3.10.5, LAST-ACK), and the peer waits
-            // in FIN-WAIT-2 for ever: such a stream is closed here.
+            // An abort behind a finish that has not left yet is silent (RFC 9293 §3.10.5, LAST-ACK), and the
+            // peer waits in FIN-WAIT-2 for ever: such a stream is closed here.
             _ if size.is_multiple_of(2) || finished => {
                 self.call(side, |host| host.close(id)).unwrap();
                 self.ends[side][at].closed = true;
@@ -490,7 +490,8 @@ fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
     }
 }
 
-/// Sixteen pages, twenty streams that have said a byte each and are silent: whoever comes later still finds a page.
+/// Sixteen pages, twenty streams that have said a byte each and are silent: whoever comes later still finds a
+/// page.
 #[test]
 fn streams_that_are_silent_keep_no_page_from_others() {
     let mut configs = [config(0), config(1)];
@@ -522,7 +523,8 @@ fn streams_that_are_silent_keep_no_page_from_others() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
-/// Twenty peers that do not read, one after the other, each written to for as long as it takes anything; then one that reads.
+/// Twenty peers that do not read, one after the other, each written to for as long as it takes anything; then
+/// one that reads.
 #[test]
 fn who_reads_is_served_though_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
@@ -594,7 +596,8 @@ fn who_finishes_while_he_waits_for_a_page_gets_none() {
     assert_eq!(pair.boards[0].memory_mut().transmit.at_home(), 2);
 }
 
-/// Datagrams hold all of the transmit memory; when they have left, a writer who waits is told, though nothing arrives.
+/// Datagrams hold all of the transmit memory; when they have left, a writer who waits is told, though nothing
+/// arrives.
 #[test]
 fn a_writer_is_told_when_datagrams_give_their_pages_back() {
     let mut configs = [atm_config(0), atm_config(1)];

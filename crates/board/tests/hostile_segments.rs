@@ -1,16 +1,16 @@
-//! Hostile TCP segments at a board: against a good stream of others, and on sessions of the hostile hand's own. Streams
-//! of others stay as they are, memory is bounded and comes home, nothing panics.
+//! Hostile TCP segments at a board: against a good stream of others, and on sessions of the hostile hand's
+//! own. Streams of others stay as they are, memory is bounded and comes home, nothing panics.
 
 mod common;
 
 use common::lines::{BAD, GOOD, Lines, config, stranger};
 use common::packets::*;
 use common::{address, socket};
+use kiban_atm::TimedCell;
+use kiban_atm::wire::aal5;
+use kiban_base::SimRng;
 use kiban_board::{BoardConfig, Completion, StreamId};
-use kiban_ground::SimRng;
-use kiban_stack::atm::TimedCell;
-use kiban_wire::aal5;
-use kiban_wire::tcp::{Flags, Header};
+use kiban_tcpip::wire::tcp::{Flags, Header};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ fn listen(lines: &mut Lines, seen: &mut usize, at: &mut Listened) {
     *seen += done;
     for (header, length) in frames.iter().filter_map(|frame| tcp_of(frame)) {
         let end = header.sequence + length as u32;
-        if at.sent == 0 || kiban_wire::tcp::Sequence(at.sent).lt(end) {
+        if at.sent == 0 || kiban_tcpip::wire::tcp::Sequence(at.sent).lt(end) {
             at.sent = end.0;
         }
         at.acknowledged = header.acknowledgment.0;
@@ -171,7 +171,8 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
                 4 => (old, at.acknowledged, Flags::ACK, payload),
                 5 => (beyond, at.acknowledged, Flags::RST | Flags::ACK, vec![]),
                 6 => (old, chance.draw() as u32, Flags(chance.draw() as u8 & !0x10), payload),
-                // Data in the window under an acknowledgement of what was never sent is not data (RFC 5961 §5.2).
+                // Data in the window under an acknowledgement of what was never sent is not data (RFC 5961
+                // §5.2).
                 _ => (ahead, at.acknowledged.wrapping_add(1_000_000), Flags::ACK, payload),
             };
             challenged += 1;
@@ -403,7 +404,8 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
     lines.close_and_check([near, far]);
 }
 
-/// The hostile hand is the receiver: windows that shrink, close, never open; acknowledgements of half a byte's sense.
+/// The hostile hand is the receiver: windows that shrink, close, never open; acknowledgements of half a
+/// byte's sense.
 #[test]
 fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
     for seed in 0..20 {

@@ -19,7 +19,8 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Both ends of ten thousand sessions, with packet memory, tables and everything, in the memory that one may take.
+/// Both ends of ten thousand sessions, with packet memory, tables and everything, in the memory that one may
+/// take.
 #[test]
 #[cfg(target_os = "linux")]
 fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {

@@ -21,7 +21,7 @@ fn pair(cuts: bool, merges: bool) -> Pair {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::SimRng::from_seed(length as u64);
+    let mut chance = kiban_base::SimRng::from_seed(length as u64);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 
@@ -136,7 +136,8 @@ fn segments_that_go_whole_fill_a_port_no_more_than_the_packets_they_become() {
     }
     let later = pair.now + Duration::from_millis(1);
     pair.run_until(later);
-    // Each may send ten packets at first, in one segment: the others are still in their line, where they take turns.
+    // Each may send ten packets at first, in one segment: the others are still in their line, where they take
+    // turns.
     let waiting = pair.boards[0].waiting(0);
     assert!((6..=26).contains(&waiting), "{waiting} segments");
 }

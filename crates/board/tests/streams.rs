@@ -1,12 +1,16 @@
-//! Stories of a client that uses a board's streams through shared memory: here both sides are in one process, one after the other.
+//! Stories of a client that uses a board's streams through shared memory: here both sides are in one process,
+//! one after the other.
 
 mod common;
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
 
 use common::{Pair, socket};
-use kiban_board::streams::{Ask, BACKLOG_MAX, Client, Desk, Layout, Read, Told, Why};
+use kiban_attach::{Ask, BACKLOG_MAX, Client, Layout, Read, Told, Why};
+use kiban_base::ring::Shape;
+use kiban_base::{Instant, Region, SimRng};
+use kiban_board::streams::Desk;
 use kiban_board::{Completion, StreamId};
-use kiban_ground::ring::Shape;
-use kiban_ground::{Instant, Region, SimRng};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -180,6 +184,46 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     rig.is_home();
 }
 
+/// Sends bytes both ways while one take is refused: whether the run reached it.
+fn check_refusal(refusal: refusal::Refusal) -> bool {
+    let mut rig = Rig::new(1);
+    rig.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
+    refusal.arm(rig.pair.boards[refusal.side].memory_mut());
+    let slot = rig.connect(80);
+    let (bytes, tick) = (noise(30_000), Duration::from_millis(50));
+    let (mut far, mut is_open) = (None, false);
+    let (mut sent, mut got) = ([0; 2], [Vec::new(), Vec::new()]);
+    for _ in 0..10_000 {
+        rig.pass(tick);
+        is_open |= rig.told.iter().any(|told| matches!(told, Told::Opened { .. }));
+        far = far.or(rig.world.iter().find_map(|told| match told {
+            Completion::Accepted { stream, .. } => Some(*stream),
+            _ => None,
+        }));
+        let (true, Some(far)) = (is_open, far) else { continue };
+        sent[0] += rig.client.write(slot, bytes[sent[0]..].into()).expect("a decent board");
+        sent[1] += rig.pair.boards[1].host().write(far, &bytes[sent[1]..]).expect("it is open");
+        rig.read_far(far, &mut got[0]);
+        while let Read::Bytes(_) = rig.read(slot, &mut got[1]) {}
+        if got.iter().all(|got| got.len() == bytes.len()) {
+            break;
+        }
+    }
+    assert!(got.iter().all(|got| *got == bytes), "{refusal:?}: {sent:?}, {:?}", got.map(|got| got.len()));
+    rig.client.finish(slot).expect("a decent board");
+    rig.pass(tick);
+    let _ = rig.pair.boards[1].host().close(far.expect("it was accepted"));
+    rig.pass(tick);
+    rig.ask(Ask::Close { slot });
+    rig.is_home();
+    refusal.has_happened(rig.pair.boards[refusal.side].memory_mut())
+}
+
+#[test]
+fn any_page_or_block_that_is_refused_delays_a_client_and_loses_nothing() {
+    refusal::each(check_refusal);
+}
+
 #[test]
 fn who_waits_for_room_is_told_when_half_of_it_is_free() {
     // More than TCP moves at once.
@@ -313,16 +357,20 @@ fn what_cannot_be_is_said_with_its_reason() {
 #[test]
 fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
     let mut rig = Rig::new(4);
+    // What somebody has is passed over.
+    let mut free = vec![50_000, 60_000, 65_535];
+    for port in (49_152..=65_535).filter(|port| !free.contains(port)) {
+        rig.pair.boards[0].host().listen(socket(0, port)).expect("a free port");
+    }
     let mut ports = Vec::new();
     for listener in 0..3 {
         rig.ask(Ask::Listen { listener, local: socket(0, 0) });
         let Some(Told::Listening { result: Ok(local), .. }) = rig.told.pop_front() else { panic!() };
         assert_eq!(local.ip(), socket(0, 0).ip());
-        // One that somebody has is passed over.
-        rig.pair.boards[0].host().listen(socket(0, local.port() + 1)).expect("a free port");
         ports.push(local.port());
     }
-    assert!(ports.windows(2).all(|two| two[1] == two[0] + 2) && ports[0] >= 49_152, "{ports:?}");
+    free.sort_by_key(|free| ports.iter().position(|port| port == free));
+    assert_eq!(ports, free);
     let offered = rig.client.claim().expect("a slot");
     rig.ask(Ask::Offer { listener: 0, slot: offered });
     rig.call(ports[0]);
@@ -426,7 +474,8 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
         let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
-            // Anywhere, but more often where numbers stand than where payload does: the work ring, and the fronts of slots.
+            // Anywhere, but more often where numbers stand than where payload does: the work ring, and the
+            // fronts of slots.
             let bytes = chance.draw().to_ne_bytes();
             let at = match chance.below(4) {
                 0 => chance.below(rig.memory.len() as u64),

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Pair, config, socket};
 use kiban_board::{Completion, Output, StreamId};
-use kiban_stack::tcp::{Config, PROFILES};
+use kiban_tcpip::tcp::{Config, PROFILES};
 use std::time::Duration;
 
 fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {

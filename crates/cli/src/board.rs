@@ -12,14 +12,30 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Show how a board is that `kiban up` runs: ports, circuits, services, sessions, memory.
+/// Which board is meant.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// Name of the board; needed only if several are running.
+    name: Option<String>,
+    /// Same as NAME.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    board: Option<String>,
+}
+
+impl Which {
+    pub(crate) fn call(&self) -> Result<Caller, String> {
+        Caller::call(self.name.as_deref().or(self.board.as_deref()))
+    }
+}
+
+/// Show the status of a running board: ports, circuits, services, sessions, memory.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban status                                    the only board that runs\n  kiban status lab --json | jq .ports[0].rates\n  watch -n1 kiban status                          or: kiban top\n\nExit status: 0, or 1 when no such board runs or a link is down."
+    after_help = "Examples:\n  kiban status                                    if only one board is running\n  kiban status lab --json | jq .ports[0].rates\n  watch -n1 kiban status                          or: kiban top\n\nExit status: 0; 1 if no such board is running, or if a link is down."
 )]
 pub(crate) struct Show {
-    /// The board's name; not needed where one runs.
-    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -27,51 +43,52 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let status = ask_status(&mut Caller::call(self.name.as_deref())?)?;
-        crate::print(&if self.json { crate::json(&status)? } else { text(&status) })?;
+        let status = ask_status(&mut self.which.call()?)?;
+        crate::output::print(&if self.json { crate::output::json(&status)? } else { text(&status) })?;
         let is_well = status.ports.iter().all(|port| port.state == "up");
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// Have a board read its configuration again.
+/// Tell a running board to read its configuration again.
 ///
-/// Services, routes and links that changed are changed; what did not change notices nothing, and sessions go on. What needs another
-/// board (its ports, addresses, memory, settings of TCP) is refused, with the key; everything stays as it was then.
+/// Changed services, routes and links are replaced; everything else, including sessions, goes on. Changes
+/// that need a restart (ports, addresses, memory, TCP settings) are refused with the name of the key, and
+/// then nothing is changed.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban up --check board.toml && kiban reload\n  systemctl reload kiban@lab"
 )]
 pub(crate) struct Reload {
-    /// The board's name; not needed where one runs.
-    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
 }
 
 impl Reload {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        order(self.name.as_deref(), Question::Reload {})
+        carry_out(&mut self.which.call()?, &Question::Reload {}).map(|()| ExitCode::SUCCESS)
     }
 }
 
-/// Stop a board that `kiban up` runs.
+/// Stop a running board.
 ///
-/// Services listen no more, and sessions have `drain` (10 s) to end; asked a second time, it stops at once. This waits until the board
-/// has gone.
+/// Services stop listening, and sessions have `drain` (10 s) to finish; a second `kiban down` stops the
+/// board at once. The command waits until the board has stopped.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban down && kiban up board.toml\n  kiban down lab --no-wait      sessions may still be ending"
+    after_help = "Examples:\n  kiban down && kiban up board.toml\n  kiban down lab --no-wait      sessions may still be open"
 )]
 pub(crate) struct Down {
-    /// The board's name; not needed where one runs.
-    name: Option<String>,
-    /// Do not wait until it has gone.
+    #[command(flatten)]
+    which: Which,
+    /// Do not wait until the board has stopped.
     #[arg(long)]
     no_wait: bool,
 }
 
 impl Down {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let mut caller = Caller::call(self.name.as_deref())?;
+        let mut caller = self.which.call()?;
         carry_out(&mut caller, &Question::Down {})?;
         if !self.no_wait {
             caller.wait();
@@ -80,28 +97,29 @@ impl Down {
     }
 }
 
-/// Record what passes at a port of a board that runs, as Wireshark reads it.
+/// Capture the traffic of a port of a running board, as a file for Wireshark.
 ///
 /// The recording ends after `--seconds`, after `--packets`, on ctrl-c, or after a day. The command then
 /// prints the file's name and the number of packets in it. The board's process writes the file without
 /// interrupting traffic, and the file is complete however this command ends. The board may write in
-/// directories for temporary files and in those that `write` of `[sandbox]` names (docs/operations.md).
+/// directories for temporary files ($TMPDIR or /tmp, /var/tmp), in that of its control socket, in those of
+/// `record=`, and in those that `write` of `[sandbox]` names (docs/operations.md).
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 when the file is whole, 1 otherwise."
+    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 if the file is complete, 1 otherwise."
 )]
 pub(crate) struct Capture {
-    /// The port's name.
+    /// Name of the port.
     port: String,
-    /// The file; it must not be there yet.
+    /// The capture file (pcap); must not exist.
     file: PathBuf,
-    /// For so long: 10 (seconds), 500ms, 2s, 5m.
+    /// Stop after this time: 10 (seconds), 500ms, 2s, 5m.
     #[arg(long, value_name = "TIME", value_parser = capture_time)]
     seconds: Option<Duration>,
-    /// So many packets.
+    /// Stop after this many packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
-    /// The board's name; not needed where one runs.
+    /// Name of the board; needed only if several are running.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
 }
@@ -147,7 +165,9 @@ impl Capture {
         match Caller::call(self.board.as_deref())?.capture(&question, begun)? {
             Reply::Captured(Captured { port, packets, bytes, .. }) => {
                 let file = self.file.display();
-                crate::print(&format!("{packets} packets of port {port} in {file}, {bytes} bytes\n"))?;
+                crate::output::print(&format!(
+                    "{packets} packets of port {port} in {file}, {bytes} bytes\n"
+                ))?;
                 Ok(ExitCode::SUCCESS)
             }
             Reply::Refused(why) => Err(why),
@@ -158,14 +178,10 @@ impl Capture {
     }
 }
 
-fn order(name: Option<&str>, question: Question) -> Result<ExitCode, String> {
-    carry_out(&mut Caller::call(name)?, &question).map(|()| ExitCode::SUCCESS)
-}
-
 /// Has a board do something, and prints what it has done.
 fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
     match caller.ask(question)? {
-        Reply::Done(what) => crate::print(&(what + "\n")),
+        Reply::Done(what) => crate::output::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
         Reply::Status(_) | Reply::Loopback(_) | Reply::Captured(_) => {
             Err("the board told what was not asked".into())
@@ -251,7 +267,8 @@ pub(crate) fn text(status: &Status) -> String {
 /// The longest address of a link that stands in a table.
 const LINK_WIDTH_MAX: usize = 33;
 
-/// A link's address in a cell of a table; a long one stands below, whole and with its port's name, so that rows stay rows.
+/// A link's address in a cell of a table; a long one stands below, whole and with its port's name, so that
+/// rows stay rows.
 pub(crate) fn link_cell(table: &mut Table, name: &str, link: &str) -> String {
     if link.chars().count() <= LINK_WIDTH_MAX {
         return link.to_owned();

@@ -1,10 +1,10 @@
 //! `kiban completions`: scripts that complete kiban's words in a shell.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::process::ExitCode;
 
-/// Print a completion script for a shell.
+/// Print a shell completion script.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban completions bash > /etc/bash_completion.d/kiban\n  kiban completions fish > ~/.config/fish/completions/kiban.fish"
@@ -15,10 +15,11 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<ExitCode, String> {
+    /// Prints the script for `kiban` and the commands below it.
+    pub(crate) fn run(self, kiban: &mut Command) -> Result<ExitCode, String> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::Kiban::command(), "kiban", &mut script);
-        crate::print(&String::from_utf8_lossy(&script))?;
+        clap_complete::generate(self.shell, kiban, "kiban", &mut script);
+        crate::output::print(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -2,35 +2,37 @@
 
 use crate::board::why_not;
 use clap::Args;
-use kiban_real::streams::{Attachment, Settings, Stream};
+use kiban_streams::Settings;
+use kiban_tokio::{Attachment, Stream};
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-/// Connect standard input and output to a TCP stream of a board that runs.
+/// Connect standard input and output to a TCP stream of a running board.
 ///
-/// The stream is the board's: its addresses, its routes, its TCP. The board lends it through shared memory, to the user who runs it,
-/// if its configuration has a service of kind "attach". Bytes go both ways until both sides have ended.
+/// The stream uses the board's addresses, routes and TCP, through shared memory. The board must run as the
+/// same user, with a service of kind "attach" in its configuration. Bytes are copied in both directions
+/// until both ends have closed.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban connect 10.9.0.1:7\n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\n\nExit status: 0 when both sides ended in order, 1 otherwise."
+    after_help = "Examples:\n  kiban connect 10.9.0.1:7\n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\n\nExit status: 0 if both ends closed the connection in order, 1 otherwise."
 )]
 pub(crate) struct Connect {
-    /// To whom, or where to listen: a host and a port.
+    /// Where to connect, or where to listen: HOST:PORT.
     address: String,
-    /// Wait at this address of the board for one who connects.
+    /// Listen at this address of the board, and accept one connection.
     #[arg(long)]
     listen: bool,
-    /// The board's name; not needed where one runs.
+    /// Name of the board; needed only if several are running.
     #[arg(long)]
     board: Option<String>,
 }
 
 impl Connect {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
+        let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
         let ended = runtime.block_on(async {
             let board = self.board.as_deref();
@@ -65,11 +67,12 @@ impl Connect {
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 4;
 
-/// Both ways, until both have ended. Standard input and output have threads of their own: tokio's panic where there are none.
+/// Both ways, until both have ended. Standard input and output have threads of their own: tokio's panic where
+/// there are none.
 async fn exchange(stream: Stream) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let (read, mut pieces) = mpsc::channel::<std::io::Result<Vec<u8>>>(PIECES_MAX);
-    let reading = kiban_real::runtime::blocking("stdin", move || {
+    let reading = kiban_tokio::runtime::blocking(c"stdin", move || {
         loop {
             let mut piece = vec![0; PIECE_BYTES];
             let piece = match std::io::stdin().read(&mut piece) {
@@ -88,7 +91,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         }
     })?;
     let (write, mut written) = mpsc::channel::<Vec<u8>>(PIECES_MAX);
-    let writing = kiban_real::runtime::blocking("stdout", move || {
+    let writing = kiban_tokio::runtime::blocking(c"stdout", move || {
         let mut stdout = std::io::stdout().lock();
         while let Some(piece) = written.blocking_recv() {
             stdout.write_all(&piece)?;
@@ -118,7 +121,8 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         drop(write);
         writing.await.map_err(std::io::Error::other)?
     };
-    // Only our own output breaks here: whoever reads it has had enough, which is no error. The stream's end is one for who writes.
+    // Only our own output breaks here: whoever reads it has had enough, which is no error. The stream's end
+    // is one for who writes.
     let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     let back = async { back.await.map_err(|error| (!is_ours(&error)).then_some(error)) };
     match tokio::try_join!(out, back) {

@@ -11,6 +11,7 @@ mod log;
 mod man;
 mod messages;
 mod osi;
+mod output;
 mod rdma;
 mod reproduce;
 mod run;
@@ -23,14 +24,14 @@ mod vi;
 mod way;
 mod xot;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Communications boards in software.
 ///
-/// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs, in virtual time and in real time: as a service of this host (`kiban up`), and for the VI
-/// Architecture, RDMA and OSI.
+/// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers
+/// the host queues. kiban does this in software: as a service of this host (`kiban up`), as an RDMA or VI
+/// NIC, for FTAM and OSI, and in a simulator that runs the same code.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {
@@ -84,8 +85,8 @@ fn main() -> ExitCode {
         Verb::Xot(xot) => xot.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Lab(lab) => lab.run(),
-        Verb::Completions(completions) => completions.run(),
-        Verb::Man(man) => man.run(),
+        Verb::Completions(completions) => completions.run(&mut Kiban::command()),
+        Verb::Man(man) => man.run(Kiban::command()),
     };
     match outcome {
         Ok(code) => code,
@@ -93,23 +94,5 @@ fn main() -> ExitCode {
             eprintln!("kiban: {message}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// A value for machines: JSON over several lines, with an end.
-fn json(object: &impl serde::Serialize) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
-    Ok(text + "\n")
-}
-
-/// Writes to standard output. Whoever reads may have had enough: a closed pipe is no error.
-fn print(text: &str) -> Result<(), String> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output cannot be written: {error}"))
-        }
-        _ => Ok(()),
     }
 }

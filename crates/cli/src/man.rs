@@ -1,28 +1,29 @@
 //! `kiban man`: manual pages.
 //!
-//! clap_mangen writes most of a page. Said here: what the synopsis calls an option's value, which section the end of a
-//! help text is, and which pages stand beside it.
+//! clap_mangen writes most of a page. Said here: what the synopsis calls an option's value, which section the
+//! end of a help text is, and which pages stand beside it.
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write the manual pages into a folder.
+/// Write the manual pages into a directory.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  kiban man /usr/local/share/man/man1 && man kiban")]
 pub(crate) struct Man {
-    /// The folder; it is made if it does not exist.
+    /// The directory; created if it does not exist.
     folder: PathBuf,
 }
 
 impl Man {
-    pub(crate) fn run(self) -> Result<ExitCode, String> {
+    /// Writes the pages of `kiban` and of the commands below it.
+    pub(crate) fn run(self, kiban: Command) -> Result<ExitCode, String> {
         let say = |error: std::io::Error| {
             format!("the pages cannot be written to {}: {error}", self.folder.display())
         };
         std::fs::create_dir_all(&self.folder).map_err(say)?;
-        let mut kiban = crate::Kiban::command().disable_help_subcommand(true);
+        let mut kiban = kiban.disable_help_subcommand(true);
         kiban.build();
         let commands = with_those_below(&kiban);
         let names: Vec<String> = commands.iter().map(|command| name(command)).collect();

@@ -1,13 +1,16 @@
-//! `kiban osi`: what stands below file transfer, by itself: echoes over associations, and what a peer supports.
+//! `kiban osi`: what stands below file transfer, by itself: echoes over associations, and what a peer
+//! supports.
 
 use clap::{Args, Subcommand};
+use kiban_ftam::osi::association::{Association, Listener, Parameters};
+use kiban_ftam::osi::echo;
+use kiban_ftam::osi::echo::Told;
+use kiban_ftam::osi::probe;
+use kiban_ftam::osi::probe::{Caller, Report, Target, Verdict};
 use kiban_lab::messages::PingPong;
 use kiban_lab::table::Table;
-use kiban_real::osi::association::{Association, Listener, Parameters};
-use kiban_real::osi::echo::{self, Told};
-use kiban_real::osi::probe::{self, Caller, Report, Target, Verdict};
-use kiban_wire::ber::Oid;
-use kiban_wire::tpkt::PORT;
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::tpkt::PORT;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,13 +23,13 @@ use crate::way::{Host, Way, cannot_listen, password, runtime};
 /// The longest value of an echo.
 const VALUE_BYTES_MAX: i64 = 8 << 20;
 
-/// Speak OSI's layers 4 to 7 with a peer, and see what it supports.
+/// Probe a peer's OSI layers 4 to 7, or measure round trips over them.
 ///
-/// OSI's upper layers are what FTAM, MMS (IEC 61850), ICCP, CMIP, X.400 and X.500 stand on: transport class 0 over TCP
+/// FTAM, MMS (IEC 61850), ICCP, CMIP, X.400 and X.500 run over these layers: transport class 0 over TCP
 /// (RFC 1006), session, presentation and ACSE.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net               what speaks there at port 102, layer by layer\n  kiban osi probe 192.0.2.7:1102 --json         the same, for a program\n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\n  kiban osi echo 192.0.2.7:1102 --bytes 1000    round trips to that one\n\nExit status: 0, 1 when the peer does not speak it, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban osi probe plc.example.net               what the system at port 102 supports, layer by layer\n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments."
 )]
 pub(crate) struct Osi {
     #[command(subcommand)]
@@ -39,26 +42,26 @@ enum What {
     Probe(Probe),
 }
 
-/// Echo values over associations: answer them, or measure how long they take.
+/// Echo values over associations: as a server, or as a client that measures round trips.
 #[derive(Args)]
 #[command(
     group = clap::ArgGroup::new("end").required(true).args(["host", "listen"]),
-    after_help = "Examples:\n  kiban osi echo --listen 0.0.0.0:1102\n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\n\nExit status: 0, 1 when there is no association or it broke, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban osi echo --listen 0.0.0.0:1102\n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
 )]
 struct Echo {
-    /// Who answers; port 102 where none is given.
+    /// The server [default port: 102].
     #[arg(value_name = "HOST[:PORT]")]
     host: Option<Host>,
-    /// Answer at this address instead; port 0: one is chosen, and told.
+    /// Serve at this address instead; port 0 chooses one and prints it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Associations at once, with --listen.
+    /// Most associations at a time, with --listen.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     associations: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=VALUE_BYTES_MAX))]
     bytes: u32,
-    /// Values.
+    /// Number of values.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
     /// The application context to ask for; by default that of kiban's echo.
@@ -69,41 +72,41 @@ struct Echo {
     syntax: Option<Oid>,
     #[command(flatten)]
     way: Way,
-    /// Seconds that an answer may take.
+    /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
-    /// Show no progress bar, and say nothing of associations.
+    /// Do not show a progress bar or report associations.
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// See what a peer supports, layer by layer.
+/// Find out what a peer supports, layer by layer.
 ///
-/// Each question is asked on a connection of its own; an association that is granted is aborted at once, and nothing is read
-/// or written. A system that counts connections or failures will see some thirty of them.
+/// Every question uses its own connection. An accepted association is aborted at once; nothing is read or
+/// written. A system that counts connections or failures will see about thirty of them.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net\n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\n\nExit status: 0 if the peer speaks RFC 1006 at all, 1 if it does not, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban osi probe plc.example.net\n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments."
 )]
 struct Probe {
-    /// Whom to ask; port 102 where none is given.
+    /// The peer [default port: 102].
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
     way: Way,
-    /// Ask FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or from a file, or is asked for.
+    /// Probe FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or a file, or prompted for.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// Seconds that an answer may take.
+    /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -181,7 +184,7 @@ impl Echo {
             let title = format!("Echoes of {} bytes, {to}, over an association", self.bytes);
             table(title, &result).to_string()
         };
-        crate::print(&text)?;
+        crate::output::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -227,7 +230,7 @@ impl Probe {
         } else {
             findings(format!("What {to} supports"), &report).to_string()
         };
-        crate::print(&text)?;
+        crate::output::print(&text)?;
         Ok(if report.tpkt { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -3,24 +3,24 @@
 use crate::board::{ask_status, why_not};
 use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand};
-use kiban_ground::Wait;
+use kiban_base::Wait;
 use kiban_lab::rdma::{self, Failure, MESSAGE_BYTES_MAX, Operation, Plan};
 use kiban_lab::table::Table;
-use kiban_real::rdma::{Address, Context, Lower};
+use kiban_rdma_runtime::{Address, Context, Lower};
 use kiban_service::control::Caller;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Move messages and memory through an RDMA NIC, and measure it.
+/// Send messages and access memory through an RDMA NIC, and measure round trips and throughput.
 ///
-/// RDMA lets a program write to another's memory and read from it. Here the NIC is software (iWARP: RDMAP, DDP, MPA) on the
-/// operating system's TCP, on that of a running board, or on EFE over UDP or Ethernet. Without a SERVER both ends run in this process,
-/// a NIC each.
+/// RDMA lets a program write to another's memory and read from it. This NIC is software (iWARP: RDMAP, DDP,
+/// MPA) on the operating system's TCP, on the TCP of a running board, or on EFE over UDP or Ethernet.
+/// Without a SERVER both ends run in this process, with one NIC each.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, TCP of this host\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends spin\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 how much goes through, for a program\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nOver the TCP of a running board, which has a service of kind \"attach\":\n  kiban rdma pingpong --over board:lab           both ends here, on one board\n  kiban rdma serve 10.9.0.2:7471 --over board:lab\n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\n                                                 a server elsewhere, over any TCP\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, over this host's TCP\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends poll\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 throughput, for scripts\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nOver the TCP of a running board, which has a service of kind \"attach\":\n  kiban rdma pingpong --over board:lab           both ends here, on one board\n  kiban rdma serve 10.9.0.2:7471 --over board:lab\n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\n                                                 a server elsewhere, over any TCP\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments."
 )]
 pub(crate) struct Rdma {
     #[command(subcommand)]
@@ -29,54 +29,57 @@ pub(crate) struct Rdma {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measure round trips: an operation there, its answer back.
+    /// Measure round trips: one operation at a time.
     Pingpong(Measure),
-    /// Measure a stream: one operation after the other, many under way.
+    /// Measure throughput: many operations in flight.
     Stream(Measure),
-    /// Answer measurements of other processes or hosts until ctrl-c.
+    /// Serve measurements of other processes or hosts until ctrl-c.
     Serve(Serve),
 }
 
 #[derive(Args)]
 struct Serve {
-    /// Where: IP:PORT, or MAC/SERVICE on Ethernet; port 0: one is chosen, and told.
+    /// Where to listen: IP:PORT, or MAC/SERVICE on Ethernet; port 0 chooses one and prints it.
     address: Address,
-    /// The lower layer: tcp, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    /// Lower layer: tcp, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
-    /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
+    /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Say nothing of clients.
+    /// Do not report clients.
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Args)]
 struct Measure {
-    /// Who serves: IP:PORT, or MAC/SERVICE on Ethernet; a server in this process where none is given.
+    /// The server: IP:PORT, or MAC/SERVICE on Ethernet [default: a server in this process].
     server: Option<Address>,
-    /// The lower layer: tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of
+    /// this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]
     operation: Which,
-    /// Bytes of a message; several sizes, one after the other: 8,4096,65536 [default: 8 for pingpong, 65536 for stream].
+    /// Message size in bytes, or several, measured in turn: 8,4096,65536 [default: 8 for pingpong, 65536 for
+    /// stream].
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=i64::from(MESSAGE_BYTES_MAX)))]
     bytes: Vec<u32>,
-    /// Messages of each size.
+    /// Number of messages of each size.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
-    /// Protect every frame by a CRC-32C (over TCP; EFE over UDP has one of its own).
+    /// Protect every frame with a CRC-32C (over TCP; EFE over UDP has its own).
     #[arg(long)]
     crc: bool,
-    /// How both ends wait (a server elsewhere has its own way): poll, interrupt, hybrid:100us (any time) or adaptive.
+    /// Wait policy of both ends (a remote server has its own): poll, interrupt, hybrid:100us (any duration)
+    /// or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Print JSON in place of the table: an object for each size.
+    /// Print JSON instead of the table: one object for each size.
     #[arg(long)]
     json: bool,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -87,7 +90,7 @@ struct Which {
     /// Send and receive (the default).
     #[arg(long)]
     send: bool,
-    /// RDMA Write; there and back with immediate data.
+    /// RDMA Write; for round trips, with immediate data.
     #[arg(long)]
     write: bool,
     /// RDMA Read.
@@ -185,7 +188,7 @@ impl Measure {
         } else {
             table(self.title(what), &results).to_string()
         };
-        crate::print(&text)?;
+        crate::output::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 

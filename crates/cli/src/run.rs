@@ -1,13 +1,15 @@
 //! `kiban run`: programs that know nothing of kiban, on the TCP of a board that runs.
 //!
-//! How       LD_PRELOAD names our library (crates/service/preload/sockets.c), KIBAN_SOCKETS the board's door. The program takes
-//!           this process's place.
-//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked without libc.so, does not load it.
+//! How       LD_PRELOAD names our library (crates/service/preload/sockets.c), KIBAN_SOCKETS the board's door.
+//!           The program takes this process's place.
+//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked without libc.so,
+//!           does not load it.
 
 use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
 use clap::Args;
-use kiban_real::streams::{boards, folders, lives, sockets_door};
+use kiban_os::unix::names::folders_of_boards;
+use kiban_streams::{boards, lives, sockets_door};
 use std::env::var_os;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,20 +18,21 @@ use std::process::{Command, ExitCode};
 const LIBRARY: &str = "libkiban_sockets.so";
 const DOOR: &str = "KIBAN_SOCKETS";
 
-/// Run a program whose TCP is that of a board that runs.
+/// Run a program on the TCP of a running board.
 ///
-/// What the program connects to goes over the board, if the board has a route there, and what it listens for is listened for on the
-/// board; everything else stays as it is. The program needs no change: its sockets have the same numbers, and poll, epoll, threads and
-/// children work as ever. The board lends them to the user who runs it, if its configuration has a service of kind "sockets".
+/// The program's connections go through the board if the board has a route to the destination, and it
+/// listens at the board's addresses; everything else is unchanged. The program needs no changes: socket
+/// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user,
+/// with a service of kind "sockets" in its configuration.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban run -- curl http://10.9.0.1/\n  kiban run -- iperf3 -c 10.9.0.1\n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\n  eval \"$(kiban run --env)\"                          for every program of this shell\n\nVariables:\n  KIBAN_SOCKETS=PATH          the board's door, as --env prints it\n  KIBAN_VERBS_LIB=FOLDER      where kiban's libraries are, if not beside this program\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when no board lends sockets, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban run -- curl http://10.9.0.1/\n  kiban run -- iperf3 -c 10.9.0.1\n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\n  eval \"$(kiban run --env)\"                          for all programs of this shell\n\nVariables:\n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments."
 )]
 pub(crate) struct Run {
-    /// The board's name; not needed where one runs.
+    /// Name of the board; needed only if several are running.
     #[arg(long)]
     board: Option<String>,
-    /// Print the environment as commands of sh, and run nothing.
+    /// Print the environment as shell commands instead of running a program.
     #[arg(long, conflicts_with = "program")]
     env: bool,
     /// The program and its arguments.
@@ -50,7 +53,7 @@ impl Run {
             let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
             let text =
                 format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {DOOR}={door}\n");
-            return crate::print(&text).map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&text).map(|()| ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
         command.args(arguments).env(PRELOAD, first(library.as_os_str(), var_os(PRELOAD))).env(DOOR, door);
@@ -69,6 +72,11 @@ fn door(board: Option<&str>) -> Result<PathBuf, String> {
             many => return Err(format!("several boards lend sockets, name one: {}", many.join(", "))),
         },
     };
-    let found = folders().iter().map(|folder| sockets_door(folder, &name)).find(|door| lives(door));
-    found.ok_or_else(why)
+    for folder in folders_of_boards() {
+        let door = sockets_door(&folder, &name);
+        if lives(&door).map_err(|error| format!("board {name}: {error}"))? {
+            return Ok(door);
+        }
+    }
+    Err(why())
 }

@@ -8,26 +8,28 @@ use std::process::ExitCode;
 /// Where the stories are, seen from the source tree.
 const STORIES: &str = "talks";
 
-/// Run talks: timelines of a protocol conversation that a board has to keep to.
+/// Run packet scripts (talks) against a board.
 ///
-/// A talk says what the peer sends and what the host does, and what the board must send and tell, and when. It is run
-/// in virtual time against a real board, so that it takes no time and always goes the same way. docs/talks.md has the
-/// grammar; the folder talks has the stories. Both are in kiban's source tree; elsewhere name a path.
+/// A script says what the peer sends and what the host does, and what the board must send and report, and
+/// when. It runs in virtual time against a real board, so it is fast and always gives the same result.
+/// docs/talks.md describes the grammar; the scripts are in the folder talks. Both are in kiban's source
+/// tree; elsewhere, name a path.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban talk                                   every story under talks\n  kiban talk talks/nagle                       those of one topic\n  kiban talk talks/zero-window/probe.talk --trace\n                                               the whole conversation, as a talk\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture that Wireshark reads\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 when no talk failed, 1 otherwise, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban talk                                   every script under talks\n  kiban talk talks/nagle                       the scripts of one topic\n  kiban talk talks/zero-window/probe.talk --trace\n                                               the whole conversation, as a script\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture for Wireshark\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 if no script failed, 1 otherwise, 2 for invalid arguments."
 )]
 pub(crate) struct Talk {
-    /// Files, and folders that are searched for *.talk.
+    /// Scripts, and directories that are searched for *.talk.
     #[arg(default_value = STORIES)]
     paths: Vec<PathBuf>,
-    /// Print the whole conversation of every talk, in the talks' own notation.
+    /// Print the whole conversation of every script, in the scripts' own notation.
     #[arg(long, conflicts_with = "json")]
     trace: bool,
     /// Print one JSON object {"talks": [...]}.
     #[arg(long)]
     json: bool,
-    /// Write what crossed the wire: a file for one talk, for several a folder with a file each; written over if it exists.
+    /// Write a capture: a file for one script, a directory of files for several. Existing files are
+    /// overwritten.
     #[arg(long, value_name = "PATH")]
     pcap: Option<PathBuf>,
 }
@@ -91,7 +93,7 @@ impl Talk {
             }
         }
         if self.json {
-            text = crate::json(&serde_json::json!({ "talks": objects }))?;
+            text = crate::output::json(&serde_json::json!({ "talks": objects }))?;
         } else {
             let mark = if self.trace { "# " } else { "" };
             text += &format!(
@@ -99,13 +101,13 @@ impl Talk {
                 files.len()
             );
         }
-        crate::print(&text)?;
+        crate::output::print(&text)?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// One talk's capture goes into the file, or into a folder under its topic and name. What an earlier run left is written
-/// anew.
+/// One talk's capture goes into the file, or into a folder under its topic and name. What an earlier run left
+/// is written anew.
 fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result<(), String> {
     let target = if many || path.is_dir() {
         if path.is_file() {

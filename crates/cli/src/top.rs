@@ -1,6 +1,6 @@
 //! `kiban top`: a board while it works.
 
-use crate::board::{ask_status, text};
+use crate::board::{Which, ask_status, text};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use kiban_service::control::Caller;
@@ -18,22 +18,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Rates that are shown.
 const HISTORY: usize = 512;
 
-/// Watch a board that `kiban up` runs: rates, ports, circuits, services, every second.
+/// Watch a running board: rates, ports, circuits and services, every second.
 ///
-/// Keys: q to leave. Without a terminal it is one look, as `kiban status`.
+/// Press q to quit. Without a terminal it prints the status once, like `kiban status`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  kiban top\n  kiban top lab")]
 pub(crate) struct Top {
-    /// The board's name; not needed where one runs.
-    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
 }
 
 impl Top {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let mut caller = Caller::call(self.name.as_deref())?;
+        let mut caller = self.which.call()?;
         let first = ask_status(&mut caller)?;
         if !std::io::stdout().is_terminal() {
-            crate::print(&text(&first))?;
+            crate::output::print(&text(&first))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut terminal = ratatui::init();

@@ -6,27 +6,27 @@ use kiban_lab::tour::{self, Cargo, LEGS, Row};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Move a real file between two boards, and show what it cost.
+/// Transfer a real file between two boards in every way there is, and show what each costs.
 ///
-/// Two boards stand in virtual time, joined by OC-3c lines through an ATM switch. The file goes one way and the other
-/// over one session, then over sixty at once; then through the VI board, over a cLAN-like link; then by RDMA Write and
-/// Read, over this machine's TCP in real time, the board's own TCP and EFE; then by FTAM through all seven layers of OSI, over
-/// X.25 on a line of 2 Mbit/s, over the board's own TCP and in internal loopback. SHA-256 tells whether it arrived whole.
-/// Nothing leaves this machine.
+/// Two simulated boards are connected by OC-3c lines through an ATM switch. The file is sent in both
+/// directions over one TCP session, then over sixty at once; then through the VI board over a cLAN-like
+/// link; then by RDMA Write and Read over this machine's TCP in real time, over the board's own TCP and over
+/// EFE; then by FTAM through all seven OSI layers, over X.25 at 2 Mbit/s, over the board's own TCP and in
+/// internal loopback. SHA-256 verifies every copy. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             a file of yours\n  kiban tour --json | jq '.rows[0]'  for a program\n  kiban tour --pcap /tmp/tour        captures that Wireshark reads\n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\n\nExit status: 0 when every file arrived whole, 1 otherwise, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             your own file\n  kiban tour --json | jq '.rows[0]'  for scripts\n  kiban tour --pcap /tmp/tour        captures for Wireshark\n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\n\nExit status: 0 if every file arrived intact, 1 otherwise, 2 for invalid arguments."
 )]
 pub(crate) struct Tour {
-    /// The file to move; a generated one of 64 MiB where none is given.
+    /// The file to transfer [default: a generated one of 64 MiB].
     file: Option<PathBuf>,
-    /// Print one JSON object {"rows": [...]} in place of the table.
+    /// Print one JSON object {"rows": [...]} instead of the table.
     #[arg(long)]
     json: bool,
-    /// Write captures of what arrives at each board into this folder: about four times the file in all.
+    /// Write captures of what each board receives into this directory: about four times the file's size.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -68,7 +68,7 @@ impl Tour {
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
         bar.finish_and_clear();
-        crate::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
+        crate::output::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -87,5 +87,5 @@ impl Tour {
 }
 
 fn json(rows: &[Row]) -> Result<String, String> {
-    crate::json(&serde_json::json!({ "rows": rows }))
+    crate::output::json(&serde_json::json!({ "rows": rows }))
 }

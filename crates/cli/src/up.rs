@@ -6,20 +6,21 @@ use kiban_service::{Plan, Running, read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Run a board on this host: links at its ports, services behind them.
+/// Run a board on this host, with its links and services.
 ///
-/// The file says what the board is: ports on TUN and TAP devices or other links, addresses, routes, services (echo, discard, source,
-/// http, forward). It is judged whole before anything is touched. The board runs in the foreground, for a terminal or a service
-/// manager, until ctrl-c, SIGTERM or `kiban down`; then sessions have `drain = "10s"` to end. SIGHUP and `kiban reload` read the file
-/// again. docs/operations.md has every key, a unit for systemd and the figures for Prometheus.
+/// The configuration file names the ports (TUN and TAP devices or other links), addresses, routes and
+/// services (echo, discard, source, http, forward). All of it is checked before anything is changed. The
+/// board runs in the foreground, in a terminal or under a service manager, until ctrl-c, SIGTERM or
+/// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` read the file
+/// again. docs/operations.md documents every key, a systemd unit and the Prometheus metrics.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban up board.toml\n  kiban up --check board.toml      only judge it\n  kiban status                     from another terminal\n\nThe least of files, for an echo at 10.9.0.2 that this host reaches through a TAP device:\n\n  [[port]]\n  name = \"lan\"\n  link = \"tap:kiban0\"\n  address = \"10.9.0.2/24\"\n  host_address = \"10.9.0.1/24\"\n\n  [[service]]\n  kind = \"echo\"\n  listen = \"10.9.0.2:7\"\n\nVariables:\n  KIBAN_LOG          which log lines: warn, info, debug\n  XDG_RUNTIME_DIR    where the control socket is; /run/kiban where it is not set\n\nExit status: 0 when the board was stopped, 1 when it could not begin."
+    after_help = "Examples:\n  kiban up board.toml\n  kiban up --check board.toml      check the file and exit\n  kiban status                     from another terminal\n\nA minimal file: an echo server at 10.9.0.2, which this host reaches through a TAP device:\n\n  [[port]]\n  name = \"lan\"\n  link = \"tap:kiban0\"\n  address = \"10.9.0.2/24\"\n  host_address = \"10.9.0.1/24\"\n\n  [[service]]\n  kind = \"echo\"\n  listen = \"10.9.0.2:7\"\n\nVariables:\n  KIBAN_LOG          log level: warn, info, debug\n  XDG_RUNTIME_DIR    directory of the control socket; if unset, /run/kiban for root, else /tmp/kiban-UID\n\nExit status: 0 if the board was stopped, 1 if it could not start."
 )]
 pub(crate) struct Up {
-    /// The configuration.
+    /// The configuration file (TOML).
     file: PathBuf,
-    /// Only judge the configuration.
+    /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
 }
@@ -29,7 +30,7 @@ impl Up {
         let plan = read(&self.file)?;
         if self.check {
             let (ports, services) = (plan.ports.len(), plan.services.len());
-            crate::print(&format!(
+            crate::output::print(&format!(
                 "board {}: ports: {ports}, services: {services}; all is well\n",
                 plan.name
             ))?;

@@ -1,11 +1,12 @@
 //! `kiban verbs`: programs that were built for RDMA hardware, run on kiban's libraries.
 //!
-//! Goal      a program loads `libibverbs.so.1` and `librdmacm.so.1` of kiban and not those of the system, and nothing else of
-//!           its world is changed.
-//! How       LD_LIBRARY_PATH names our folder first; LD_PRELOAD names, without a folder, a library there that answers for device
-//!           files which programs look for (crates/verbs/preload). The program takes this process's place.
-//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked with a path of its own (RPATH),
-//!           does not look there: ld.so(8).
+//! Goal      a program loads `libibverbs.so.1` and `librdmacm.so.1` of kiban and not those of the system, and
+//!           nothing else of its world is changed.
+//! How       LD_LIBRARY_PATH names our folder first; LD_PRELOAD names, without a folder, a library there that
+//!           answers for device files which programs look for (crates/verbs/preload). The program takes this
+//!           process's place.
+//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked with a path of
+//!           its own (RPATH), does not look there: ld.so(8).
 
 use clap::{Args, ValueEnum};
 use std::env::{current_exe, var_os};
@@ -26,17 +27,18 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
 
 /// Run an RDMA program without RDMA hardware.
 ///
-/// The program finds kiban's libibverbs.so.1 and librdmacm.so.1 in place of the system's, and in them a NIC in software for
-/// every address of this host. It needs no rights, no kernel module and no change.
+/// The program loads kiban's libibverbs.so.1 and librdmacm.so.1 instead of the system's. They provide a
+/// software NIC for every address of this host. No privileges, kernel modules or changes to the program
+/// are needed.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\n  eval \"$(kiban verbs --env)\"                          for every program of this shell\n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\n\nVariables:\n  KIBAN_TRANSPORT=ib|iwarp    what --transport says, which goes before it\n  KIBAN_SHARED_MEMORY=0       processes of one host use TCP, too\n  KIBAN_VERBS_LIB=FOLDER      where kiban's libraries are, if not beside this program\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when kiban's libraries are missing, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\n  eval \"$(kiban verbs --env)\"                          for all programs of this shell\n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\n\nVariables:\n  KIBAN_TRANSPORT=ib|iwarp    the same as --transport, which takes precedence\n  KIBAN_SHARED_MEMORY=0       use TCP between processes of one host, too\n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments."
 )]
 pub(crate) struct Verbs {
-    /// Print the environment as commands of sh, and run nothing.
+    /// Print the environment as shell commands instead of running a program.
     #[arg(long, conflicts_with = "program")]
     env: bool,
-    /// What the NIC says it is [default: ib, or what KIBAN_TRANSPORT says].
+    /// Transport that the NIC reports [default: KIBAN_TRANSPORT, else ib].
     #[arg(long, value_enum)]
     transport: Option<Transport>,
     /// The program and its arguments.
@@ -47,7 +49,7 @@ pub(crate) struct Verbs {
 /// What a device can be.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
-    /// An iWARP NIC, as it is on the wire: for peers with siw or an iWARP card.
+    /// An iWARP NIC, which is what it speaks: for peers with siw or an iWARP card.
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,
@@ -66,7 +68,7 @@ impl Verbs {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let folder = folder_of(&LIBRARIES)?;
         let Some((program, arguments)) = self.program.split_first() else {
-            return crate::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
         command.args(arguments).env(PATH, first(folder.as_os_str(), var_os(PATH)));

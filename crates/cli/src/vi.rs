@@ -2,23 +2,24 @@
 
 use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand, ValueEnum};
-use kiban_ground::Wait;
+use kiban_base::Wait;
 use kiban_lab::table::Table;
 use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, Plan};
-use kiban_real::vi::{Device, HostAddress, Nic};
-use kiban_stack::vi::Reliability;
+use kiban_vi::Reliability;
+use kiban_vi_runtime::{Device, HostAddress, Nic};
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Send messages through a VI NIC, and measure them.
+/// Send messages through a VI NIC, and measure round trips and throughput.
 ///
-/// The VI Architecture gives programs queues of their own to a NIC. Here the NIC is software, and its link is memory shared
-/// by two processes, UDP, or the TCP of a board that runs (`kiban up` with a service of kind "attach"). Without a HOST both ends run in this process, a NIC each, joined as two processes would be.
+/// The VI Architecture gives each program its own queues to a NIC. This NIC is software, and its link is
+/// shared memory, UDP, or the TCP of a running board (`kiban up` with a service of kind "attach"). Without
+/// a HOST both ends run in this process, with one NIC each, connected as two processes would be.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends spin: the shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           how much goes through, for a program\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nTwo boards, the one here called lab:\n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\n  kiban vi pingpong board@10.9.0.2               beside the other\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends poll: shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           throughput, for scripts\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nTwo boards, the one here called lab:\n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\n  kiban vi pingpong board@10.9.0.2               beside the other\n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments."
 )]
 pub(crate) struct Vi {
     #[command(subcommand)]
@@ -27,53 +28,54 @@ pub(crate) struct Vi {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measure round trips: a message there, the same back.
+    /// Measure round trips: each message is echoed.
     Pingpong(Measure),
-    /// Measure a stream: messages one way.
+    /// Measure throughput: messages in one direction.
     Stream(Measure),
-    /// Answer measurements of other processes or hosts until ctrl-c.
+    /// Serve measurements of other processes or hosts until ctrl-c.
     Serve(Serve),
 }
 
 #[derive(Args)]
 struct Serve {
-    /// Where: shm:NAME, udp:ADDRESS, or board:NAME@ADDRESS with the name and an address of a board that runs (board@ADDRESS:
-    /// the only one); with :PORT where it is not 4808.
+    /// Device to serve on: shm:NAME, udp:ADDRESS, or board:NAME@ADDRESS with the name and an address of a
+    /// running board (board@ADDRESS if only one is running); append :PORT if it is not 4808.
     #[arg(long, value_name = "DEVICE")]
     device: Device,
-    /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
+    /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Say nothing of clients.
+    /// Do not report clients.
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Args)]
 struct Measure {
-    /// Who serves: shm:NAME, udp:ADDRESS or board@ADDRESS, with :PORT where it is not 4808; a server in this process where
-    /// none is given.
+    /// The server: shm:NAME, udp:ADDRESS or board@ADDRESS; append :PORT if it is not 4808 [default: a server
+    /// in this process].
     host: Option<HostAddress>,
-    /// The device of this end; by default one that reaches HOST (by the only board that runs, if a board's TCP does), or shared
-    /// memory.
+    /// The local device; by default one that reaches HOST (the only running board, if HOST is on a board), or
+    /// shared memory.
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
-    /// Bytes of a message [default: 8 for pingpong, 65536 for stream].
+    /// Message size in bytes [default: 8 for pingpong, 65536 for stream].
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=i64::from(MESSAGE_BYTES_MAX)))]
     bytes: Option<u32>,
-    /// Messages.
+    /// Number of messages.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
-    /// The reliability level.
+    /// Reliability level.
     #[arg(long, value_enum, default_value = "delivery")]
     level: Level,
-    /// How both ends wait (a server elsewhere has its own way): poll, interrupt, hybrid:100us (any time) or adaptive.
+    /// Wait policy of both ends (a remote server has its own): poll, interrupt, hybrid:100us (any duration)
+    /// or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -81,11 +83,11 @@ struct Measure {
 /// The reliability levels of the VI Architecture.
 #[derive(Clone, Copy, ValueEnum)]
 enum Level {
-    /// At most once; losses are silent.
+    /// At most once; losses are not reported.
     Unreliable,
-    /// Exactly once, in order, or the connection is lost.
+    /// Exactly once and in order, or the connection breaks.
     Delivery,
-    /// The same, and done means: in the peer's memory.
+    /// The same; completion means that the data is in the peer's memory.
     Reception,
 }
 
@@ -147,7 +149,7 @@ impl Serve {
 
 /// A measurement: with this NIC, that host, this plan, told how far it is.
 type Measurement<T> =
-    fn(&Nic, &HostAddress, &Plan, &mut dyn FnMut(u64)) -> Result<T, kiban_real::vi::Failure>;
+    fn(&Nic, &HostAddress, &Plan, &mut dyn FnMut(u64)) -> Result<T, kiban_vi_runtime::Failure>;
 
 impl Measure {
     fn run<T: Serialize>(
@@ -166,8 +168,8 @@ impl Measure {
             Some(host) => self.with(host, &plan, measure)?,
             None => self.alone(&plan, measure)?,
         };
-        let text = if self.json { crate::json(&result)? } else { table(&self, &result).to_string() };
-        crate::print(&text)?;
+        let text = if self.json { crate::output::json(&result)? } else { table(&self, &result).to_string() };
+        crate::output::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -1,9 +1,11 @@
-//! How commands of OSI get to a peer: its host, its selectors, TLS, a password; and what runs and listens meanwhile.
+//! How commands of OSI get to a peer: its host, its selectors, TLS, a password; and what runs and listens
+//! meanwhile.
 
 use clap::Args;
-use kiban_real::osi::association::Tls;
-use kiban_real::osi::secure::{self, Identity, TlsAcceptor, TlsConnector};
-use kiban_stack::osi::{Selector, Selectors};
+use kiban_ftam::osi::association::Tls;
+use kiban_ftam::osi::secure;
+use kiban_ftam::osi::secure::{Identity, TlsAcceptor, TlsConnector};
+use kiban_osi::{Selector, Selectors};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,25 +16,25 @@ pub(crate) const PASSWORD_VARIABLE: &str = "KIBAN_FTAM_PASSWORD";
 /// How to get to a peer, and to the program in it.
 #[derive(Args, Clone)]
 pub(crate) struct Way {
-    /// The transport selector that is called: text, or 0x and hexadecimal digits; ISODE's FTAM is 0x0103.
+    /// Called transport selector: text, or 0x and hexadecimal digits; ISODE's FTAM is 0x0103.
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     tsel: Option<Selector>,
-    /// The session selector that is called, likewise.
+    /// Called session selector, in the same notation.
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     ssel: Option<Selector>,
-    /// The presentation selector that is called, likewise.
+    /// Called presentation selector, in the same notation.
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     psel: Option<Selector>,
-    /// Speak TLS, as IEC 62351 has it.
+    /// Use TLS (IEC 62351).
     #[arg(long)]
     tls: bool,
-    /// Trust the certificate authorities of this file (PEM) in place of the system's.
+    /// Trust the certificate authorities in this file (PEM) instead of the system's.
     #[arg(long, alias = "authorities", value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Show this certificate (PEM).
+    /// Present this certificate (PEM).
     #[arg(long, alias = "certificate", value_name = "FILE", requires = "tls", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, alias = "key", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }
@@ -152,7 +154,7 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
-    kiban_real::runtime::build(builder.enable_all())
+    kiban_tokio::runtime::build(builder.enable_all())
         .map_err(|error| format!("cannot start threads or event polling: {error}"))
 }
 

@@ -2,10 +2,10 @@
 
 use crate::way::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
-use kiban_real::osi::relay::{Called, Event, Relay, Route, Said, Settings};
-use kiban_real::osi::socket;
-use kiban_stack::x25::{Address, AddressBlock, Call, Facilities, Modulo};
-use kiban_wire::{tpkt, xot};
+use kiban_ftam::osi::relay::{Called, Event, Relay, Route, Said, Settings};
+use kiban_ftam::osi::socket;
+use kiban_osi::wire::{tpkt, xot};
+use kiban_osi::x25::{Address, AddressBlock, Call, Facilities, Modulo};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -14,51 +14,53 @@ use std::time::Duration;
 
 /// Relay OSI between X.25 in XOT and TCP.
 ///
-/// Systems that know X.25 alone and systems that know TCP alone have transport connections (class 0) with each other: calls come
-/// and go in XOT (RFC 1613), which routers and X.25 cards with TCP speak, and leave and come as TPKTs (RFC 1006).
+/// Lets systems that have only X.25 and systems that have only TCP open transport connections (class 0) to
+/// each other: calls on the X.25 side use XOT (RFC 1613), which routers and X.25 cards with TCP speak, and
+/// connections on the TCP side use TPKTs (RFC 1006).
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban xot --route '45678901=192.0.2.7'        calls to 45678901 go to a system on TCP\n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\n                                                who comes by TCP calls 45678901 through a router\n  kiban xot --route '*=192.0.2.7' --place 127.0.0.1:1102=192.0.2.1/4567 --packet-bytes 256 --window 2\n                                                both ways\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban xot --route '45678901=192.0.2.7'        forward calls to 45678901 to a system on TCP\n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\n                                                call 45678901 through a router for each TCP connection\n  kiban xot --route '*=192.0.2.7' --place 127.0.0.1:1102=192.0.2.1/4567 --packet-bytes 256 --window 2\n                                                both directions\n\nExit status: 1 if it cannot listen, 2 for invalid arguments."
 )]
 pub(crate) struct Xot {
-    /// Take calls: who calls whom goes where. PATTERN is *, an X.121 address, nsap:HEX (either may end with *), or
-    /// user-data:HEX, with which the call's user data begin. The first that fits counts.
+    /// Accept calls whose called address matches PATTERN, and forward them to HOST. PATTERN is *, an X.121
+    /// address, nsap:HEX (either may end with *), or user-data:HEX, a prefix of the call user data. The first
+    /// match is used.
     #[arg(long, value_name = "PATTERN=HOST[:PORT]", value_parser = route, required_unless_present = "place")]
     route: Vec<Route>,
-    /// Where calls are taken [default: 0.0.0.0:1998].
+    /// Address at which to accept calls [default: 0.0.0.0:1998].
     #[arg(long, value_name = "ADDRESS:PORT", requires = "route")]
     listen: Option<SocketAddr>,
-    /// Take TCP connections at an address, and make a call for each of them through a router that speaks XOT.
+    /// Accept TCP connections at ADDRESS, and place a call for each of them through an XOT router.
     #[arg(long, value_name = "ADDRESS:PORT=ROUTER[:PORT]/CALLED")]
     place: Vec<Place>,
-    /// The calling address of these calls.
+    /// Calling address of these calls.
     #[arg(long, value_name = "DIGITS", requires = "place")]
     calling: Option<Address>,
-    /// The called NSAP address of these calls, in hexadecimal.
+    /// Called NSAP address of these calls, in hexadecimal.
     #[arg(long, value_name = "HEX", requires = "place", value_parser = nsap)]
     called_nsap: Option<Nsap>,
-    /// The calling NSAP address, likewise.
+    /// Calling NSAP address of these calls, in hexadecimal.
     #[arg(long, value_name = "HEX", requires = "place", value_parser = nsap)]
     calling_nsap: Option<Nsap>,
-    /// Octets in a packet of these calls: 16 to 4096, a power of two.
+    /// Packet size of these calls in octets: a power of two from 16 to 4096.
     #[arg(long, default_value_t = 1024, value_parser = packet_bytes)]
     packet_bytes: u16,
-    /// Packets of a window of these calls: to 7, or with modulo 128 to 127.
+    /// Window size of these calls in packets: up to 7, or 127 with modulo 128.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=127))]
     window: u8,
-    /// How packets of these calls are counted.
+    /// Sequence numbering of these calls: modulo 8 or 128.
     #[arg(long, value_enum, default_value = "8")]
     modulo: Count,
-    /// Circuits at once; who comes when there are so many is closed.
+    /// Most circuits at a time; further ones are cleared.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     circuits: u32,
-    /// Seconds that anything may be half open: a call, a TCP connection, an end.
+    /// Timeout in seconds for setting up or closing a call or a TCP connection.
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
-    /// Say what happens as JSON objects, one a line, on standard output.
+    /// Print events on standard output, as one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Say nothing of circuits.
+    /// Do not report circuits.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
 }
@@ -140,7 +142,7 @@ impl Xot {
         let relay = Relay::new(settings, move |said| {
             if json {
                 // Who has stopped reading does not stop the relay.
-                let _ = crate::print(&format!("{}\n", json!(said)));
+                let _ = crate::output::print(&format!("{}\n", json!(said)));
             } else if !quiet {
                 eprintln!("{}", line(&said));
             }

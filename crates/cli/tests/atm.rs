@@ -1,9 +1,10 @@
-//! `kiban atm` as an operator runs it: pings, a switch, bridges; on the loopback, in network namespaces of the tests' own.
+//! `kiban atm` as an operator runs it: pings, a switch, bridges; on the loopback, in network namespaces of
+//! the tests' own.
 
-use kiban_ground::Instant;
-use kiban_real::link::interface::enter_new_namespace;
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::{Header, Interface, Vc};
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::{Header, Interface, Vc};
+use kiban_base::Instant;
+use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -278,7 +279,8 @@ fn ip_goes_through_a_switch_between_three_boards_each_in_both_directions() {
         let config = place.write(&format!("board{number}.toml"), board);
         running.push(place.start(None, &["up", &config]));
     }
-    // All three addresses are this kernel's: the boards themselves are asked, which ping by cells, and then by each other's services.
+    // All three addresses are this kernel's: the boards themselves are asked, which ping by cells, and then
+    // by each other's services.
     for (board, circuit) in
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
@@ -344,7 +346,7 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     // Twenty cells of each, and one that nobody knows; the contracts allow one a second, or a hundred.
     for number in 0..20 {
         for vci in [100, 101, 102, 103, 104] {
@@ -396,7 +398,8 @@ fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Five that are past mending, one that is whole, one with one wrong bit, which is put right, and one that is whole.
+    // Five that are past mending, one that is whole, one with one wrong bit, which is put right, and one that
+    // is whole.
     for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
         let mut cell = cell(Vc::new(0, 100), 7);
         cell[4] ^= wrong;
@@ -455,7 +458,7 @@ fn a_lost_link_of_a_switch_is_opened_again() {
     ];
     let mut switch = place.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     for losses in 1..3 {
         let mut far = loop {
             if let Ok(far) = std::net::TcpStream::connect("127.0.0.1:7002") {
@@ -707,7 +710,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
         frame.extend_from_slice(&cell.payload);
         if header.is_last() {
             let whole = std::mem::take(frame);
-            let (_, sdu) = kiban_wire::aal5::open(&whole).expect("whole");
+            let (_, sdu) = kiban_atm::wire::aal5::open(&whole).expect("whole");
             assert_eq!(sdu[..10], [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0]);
             return (header.vc.vci, sdu[10..].to_vec());
         }
@@ -741,7 +744,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     assert_eq!(bridge["forwarded"].as_u64(), Some(4), "{status}");
     // A frame with its FCS is taken, and one whose FCS is wrong is not.
     let with_fcs = |frame: &[u8], harm: u8| {
-        let mut crc = kiban_wire::crc::Crc32Ethernet::new();
+        let mut crc = kiban_base::crc::Crc32Ethernet::new();
         crc.update(frame);
         let mut fcs = crc.value().to_le_bytes();
         fcs[0] ^= harm;
@@ -765,10 +768,10 @@ fn lines_of(output: &Output) -> Value {
 
 /// The cells of a frame, as they are on the line.
 fn cells(vc: Vc, sdu: &[u8]) -> Vec<[u8; 53]> {
-    let mut crc = kiban_wire::crc::Crc32Aal5::new();
+    let mut crc = kiban_base::crc::Crc32Aal5::new();
     crc.update(sdu);
-    let mut tail = [0; kiban_wire::aal5::TAIL_BYTES_MAX];
-    let length = kiban_wire::aal5::write_tail(sdu.len(), 0, crc, &mut tail);
+    let mut tail = [0; kiban_atm::wire::aal5::TAIL_BYTES_MAX];
+    let length = kiban_atm::wire::aal5::write_tail(sdu.len(), 0, crc, &mut tail);
     let whole = [sdu, &tail[..length]].concat();
     let (payloads, []) = whole.as_chunks::<48>() else { panic!("cells are whole") };
     let count = payloads.len();

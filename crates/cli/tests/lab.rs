@@ -4,7 +4,6 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -373,15 +372,18 @@ fn a_job_array_of_slurm_makes_a_shard_a_job() {
     assert_eq!(lines(Path::new(&merged)), CELLS);
 }
 
-/// With an `hq` that does what is said of `hq submit --array`: the command once for each number, which is in HQ_TASK_ID.
+/// With an `hq` that does what is said of `hq submit --array`: the command once for each number, which is in
+/// HQ_TASK_ID.
 #[test]
 fn a_task_array_of_hyperqueue_submits_itself_and_merges() {
     let (place, plan) = folder("hyperqueue", MAP);
     let stand_in = "#!/bin/sh\nset -eu\n[ \"$1 $2 $3\" = 'submit --array 1-3' ]\nwhile [ \"$1\" != -- ]; do shift; done\n\
                     shift\nfor HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; \"$@\"; done\n";
-    let hq = place.join("hq");
-    fs::write(&hq, stand_in).expect("it can be written");
-    fs::set_permissions(&hq, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(place.join("hq.sh"), stand_in).expect("it can be written");
+    // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+    let mut install = Command::new("install");
+    let copied = install.args(["-m", "755"]).args([place.join("hq.sh"), place.join("hq")]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "it can be written");
     let path = format!("{}:{}", place.display(), std::env::var("PATH").expect("there is one"));
     let out = place.join("out");
     let output = shell(&script(&place, "hyperqueue", &plan, &out), &[("PATH", &path)]);

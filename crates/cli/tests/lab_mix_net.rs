@@ -1,8 +1,10 @@
-//! `kiban lab mix --to` as two users run it: over loopback, and between two network namespaces with a token bucket between.
+//! `kiban lab mix --to` as two users run it: over loopback, and between two network namespaces with a token
+//! bucket between.
 //!
-//! Goal      what fits is carried whole; what does not is told as lost and late; a contract is judged of each path by itself; a
-//!           peer that dies costs no more than what it had not told.
-//! Skipped   what needs namespaces, without the right to make them (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without tbf.
+//! Goal      what fits is carried whole; what does not is told as lost and late; a contract is judged of each
+//!           path by itself; a peer that dies costs no more than what it had not told.
+//! Skipped   what needs namespaces, without the right to make them (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without
+//!           tbf.
 
 mod two_hosts;
 
@@ -122,7 +124,8 @@ fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_lat
         if mbps < 20.0 {
             assert_eq!((lost, &named(&made, "audio")["units_lost"]), (0.0, &0.into()), "{made:#}");
         } else {
-            // 40 Mbit/s of the user are 50 of datagrams: of 20 no more than the bucket's part arrives, whatever the machine does.
+            // 40 Mbit/s of the user are 50 of datagrams: of 20 no more than the bucket's part arrives,
+            // whatever the machine does.
             assert!(lost > 0.4 * cells, "{made:#}");
             assert!(figure(cbr, "carried_mbps") < 20.0, "{made:#}");
             let samples: Vec<f64> = cbr["samples"]
@@ -145,7 +148,8 @@ fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let flows = flow("keeps", "constant", "there", "mbps = 4\n")
         + &flow("breaks", "constant", "yonder", "mbps = 4\n");
-    // 4 Mbit/s of the user are 4.51 of cells. A tolerance of half a second is beyond what a loaded machine does to delays.
+    // 4 Mbit/s of the user are 4.51 of cells. A tolerance of half a second is beyond what a loaded machine
+    // does to delays.
     for (more, is_lost) in [("", true), ("tag = true\n", false), ("shape = true\n", false)] {
         let paths = path("here", "there", 6.0, 500_000.0, "") + &path("here", "yonder", 2.0, 500_000.0, more);
         let plan = plan(&folder, 4.0, &paths, &flows);
@@ -193,11 +197,11 @@ fn a_peer_that_dies_leaves_what_it_had_told() {
     let mut client =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
     // Until it has sent for a while: about two cells are in a datagram of this rate, of 2660 a second.
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     while datagrams_sent() < before + 1500 {
         assert!(clock.now().as_secs_f64() < 50.0, "it sends");
         assert!(client.try_wait().expect("a child").is_none(), "it runs for a minute");
-        kiban_real::measure::pause::pace(std::time::Duration::from_millis(20));
+        kiban_measure::pause::pace(std::time::Duration::from_millis(20));
     }
     drop(server);
     let output = client.wait_with_output().expect("it ends");

@@ -1,14 +1,15 @@
-//! `kiban lab serve`, `sweep`, `delay` and `trace` as two users run them: on the kernel's own TCP, in two network namespaces.
+//! `kiban lab serve`, `sweep`, `delay` and `trace` as two users run them: on the kernel's own TCP, in two
+//! network namespaces.
 //!
-//! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow cell, and what it
-//!           recommends removes it.
-//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed here. Without the right
-//!           to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
+//! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow
+//!           cell, and what it recommends removes it.
+//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed
+//!           here. Without the right to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
 
 mod two_hosts;
 
-use kiban_real::Clock;
-use kiban_real::measure::pause::pace;
+use kiban_measure::pause::pace;
+use kiban_os::Clock;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -161,7 +162,7 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
     assert!(gap_ms(&cases[1]) < Some(20), "none was: {trace:#}");
     for name in ["slow", "fast"] {
         let file = std::fs::read(Path::new(&pcap).join(format!("{name}.pcap"))).expect("it was written");
-        let (header, _) = kiban_wire::capture::File::read(&file).expect("a capture");
+        let (header, _) = kiban_capture::File::read(&file).expect("a capture");
         assert!(header.records(&file).filter(Result::is_ok).count() > 10);
         assert!(Path::new(&svg).join(format!("{name}.svg")).exists());
     }
@@ -362,4 +363,22 @@ fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
         assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");
         assert_eq!(row["count"], 50);
     }
+}
+
+#[test]
+fn the_hint_for_the_other_end_has_the_port() {
+    use std::io::BufRead as _;
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
+        .args(["lab", "serve", "--listen", "127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    let said = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
+    let lines: Vec<String> = said.lines().take(2).map_while(Result::ok).collect();
+    server.kill().expect("it is our child");
+    server.wait().expect("it is our child");
+    let [at, hint] = &lines[..] else { panic!("{lines:?}") };
+    let port = at.strip_prefix("answering at 127.0.0.1:").and_then(|rest| rest.split(';').next());
+    let port = port.unwrap_or_else(|| panic!("{at}"));
+    assert!(hint.ends_with(&format!(" kiban lab sweep HOST:{port}")), "{hint}");
 }

@@ -34,7 +34,8 @@ fn page() -> String {
     std::fs::read_to_string(&made().page).expect("the page was written")
 }
 
-/// What is virtual is exact, so the whole text is kept and compared. With `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
+/// What is virtual is exact, so the whole text is kept and compared. With `KIBAN_KEEP_SNAPSHOTS=1` keeps what
+/// came out.
 #[test]
 fn the_tables_are_those_that_were_kept() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
@@ -75,7 +76,8 @@ fn the_page_is_whole_and_has_nothing_that_was_measured() {
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
 }
 
-/// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`) they are renewed.
+/// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
+/// they are renewed.
 #[test]
 fn the_readmes_pictures_are_what_the_program_makes() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");

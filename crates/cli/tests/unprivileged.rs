@@ -1,15 +1,15 @@
 //! What README promises: three lines make `ib_write_bw` run where there are no privileges at all.
 //!
-//! Goal      a user who is nobody, in a user and a network namespace that were just made, where nothing is set up but the loopback
-//!           interface.
-//! Needs     perftest, iproute2, util-linux; a system on which users may make namespaces (Ubuntu 24.04 has to be told:
-//!           `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
+//! Goal      a user who is nobody, in a user and a network namespace that were just made, where nothing is
+//!           set up but the loopback interface.
+//! Needs     perftest, iproute2, util-linux; a system on which users may make namespaces (Ubuntu 24.04 has to
+//!           be told: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
 
 #[path = "../../verbs/tests/common/libraries.rs"]
 mod libraries;
 
 use libraries::{linked, output};
-use std::fs::{Permissions, copy, create_dir_all, set_permissions};
+use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,9 +38,10 @@ impl Installed {
             ("lib/kiban", libraries.join("libkiban_paths.so"), "libkiban_paths.so"),
         ] {
             let folder = root.join(folder);
-            create_dir_all(&folder).expect("there is room for files of a while");
-            copy(from, folder.join(name)).expect("there is room for files of a while");
-            set_permissions(folder.join(name), Permissions::from_mode(0o755)).expect("it is ours");
+            // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+            let mut install = Command::new("install");
+            let copied = install.args(["-D", "-m", "755"]).arg(from).arg(folder.join(name)).status();
+            assert!(copied.is_ok_and(|status| status.success()), "there is room for files of a while");
         }
         for folder in ["", "bin", "lib", "lib/kiban"] {
             set_permissions(root.join(folder), Permissions::from_mode(0o755)).expect("it is ours");

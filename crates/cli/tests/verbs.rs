@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const PATHS: &str = "libkiban_paths.so";
 
-/// Files of the libraries' names: nothing here loads them. The one that is preloaded is a library, with nothing in it.
+/// Files of the libraries' names: nothing here loads them. The one that is preloaded is a library, with
+/// nothing in it.
 fn fill(folder: &Path) {
     for library in LIBRARIES {
         std::fs::write(folder.join(library), "").expect("the target folder can be written");
@@ -105,14 +106,17 @@ fn mistakes_are_told_with_a_remedy() {
     }
 }
 
-/// As installed: bin/kiban and lib/kiban; and as built: the folder `verbs` beside the program, which comes first.
+/// As installed: bin/kiban and lib/kiban; and as built: the folder `verbs` beside the program, which comes
+/// first.
 #[test]
 fn the_libraries_are_found_where_they_are_installed_or_built() {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs installed");
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(root.join("bin")).expect("the target folder can be written");
     let program = root.join("bin/kiban");
-    std::fs::copy(env!("CARGO_BIN_EXE_kiban"), &program).expect("there is room");
+    // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_kiban")).arg(&program).status();
+    assert!(copied.is_ok_and(|status| status.success()), "there is room");
     let run = || {
         let mut command = Command::new(&program);
         command.args(["verbs", "--", "sh", "-c", "echo \"$LD_LIBRARY_PATH\""]);
@@ -132,7 +136,8 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
     }
 }
 
-/// Asks for a device that is not there, for files, and counts what of the dynamic linker's is called meanwhile, which takes its locks.
+/// Asks for a device that is not there, for files, and counts what of the dynamic linker's is called
+/// meanwhile, which takes its locks.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-//! Which system calls stop, and which faults a kernel may return from each (the ERRORS of their manual pages).
+//! Which system calls stop, and which faults a kernel may return from each (the ERRORS of their manual
+//! pages).
 
 use libc::{
     EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, EINTR, EIO, EMFILE, ENFILE, ENOBUFS,
@@ -177,7 +178,8 @@ pub fn find(number: c_long) -> Option<(&'static str, Family)> {
 }
 
 impl Call {
-    /// Lists the errors and short counts that a kernel may return here. [`Harm::Stall`] and [`Harm::Kill`] are always possible.
+    /// Lists the errors and short counts that a kernel may return here. [`Harm::Stall`] and [`Harm::Kill`]
+    /// are always possible.
     pub fn legal(&self) -> Vec<Harm> {
         if self.family == Family::Write && self.arguments[0] == 2 {
             // Standard error: what a program says is what it is judged by.

@@ -21,7 +21,8 @@ pub enum Kind {
 /// All of them.
 pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind::Interrupts, Kind::Short];
 
-/// A plan. Calls are counted from 0, over all threads and children of the program, from [`crate::Traced::arm`] on.
+/// A plan. Calls are counted from 0, over all threads and children of the program, from
+/// [`crate::Traced::arm`] on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// Calls are only counted.

@@ -1,10 +1,11 @@
 //! The tracer: a thread that starts a program, sees its calls and does to them what the plan says.
 //!
-//! State            a number for each call that stopped, a mark for each process whether its loader is done (the dynamic
-//!                  linker's own calls are not kiban's), the threads that are stalled.
-//! Stalls           counted in stops of other threads; when nothing has stopped for [`IDLE`], nobody will release the thread
-//!                  by moving, so it goes on.
-//! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this process.
+//! State            a number for each call that stopped, a mark for each process whether its loader is done
+//!                  (the dynamic linker's own calls are not kiban's), the threads that are stalled.
+//! Stalls           counted in stops of other threads; when nothing has stopped for [`IDLE`], nobody will
+//!                  release the thread by moving, so it goes on.
+//! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this
+//!                  process.
 
 use crate::calls::{CALLS, Call, Family, File, Harm, find};
 use crate::plan::{Plan, mix};
@@ -62,6 +63,7 @@ struct Shared {
     calls: AtomicU64,
     stops: AtomicU64,
     harms: AtomicU64,
+    memory_refused: AtomicBool,
     stalled: AtomicUsize,
     notes: Mutex<Vec<String>>,
     processes: Mutex<HashSet<i32>>,
@@ -149,6 +151,11 @@ impl Traced {
         self.shared.harms.load(Ordering::SeqCst)
     }
 
+    /// Returns whether a call that maps or changes memory has failed.
+    pub fn memory_refused(&self) -> bool {
+        self.shared.memory_refused.load(Ordering::SeqCst)
+    }
+
     /// Returns what was injected, the first two hundred.
     pub fn notes(&self) -> Vec<String> {
         self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -183,8 +190,8 @@ impl Drop for Traced {
 
 fn start(mut command: Command) -> io::Result<Started> {
     let filter = filter();
-    // SAFETY: between fork and exec the closure only makes three system calls; it allocates nothing and takes no lock, and
-    // owns the filter that the second and third read.
+    // SAFETY: between fork and exec the closure only makes three system calls; it allocates nothing and takes
+    // no lock, and owns the filter that the second and third read.
     unsafe {
         command.pre_exec(move || {
             ptrace::traceme()?;
@@ -400,6 +407,9 @@ impl Tracer {
             "call {index}: {name}({}) of thread {thread}, {:?}: {harm:?}",
             arguments[0] as i32, call.file
         ));
+        if family == Family::Memory && matches!(harm, Harm::Errno(_)) {
+            self.shared.memory_refused.store(true, Ordering::SeqCst);
+        }
         match harm {
             Harm::Errno(_) if number == libc::SYS_brk => {
                 // It has no error: it returns where the heap ends, as it does for 0.
@@ -602,7 +612,8 @@ impl Seen {
         }
     }
 
-    /// Shortens a vector to so many bytes: what to put back later, and how many parts are left if a register says that.
+    /// Shortens a vector to so many bytes: what to put back later, and how many parts are left if a register
+    /// says that.
     fn shorten(&self, bytes: u64) -> (Vec<Restore>, Option<u64>) {
         let Some((at, count)) = self.vector() else { return (Vec::new(), None) };
         let (mut left, mut restores) = (bytes, Vec::new());

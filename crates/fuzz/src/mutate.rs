@@ -2,8 +2,9 @@
 //!
 //! It needs no instrumented build: what is new is what a target shows. The same seed makes the same run.
 
-use crate::{Features, Target};
-use kiban_ground::SimRng;
+use crate::features::Features;
+use crate::target::Target;
+use kiban_base::SimRng;
 use std::collections::HashSet;
 
 /// The longest input that mutation makes.

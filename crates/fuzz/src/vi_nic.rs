@@ -1,18 +1,18 @@
 //! A VI NIC with a hostile peer: an input is a sequence of packets, calls of the host, and time.
 //!
-//! Set-up    a NIC with two paths. At the end of one is a *peer* that is connected properly, knows number and key, and then
-//!           says what it likes; at the end of the other a good NIC, the *canary*, with a connection of its own.
-//! Promises  nothing is written but into posted receive memory and memory open to peers; every packet that leaves can be
-//!           read; descriptors are dequeued in the order of posting, once; one packet causes few. At the end the canary's
-//!           messages have arrived, everything can be taken down, and nothing is left.
+//! Set-up    a NIC with two paths. At the end of one is a *peer* that is connected properly, knows number and
+//!           key, and then says what it likes; at the end of the other a good NIC, the *canary*, with a
+//!           connection of its own.
+//! Promises  nothing is written but into posted receive memory and memory open to peers; every packet that
+//!           leaves can be read; descriptors are dequeued in the order of posting, once; one packet causes
+//!           few. At the end the canary's messages have arrived, everything can be taken down, and nothing is
+//!           left.
 
-use crate::Features;
+use crate::features::Features;
 use crate::input::Input;
-use kiban_ground::{Instant, Region, SharedBytes, SharedRoom};
-use kiban_stack::vi::{
-    Config, MemoryAttributes, Nic, PathTraits, Reliability, Remote, Segment, ViAttributes, Work,
-};
-use kiban_wire::vi::{HEADER_BYTES, Header, Kind, Place, SETUP_PACKET_BYTES_MAX, Setup, flag};
+use kiban_base::{Instant, Region, SharedBytes, SharedRoom};
+use kiban_vi::wire::{HEADER_BYTES, Header, Kind, Place, SETUP_PACKET_BYTES_MAX, Setup, flag};
+use kiban_vi::{Config, MemoryAttributes, Nic, PathTraits, Reliability, Remote, Segment, ViAttributes, Work};
 use std::time::Duration;
 
 const PACKET_BYTES: usize = 512;
@@ -37,7 +37,7 @@ struct Side {
 
 impl Side {
     fn new(seed: u64, traits: &[PathTraits]) -> Side {
-        let mut nic = Nic::new(Config { descriptors_max: 64, ..Config::default() }, crate::key(seed));
+        let mut nic = Nic::new(Config { descriptors_max: 64, ..Config::default() }, crate::key::key(seed));
         let paths = traits.iter().map(|traits| nic.open_path(*traits).expect("room")).collect();
         let tag = nic.create_tag().expect("room");
         let areas: Vec<Region> = AREAS.map(|address| Region::new(address, AREA_BYTES)).into();

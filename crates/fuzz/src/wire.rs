@@ -1,18 +1,24 @@
-//! Every decoder of `wire`: whatever is read can be written, and read again is the same.
+//! Every decoder of the families' `wire` folders: whatever is read can be written, and read again is the
+//! same.
 
+use crate::features::Features;
 use crate::input::Input;
-use crate::{Features, Target};
-use kiban_ground::Sum;
-use kiban_stack::iwarp::mpa::{
+use crate::target::Target;
+use kiban_atm::wire::{aal5, atm, atmarp, llc_snap, oam};
+use kiban_base::Sum;
+use kiban_base::{Malformed, checksum, crc, ethernet};
+use kiban_capture as capture;
+use kiban_rdma::iwarp::mpa::{
     Answer, Config as MpaConfig, Deframer, Front, Initiator, Responder, Weaver, begin, end,
 };
-use kiban_wire::{
-    Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, efe as efe_frame, ethernet, icmp,
-    icmpv6, ipv4, ipv4_options, ipv6, ipv6_extension, llc_snap, mpa as mpa_frames, oam, tcp, udp,
-    vi as vi_packet,
+use kiban_rdma::wire::efe as efe_frame;
+use kiban_rdma::wire::mpa as mpa_frames;
+use kiban_tcpip::wire::{
+    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, tcp, udp,
 };
+use kiban_vi::wire as vi_packet;
 
-/// One for each file of `wire/src` that reads.
+/// One for each file of a family's `wire` folder that reads.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "aal5", run: aal5, seeds: || vec![aal5_frame(b"a frame")] },
     Target { name: "arp", run: arp, seeds: || vec![[&[0, 1, 8, 0, 6, 4, 0, 1][..], &[9; 20]].concat()] },
@@ -32,6 +38,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "ethernet", run: ethernet, seeds: || vec![vec![2; 14]] },
     Target { name: "icmp", run: icmp, seeds: || kinds(&[0, 3, 5, 8, 11, 12, 13], 8) },
     Target { name: "icmpv6", run: icmpv6, seeds: || kinds(&[1, 2, 3, 4, 128, 129, 135], 8) },
+    Target { name: "ip", run: ip, seeds: || [ipv4_seeds(), vec![[&[0x60][..], &[0; 39]].concat()]].concat() },
     Target { name: "ipv4", run: ipv4, seeds: ipv4_seeds },
     Target {
         name: "ipv4_options",
@@ -56,7 +63,8 @@ pub(crate) const TARGETS: &[Target] = &[
     },
 ];
 
-/// What was read is within the bytes, is written in the length it says, and is read again as it was. The value.
+/// What was read is within the bytes, is written in the length it says, and is read again as it was. The
+/// value.
 macro_rules! comes_back {
     ($bytes:expr, $features:expr, $type:ty) => {{
         let bytes: &[u8] = $bytes;
@@ -331,6 +339,21 @@ fn icmpv6(bytes: &[u8], features: &mut Features<'_>) {
     }
 }
 
+/// What is read of a packet that is only inspected, beside what the family's decoder reads.
+fn ip(bytes: &[u8], features: &mut Features<'_>) {
+    match ip::Front::read(bytes) {
+        Ok(front) => {
+            assert!(front.header_bytes <= bytes.len());
+            assert_eq!(front.source.is_ipv4(), front.target.is_ipv4());
+            features.show((front.source.is_ipv4(), front.header_bytes, front.is_fragment));
+        }
+        Err(rule) => {
+            assert!(ipv4::Header::read_quoted(bytes).is_err() || ipv6::Header::read_quoted(bytes).is_err());
+            broken(features, rule);
+        }
+    }
+}
+
 fn ipv4(bytes: &[u8], features: &mut Features<'_>) {
     if let Some((header, used)) = comes_back!(bytes, features, ipv4::Header<'_>) {
         assert!(used + header.payload_bytes() <= bytes.len());
@@ -343,7 +366,7 @@ fn ipv4(bytes: &[u8], features: &mut Features<'_>) {
 }
 
 fn ipv4_seeds() -> Vec<Vec<u8>> {
-    let plain = crate::craft::ip([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, b"payload");
+    let plain = crate::tcpip::craft::ip([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, b"payload");
     let mut options = vec![0; 60];
     options[0] = 0x4f;
     options[3] = 60;

@@ -1,16 +1,18 @@
 //! Benchmarks that compare two sides in one run.
 //!
-//! Goal      a figure one may quote: the median of undisturbed repeats, with its ends, its target and its record.
-//! Round     one repeat: both sides, one after the other. The order turns with every accepted round (A B, B A,
-//!           A B, ...), so that a slow drift of the machine meets both alike. The ratio is formed within the
-//!           round; what is reported is the median of these paired ratios.
+//! Goal      a figure one may quote: the median of undisturbed repeats, with its ends, its target and its
+//!           record.
+//! Round     one repeat: both sides, one after the other. The order turns with every accepted round (A B, B
+//!           A, A B, ...), so that a slow drift of the machine meets both alike. The ratio is formed within
+//!           the round; what is reported is the median of these paired ratios.
 //! Guard     the accounts of the machine are read around every sample ([`crate::load`]). A round in which
 //!           others used more than `foreign_cores_max` is rejected and made again, in the same order.
 //! Giving up after `redos_max` rejected rounds the quietest ones count, whatever their figures, and the table
 //!           and the record say so.
 //! Targets   are met or MISSED. A miss is printed and recorded; it never ends the process.
-//! Record    one line of JSON per benchmark, appended to `<dir>/<bench>.jsonl` as soon as it is measured: every
-//!           round in the order it ran, rejected ones too, so that all that is printed can be made again from it.
+//! Record    one line of JSON per benchmark, appended to `<dir>/<bench>.jsonl` as soon as it is measured:
+//!           every round in the order it ran, rejected ones too, so that all that is printed can be made
+//!           again from it.
 //! Left out  statistics beyond order: seven repeats carry no more. Nothing ever waits for the machine to calm
 //!           down; a redone round is the wait.
 
@@ -19,7 +21,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
-use kiban_real::clock::{Clock, unix_seconds};
+use kiban_os::clock::{Clock, unix_seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, date};
@@ -69,8 +71,8 @@ impl Options {
         Self { repeats: 3, warmup: 0, redos_max: 2, span_nanos: 20_000_000, quick: true, ..Self::full() }
     }
 
-    /// What the environment asks for: `KIBAN_BENCH_QUICK=1` for a quick run, `KIBAN_BENCH_DIR` for the place of
-    /// the records.
+    /// What the environment asks for: `KIBAN_BENCH_QUICK=1` for a quick run, `KIBAN_BENCH_DIR` for the place
+    /// of the records.
     pub fn from_env() -> Self {
         let quick =
             std::env::var_os("KIBAN_BENCH_QUICK").is_some_and(|value| !value.is_empty() && value != "0");
@@ -337,7 +339,8 @@ impl Bench {
 
     /// Takes up what was measured elsewhere, for a benchmark whose rounds are not one figure after another.
     ///
-    /// Every round says for itself whether it counts; at least one must. `gave_up` says that disturbed ones had to.
+    /// Every round says for itself whether it counts; at least one must. `gave_up` says that disturbed ones
+    /// had to.
     pub fn measured(
         &mut self,
         title: &str,

@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 
-use kiban_real::clock::allowed_cpus;
+use kiban_os::clock::allowed_cpus;
 use serde::{Deserialize, Serialize};
 
 /// The machine, the system and the program.
@@ -86,7 +86,8 @@ fn commit() -> Option<String> {
 
 /// A moment as `2026-11-20T20:04:05Z` (RFC 3339), from seconds since 1970 in UTC.
 ///
-/// Years are counted from March, so that the leap day is the last day of its year; 400 years have 146,097 days.
+/// Years are counted from March, so that the leap day is the last day of its year; 400 years have 146,097
+/// days.
 pub fn date(unix_seconds: u64) -> String {
     const DAYS_1970: u64 = 719_468; // from 0000-03-01 to 1970-01-01
     let (days, second) = (unix_seconds / 86_400 + DAYS_1970, unix_seconds % 86_400);

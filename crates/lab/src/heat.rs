@@ -1,7 +1,7 @@
 //! A map for a terminal: figures over two parameters as a table, with a shade before each.
 //!
-//! Shape     rows go down, columns across. A map of more than [`COLUMNS_MAX`] columns is turned before it is shown, if that
-//!           helps; it may then still be long.
+//! Shape     rows go down, columns across. A map of more than [`COLUMNS_MAX`] columns is turned before it is
+//!           shown, if that helps; it may then still be long.
 //! Pictures  are drawn by [`crate::report::picture`].
 
 use crate::table::Table;

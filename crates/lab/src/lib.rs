@@ -1,7 +1,8 @@
 //! The laboratory: figures that deserve to be believed.
 //!
 //! [`Bench`] measures two sides in one run and keeps what it saw; [`Table`] shows figures to a person.
-//! [`tour`] moves a file between boards and says what it cost; [`limits`] computes what a line could do at best.
+//! [`tour`] moves a file between boards and says what it cost; [`limits`] computes what a line could do at
+//! best.
 //!
 //! ```
 //! use kiban_lab::{Bench, Options, Target, Trial, Unit};

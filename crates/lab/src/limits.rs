@@ -6,9 +6,10 @@
 //!                      ── payload of (LLC/SNAP 8 + IP 20 + TCP 20 + options + payload + AAL5) ──► the limit
 //! ```
 
-use kiban_stack::atm::OC3C_BITS_PER_SECOND;
-use kiban_wire::atm::{CELL_BYTES, CELL_PAYLOAD_BYTES};
-use kiban_wire::{aal5, ipv4, llc_snap, tcp};
+use kiban_atm::OC3C_BITS_PER_SECOND;
+use kiban_atm::wire::atm::{CELL_BYTES, CELL_PAYLOAD_BYTES};
+use kiban_atm::wire::{aal5, llc_snap};
+use kiban_tcpip::wire::{ipv4, tcp};
 
 /// An OC-3c line, bit/s (T1.105, G.707: 9 rows of 270 columns, 8000 times a second).
 pub const OC3C_LINE_BITS_PER_SECOND: u64 = 9 * 270 * 8 * 8000;

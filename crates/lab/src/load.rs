@@ -2,10 +2,12 @@
 //!
 //! Goal      know when somebody else disturbed a measurement, so that it can be thrown away and made again.
 //! How       the machine's busy time (user, nice, system, interrupts, steal: everything in the first line of
-//!           `/proc/stat` but idle and waiting for a disk) less the CPU time of this process and of everything
-//!           below it, living or waited for. What remains is foreign; over the wall time it is a number of cores.
+//!           `/proc/stat` but idle and waiting for a disk) less the CPU time of this process and of
+//!           everything below it, living or waited for. What remains is foreign; over the wall time it is a
+//!           number of cores.
 //! Grain     the accounts of the machine are kept in hundredths of a second and each column is cut off: a
-//!           sample is only called disturbed beyond [`GRAIN_NANOS`], so very short samples are hardly guarded.
+//!           sample is only called disturbed beyond [`GRAIN_NANOS`], so very short samples are hardly
+//!           guarded.
 //! Limits    kernel threads that work for us (soft interrupts of a network test) count as foreign: such a
 //!           benchmark raises its limit. A grandchild whose parent died unwaited is lost from our account.
 //! Left out  caches, memory bandwidth and clock rate, which a neighbour can also disturb.
@@ -13,7 +15,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-use kiban_real::clock::{Clock, process_cpu_nanos};
+use kiban_os::clock::{Clock, process_cpu_nanos};
 
 /// How far the difference of two readings can be wrong: two ticks of the machine's accounts.
 pub const GRAIN_NANOS: u64 = 20_000_000;

@@ -1,19 +1,21 @@
 //! Measuring RDMA in real time: round trips and streams between two NICs, on one host or two.
 //!
-//! Goal      what a user asks of a link first: how long does an operation take, how much goes through, what does it cost.
-//! Server    [`serve`] takes any number of clients, a thread each. A client says with its request what the server is to do
-//!           with messages, and how long they are; both tell where their memory is.
-//! Send      the server sends every message back; in a stream it counts. It lets messages wait for receives, so that a client
-//!           needs no credit.
-//! Write     there and back: each end writes into the other's memory with immediate data (RFC 7306). In a stream the
-//!           writes are plain.
+//! Goal      what a user asks of a link first: how long does an operation take, how much goes through, what
+//!           does it cost.
+//! Server    [`serve`] takes any number of clients, a thread each. A client says with its request what the
+//!           server is to do with messages, and how long they are; both tell where their memory is.
+//! Send      the server sends every message back; in a stream it counts. It lets messages wait for receives,
+//!           so that a client needs no credit.
+//! Write     there and back: each end writes into the other's memory with immediate data (RFC 7306). In a
+//!           stream the writes are plain.
 //! Read      a round trip by itself: the server's program has no part in it.
-//! End       of a stream: immediate data, which the server answers when it hears of it, so everything before has arrived.
+//! End       of a stream: immediate data, which the server answers when it hears of it, so everything before
+//!           has arrived.
 //! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
 
 pub use crate::messages::{PingPong, Stream};
-use kiban_real::clock::{Clock, process_cpu_nanos};
-use kiban_real::rdma::{
+use kiban_os::clock::{Clock, process_cpu_nanos};
+use kiban_rdma_runtime::{
     Access, Address, Completion, Connect, Connection, ConnectionRequest, Context, Cq, CrcUse, Error, Kind,
     Listener, Mr, Qp, QpOptions, Remote, Slice, Status, Wr,
 };
@@ -393,7 +395,7 @@ pub fn stream(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_real::rdma::Lower;
+    use kiban_rdma_runtime::Lower;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -443,7 +445,7 @@ mod tests {
                 let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
                 let refused = qp.connect(listener.address(), &options(false, said), PATIENCE);
                 assert!(
-                    matches!(&refused, Err(Error::Connect(kiban_real::rdma::ConnectError::Rejected(said))) if said == MAGIC),
+                    matches!(&refused, Err(Error::Connect(kiban_rdma_runtime::ConnectError::Rejected(said))) if said == MAGIC),
                     "{refused:?}"
                 );
             }

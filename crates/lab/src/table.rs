@@ -1,11 +1,11 @@
 //! Tables for people.
 //!
 //! Goal      figures a person can compare at a glance, in any terminal and in a log file.
-//! Shape     columns two blanks apart, words on the left, numbers right-aligned; a rule under the heads; notes
-//!           with numbers below. No colour and no frames: it must survive a copy into a mail.
+//! Shape     columns two blanks apart, words on the left, numbers right-aligned; a rule under the heads;
+//!           notes with numbers below. No colour and no frames: it must survive a copy into a mail.
 //! Width     at most 100 columns: the widest column of words is folded, between words, until the table fits.
-//! Limits    neither numbers nor words are cut, so a table of numbers or of long words may be wider; only a word that
-//!           would take a third of the width by itself is cut. Widths count characters.
+//! Limits    neither numbers nor words are cut, so a table of numbers or of long words may be wider; only a
+//!           word that would take a third of the width by itself is cut. Widths count characters.
 
 use std::fmt;
 

@@ -1,12 +1,12 @@
 //! One trial: what a sample may use while it runs.
 //!
 //! Goal      work per time, by the wall and by the CPU, measured the same way everywhere.
-//! Shape     a sample prepares, calls [`Trial::measure`] on the part that counts, and returns one figure of the
-//!           [`Span`] in the unit of its benchmark.
-//! Limits    the clock is read between two calls of the work (about 30 ns): work shorter than some microseconds
-//!           should be put into a loop by the caller.
+//! Shape     a sample prepares, calls [`Trial::measure`] on the part that counts, and returns one figure of
+//!           the [`Span`] in the unit of its benchmark.
+//! Limits    the clock is read between two calls of the work (about 30 ns): work shorter than some
+//!           microseconds should be put into a loop by the caller.
 
-use kiban_real::clock::{Clock, process_cpu_nanos};
+use kiban_os::clock::{Clock, process_cpu_nanos};
 
 /// Lent to a sample for one run.
 #[derive(Debug)]

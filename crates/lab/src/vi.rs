@@ -1,18 +1,19 @@
 //! Measuring VI in real time: round trips and streams between two NICs, on one host or two.
 //!
-//! Goal      what a user asks of a link first: how long does a message take, how much goes through, what does waiting cost.
-//! Server    [`serve`] answers at two endpoints: `echo` sends every message back, `sink` counts. Its VIs are made like the
-//!           client's, so the client chooses level and size.
-//! Stream    the sink grants credit: after every [`CREDIT_MESSAGES`] messages it says how many have come. A client of reliable
-//!           delivery stays within what is posted, or it would lose the connection; reliable reception is held by the
-//!           NIC; unreliable delivery runs free, and what is lost is told.
+//! Goal      what a user asks of a link first: how long does a message take, how much goes through, what does
+//!           waiting cost.
+//! Server    [`serve`] answers at two endpoints: `echo` sends every message back, `sink` counts. Its VIs are
+//!           made like the client's, so the client chooses level and size.
+//! Stream    the sink grants credit: after every [`CREDIT_MESSAGES`] messages it says how many have come. A
+//!           client of reliable delivery stays within what is posted, or it would lose the connection;
+//!           reliable reception is held by the NIC; unreliable delivery runs free, and what is lost is told.
 //! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
 
 pub use crate::messages::{PingPong, Stream};
-use kiban_ground::{Region, SharedBytes};
-use kiban_real::clock::process_cpu_nanos;
-use kiban_real::vi::{Address, Failure, HostAddress, Nic, Request};
-use kiban_stack::vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_base::{Region, SharedBytes};
+use kiban_os::clock::process_cpu_nanos;
+use kiban_vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_vi_runtime::{Address, Failure, HostAddress, Nic, Request};
 use std::time::Duration;
 
 /// The endpoint that sends everything back.
@@ -324,7 +325,7 @@ pub fn stream(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_real::vi::Device;
+    use kiban_vi_runtime::Device;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]

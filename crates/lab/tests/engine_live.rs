@@ -3,7 +3,7 @@
 mod engine_common;
 
 use engine_common::Toy;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use kiban_lab::engine::{Live, Options, Question, Shard, Time, sweep};
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -3,11 +3,11 @@
 mod engine_common;
 
 use engine_common::Toy;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use kiban_lab::engine::sweep::{Lent, Patience, sweep_with};
 use kiban_lab::engine::{Options, Outcome, Record, Shard, Time, sweep};
 use kiban_lab::load::{Meter, Reading};
-use kiban_real::Clock;
+use kiban_os::Clock;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Flows of several kinds over a network that polices: virtual figures are exact, so they are kept and compared.
+//! Flows of several kinds over a network that polices: virtual figures are exact, so they are kept and
+//! compared.
 
 mod common;
 
@@ -57,8 +58,8 @@ fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
     assert!((audio.offered_mbps - 0.2968).abs() < 0.004, "{}", audio.offered_mbps);
 }
 
-/// A picture that leaves at the rate of the line breaks the path's peak rate by itself, at any load. One that leaves at that very
-/// rate breaks it beside the others.
+/// A picture that leaves at the rate of the line breaks the path's peak rate by itself, at any load. One that
+/// leaves at that very rate breaks it beside the others.
 #[test]
 fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it() {
     let loss = |shaping| {
@@ -70,7 +71,8 @@ fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it(
     assert_eq!(losses[2..], [0.0, 0.0]);
 }
 
-/// Beyond the contract's rate no shaping helps: what the edge cannot send it has to keep, and its queue is finite.
+/// Beyond the contract's rate no shaping helps: what the edge cannot send it has to keep, and its queue is
+/// finite.
 #[test]
 fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
     for shaping in Shaping::ALL {
@@ -125,8 +127,8 @@ fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
     assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
 }
 
-/// Stamps have the network's clock, and the level of a buffer has none: both find the source's, and the buffer moves by what
-/// that takes.
+/// Stamps have the network's clock, and the level of a buffer has none: both find the source's, and the
+/// buffer moves by what that takes.
 #[test]
 fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
     let text = |ppm: f64| {
@@ -157,7 +159,8 @@ fn a_flow_of_tcp_tells_how_evenly_its_blocks_came() {
     let bulk = outcome.flow("bulk").expect("the lecture has it");
     let (Some(p50), Some(p99)) = (bulk.variation_us_p50, bulk.variation_us_p99) else { panic!("{bulk:?}") };
     assert!(p50 <= p99 && p99 > 0.0, "{p50} {p99}");
-    // A window of 256 KiB is four blocks, and the path's round trip 2.1 ms: a block waits for no longer than some of these.
+    // A window of 256 KiB is four blocks, and the path's round trip 2.1 ms: a block waits for no longer than
+    // some of these.
     assert!(p99 < 100_000.0, "{p99}");
     assert!(bulk.samples.iter().any(|sample| sample.variation_us_p50.is_some()));
 }

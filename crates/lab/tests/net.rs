@@ -7,7 +7,7 @@ use kiban_lab::net::evidence::{Evidence, Pattern};
 use kiban_lab::net::protocol::Work;
 use kiban_lab::net::setup::Setup;
 use kiban_lab::net::{Client, Limits, Network, Server, Session};
-use kiban_real::measure::Settings;
+use kiban_measure::Settings;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -218,7 +218,8 @@ fn a_stream_comes_back_with_the_evidence_of_its_sender() {
         "{evidence:?}"
     );
     assert!(metrics.figures["mbps"] > 1.0 && metrics.figures["sent_again"] >= 0.0);
-    // The sender is the server: it has sent as many segments as that takes, and the client has none with data.
+    // The sender is the server: it has sent as many segments as that takes, and the client has none with
+    // data.
     let most = u64::from(evidence.info.snd_mss).max(1) * 64;
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");

@@ -10,7 +10,7 @@ use kiban_lab::net::protocol::{
 };
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Client, Limits, Server};
-use kiban_real::measure::Settings;
+use kiban_measure::Settings;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use std::io::{BufReader, ErrorKind, Read, Write};

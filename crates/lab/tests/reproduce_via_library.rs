@@ -3,7 +3,7 @@
 mod common;
 
 use common::check;
-use kiban_ground::Wait;
+use kiban_base::Wait;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::via_library::host::{Host, KB, MB, STALLS, descriptors};
 use kiban_lab::reproduce::via_library::{Effort, make};

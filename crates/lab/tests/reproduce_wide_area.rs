@@ -6,7 +6,7 @@ use common::check;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::wide_area::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
 use kiban_lab::reproduce::wide_area::{Effort, make};
-use kiban_stack::tcp::{Config, Offer};
+use kiban_tcpip::tcp::{Config, Offer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -33,8 +33,9 @@ fn the_report_is_the_one_that_was_kept() {
     check("wide-area-atm.csv", &made.csv());
 }
 
-/// Outside of the region today's rules are the slower ones, since writer and reader take turns. Acknowledgements of every
-/// segment that offer the whole window help, and so does a buffer for more than two segments.
+/// Outside of the region today's rules are the slower ones, since writer and reader take turns.
+/// Acknowledgements of every segment that offer the whole window help, and so does a buffer for more than two
+/// segments.
 #[test]
 fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
     let today = Config::modern;

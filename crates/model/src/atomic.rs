@@ -8,9 +8,17 @@ thread_local! {
     static WEAKENED: Cell<Option<Ordering>> = const { Cell::new(None) };
 }
 
-/// Takes one ordering (`Acquire` or `Release`) for `Relaxed` in all models that this thread runs: they must find it.
+/// Weakens one ordering (`Acquire`, `Release`, or `SeqCst` of fences) to `Relaxed` in all models that this
+/// thread runs: they must fail.
 pub fn weaken(ordering: Ordering) {
     WEAKENED.set(Some(ordering));
+}
+
+/// A fence, unless a canary takes `SeqCst` away.
+pub(crate) fn fence(asked: Ordering) {
+    if WEAKENED.get() != Some(asked) {
+        loom::sync::atomic::fence(asked);
+    }
 }
 
 fn order(asked: Ordering) -> Ordering {
@@ -59,7 +67,7 @@ macro_rules! watched {
         }
     )*};
 }
-watched!(AtomicU32, u32; AtomicI64, i64);
+watched!(AtomicU32, u32; AtomicI64, i64; AtomicU64, u64; AtomicUsize, usize);
 
 pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
 

@@ -1,25 +1,25 @@
-//! Lock-free structures under a model checker (loom): files of `ground` and `verbs` are compiled here as they
-//! are shipped, with the checker's atomics in the place of the processor's.
+//! Lock-free structures under a model checker (loom): files of `base`, `os` and `verbs` are compiled here
+//! as they are shipped, with the checker's atomics in the place of the processor's.
 //!
-//! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or three threads.
-//! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may write it has broken
-//!           the structure's promise of exclusive access.
-//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which shows that it can.
-//! Bounds    two preemptions in each run. The checker does not see that a thread could have run before a load when the same
-//!           place is loaded again before it is written: models yield where that matters.
-//! Elsewhere the doorbell, which is generic over its atomics, is checked in `ground/tests/bell_model.rs`.
-//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks. And these, whose flags
-//!           are woven into locks, files or signals, which the checker has not:
-//!           - `real/src/turn`: `followers` is counted (SeqCst) against `try_lock` of the driver's mutex, and a
-//!             follower sleeps 20 ms at most, so that a lost wake-up costs that time; `helper_drives` and the
-//!             helper's `ends` are followed by the ring of an eventfd's bell.
-//!           - `real/src/doors.rs`: `woken`, which is stored before the bell rings. The bell's own model has a
-//!             payload that is announced in this order; `Waker` itself is not compiled there.
-//!           - `verbs/src/rsocket/socket.rs`: `seen` and `sleepers` (SeqCst), between a mutex and a channel.
-//!           - `real/src/sandbox/threads.rs`: a counter between a thread and its signal handlers.
-//!           - `real/src/link/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.
-//!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are Relaxed
-//!             everywhere order nothing.
+//! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or
+//!           three threads.
+//! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may
+//!           write it has broken the structure's promise of exclusive access.
+//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which shows
+//!           that it can.
+//! Bounds    two preemptions in each run. The checker does not see that a thread could have run before a load
+//!           when the same place is loaded again before it is written: models yield where that matters.
+//! Elsewhere the doorbell, which is generic over its atomics, is checked in `base/tests/bell_model.rs`.
+//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks. And these,
+//!           whose flags are woven into locks, files or signals, which the checker has not:
+//!           - `os/src/turn`: `helper_drives`, `closed` and the helper's `ends`, which are followed by the
+//!             ring of a bell or by a lock's news. (How followers are counted is modelled.)
+//!           - `os/src/wait/doors.rs`: `woken`, which is stored before the bell rings. The bell's own model
+//!             has a payload that is announced in this order; `Waker` itself is not compiled there.
+//!           - `sandbox/src/threads.rs`: a counter between a thread and its signal handlers.
+//!           - `link/src/frames/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.
+//!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are
+//!             Relaxed everywhere order nothing.
 
 // The structures' own tests are their crate's, which has what they need.
 #![cfg(not(test))]
@@ -28,8 +28,10 @@ extern crate alloc;
 
 mod atomic;
 #[allow(dead_code, missing_docs, reason = "of each file only what is shared between threads is run here")]
-#[path = "../../ground/src/depot.rs"]
+#[path = "../../base/src/memory/depot.rs"]
 mod depot;
+#[path = "../../os/src/turn/followers.rs"]
+mod followers;
 #[allow(
     dead_code,
     missing_docs,
@@ -37,28 +39,32 @@ mod depot;
     unreachable_pub,
     reason = "as above; a model's memory needs no care"
 )]
-#[path = "../../ground/src/pipe.rs"]
+#[path = "../../base/src/pipe.rs"]
 mod pipe;
 #[allow(dead_code, reason = "as above")]
-#[path = "../../verbs/src/published.rs"]
+#[path = "../../verbs/src/sync/published.rs"]
 mod published;
 #[allow(dead_code, reason = "as above")]
-#[path = "../../ground/src/references.rs"]
+#[path = "../../base/src/memory/references.rs"]
 mod references;
 mod region;
 #[allow(dead_code, missing_docs, unused_unsafe, unreachable_pub, reason = "as above")]
-#[path = "../../ground/src/ring.rs"]
+#[path = "../../base/src/ring.rs"]
 mod ring;
-#[path = "../../verbs/src/spin.rs"]
+#[path = "../../verbs/src/rsocket/sleepers.rs"]
+mod sleepers;
+#[path = "../../verbs/src/sync/spin.rs"]
 mod spin;
 
 pub use atomic::weaken;
 
 use depot::{Depot, Slot};
+use followers::Followers;
 use loom::thread;
 use published::Published;
 use references::References;
 use region::{Region, SharedBytes};
+use sleepers::Sleepers;
 use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -87,7 +93,8 @@ impl Out {
     }
 }
 
-/// Two slots go to two threads, which write to them and bring them home while the owner takes slots and writes to them.
+/// Two slots go to two threads, which write to them and bring them home while the owner takes slots and
+/// writes to them.
 pub fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
     check(|| {
         let mut depot = Depot::new(2, |_| 0);
@@ -123,7 +130,8 @@ impl Drop for Watched {
     }
 }
 
-/// The depot goes while two slots are brought home: whoever comes last frees the memory, once, when nobody uses it any more.
+/// The depot goes while two slots are brought home: whoever comes last frees the memory, once, when nobody
+/// uses it any more.
 pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
     struct Out(NonNull<Slot<Watched>>);
     // SAFETY: as above.
@@ -149,7 +157,8 @@ pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
     });
 }
 
-/// Three references to one thing are given up by three threads, each after reading it; the last one writes to it.
+/// Three references to one thing are given up by three threads, each after reading it; the last one writes to
+/// it.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
 pub fn the_last_reference_has_the_thing_alone() {
     check(|| {
@@ -271,6 +280,152 @@ pub fn the_holder_of_a_spin_lock_is_alone() {
     });
 }
 
+/// A driver's lock, and those who wait for it.
+struct Turn {
+    driver: loom::sync::Mutex<()>,
+    /// What is driven.
+    machine: loom::sync::Mutex<()>,
+    followers: Followers,
+    call: (loom::sync::Mutex<u64>, loom::sync::Condvar),
+}
+
+impl Turn {
+    fn is_free(&self) -> bool {
+        self.driver.try_lock().is_ok()
+    }
+
+    fn last_call(&self) -> u64 {
+        *self.call.0.lock().expect("nobody panics")
+    }
+
+    /// Drives if nobody else does. Whether it did.
+    fn drive(&self) -> bool {
+        let Ok(driver) = self.driver.try_lock() else { return false };
+        drop(self.machine.lock().expect("nobody panics"));
+        drop(driver);
+        if self.followers.any_after_driving() {
+            *self.call.0.lock().expect("nobody panics") += 1;
+            self.call.1.notify_all();
+        }
+        true
+    }
+}
+
+/// Two threads drive or follow until each has driven: neither sleeps while nobody drives. `notes_late`: the
+/// number of the last call is noted after the lock was tried, which is a mistake.
+pub fn nobody_sleeps_while_nobody_drives(notes_late: bool) {
+    check(move || {
+        let turn = Arc::new(Turn {
+            driver: loom::sync::Mutex::new(()),
+            machine: loom::sync::Mutex::new(()),
+            followers: Followers::new(),
+            call: (loom::sync::Mutex::new(0), loom::sync::Condvar::new()),
+        });
+        let user = move |turn: Arc<Turn>| {
+            while !turn.drive() {
+                let Some(mut seen) = turn.followers.enter(|| turn.last_call(), || turn.is_free()) else {
+                    continue;
+                };
+                if notes_late {
+                    seen = turn.last_call();
+                }
+                let mut call = turn.call.0.lock().expect("nobody panics");
+                while *call == seen {
+                    call = turn.call.1.wait(call).expect("nobody panics");
+                }
+                drop(call);
+                turn.followers.leave();
+            }
+        };
+        let other = thread::spawn({
+            let turn = turn.clone();
+            move || user(turn)
+        });
+        user(turn.clone());
+        other.join().expect("it has driven");
+    });
+}
+
+/// An rsocket that waits for one thing, and its channel.
+struct Waited {
+    has_happened: loom::sync::Mutex<bool>,
+    sleeping: loom::sync::Mutex<()>,
+    sleepers: Sleepers,
+    /// What has happened, and events that nobody has taken.
+    channel: (loom::sync::Mutex<(bool, u32)>, loom::sync::Condvar),
+}
+
+impl Waited {
+    fn tell(&self, happens: bool) {
+        let mut channel = self.channel.0.lock().expect("nobody panics");
+        channel.0 |= happens;
+        channel.1 += 1;
+        drop(channel);
+        self.channel.1.notify_one();
+    }
+
+    /// As `Socket::until` does.
+    fn wait(&self, enters_late: bool) {
+        loop {
+            let mut has_happened = self.has_happened.lock().expect("nobody panics");
+            let mut channel = self.channel.0.lock().expect("nobody panics");
+            let (is_there, events) = (channel.0, std::mem::take(&mut channel.1));
+            drop(channel);
+            let is_new = is_there && !*has_happened;
+            if is_new {
+                *has_happened = true;
+                self.sleepers.note_taken();
+            }
+            let waits = !*has_happened;
+            let mut seen = 0;
+            if waits && !enters_late {
+                seen = self.sleepers.enter();
+            }
+            drop(has_happened);
+            if (is_new || events > 0) && self.sleepers.are_more_than(usize::from(waits && !enters_late)) {
+                self.tell(false);
+            }
+            if !waits {
+                return;
+            }
+            if enters_late {
+                seen = self.sleepers.enter();
+            }
+            let sleeping = self.sleeping.lock().expect("nobody panics");
+            if self.sleepers.taken() == seen {
+                let mut channel = self.channel.0.lock().expect("nobody panics");
+                while channel.1 == 0 {
+                    channel = self.channel.1.wait(channel).expect("nobody panics");
+                }
+                channel.1 -= 1;
+                drop(channel);
+                self.sleepers.note_taken();
+            }
+            drop(sleeping);
+            self.sleepers.leave();
+        }
+    }
+}
+
+/// Two threads wait for what a third announces once: neither sleeps on when the other has taken the event.
+/// `enters_late`: a thread counts itself after it let go of the socket's lock, which is a mistake.
+pub fn who_takes_an_event_wakes_the_others_who_sleep(enters_late: bool) {
+    check(move || {
+        let socket = Arc::new(Waited {
+            has_happened: loom::sync::Mutex::new(false),
+            sleeping: loom::sync::Mutex::new(()),
+            sleepers: Sleepers::new(),
+            channel: (loom::sync::Mutex::new((false, 0)), loom::sync::Condvar::new()),
+        });
+        let threads = [(); 2].map(|()| {
+            let socket = socket.clone();
+            thread::spawn(move || socket.wait(enters_late))
+        });
+        socket.tell(true);
+        threads.into_iter().for_each(|thread| thread.join().expect("it has heard"));
+    });
+}
+
 /// A published value, and the one before it. Its end counts as a use of it.
 struct Link {
     value: Watched,
@@ -342,7 +497,8 @@ pub fn two_first_users_of_a_published_value_use_the_same() {
     });
 }
 
-/// Two threads each try once to put a link at the head of a list, while a third reads it: what it finds is whole.
+/// Two threads each try once to put a link at the head of a list, while a third reads it: what it finds is
+/// whole.
 pub fn readers_of_a_published_list_see_each_link_whole() {
     check(|| {
         let (links, witness) = Links::new();

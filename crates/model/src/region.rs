@@ -1,4 +1,5 @@
-//! Memory that two sides share, as rings and pipes use it: words are the checker's atomics, bytes of payload its cells.
+//! Memory that two sides share, as rings and pipes use it: words are the checker's atomics, bytes of payload
+//! its cells.
 
 use crate::atomic::AtomicU32;
 use std::sync::Arc;

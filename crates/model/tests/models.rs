@@ -2,7 +2,7 @@
 
 use kiban_model as model;
 use std::panic::catch_unwind;
-use std::sync::atomic::Ordering::{self, Acquire, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Release, SeqCst};
 
 /// The model holds as the code is shipped, and not without any of these orderings.
 fn holds_and_needs(run: fn(), orderings: &[Ordering]) {
@@ -58,4 +58,26 @@ fn two_first_users_of_a_published_value_use_the_same() {
 #[test]
 fn readers_of_a_published_list_see_each_link_whole() {
     holds_and_needs(model::readers_of_a_published_list_see_each_link_whole, &[Acquire, Release]);
+}
+
+#[test]
+fn nobody_sleeps_while_nobody_drives() {
+    holds_and_needs(|| model::nobody_sleeps_while_nobody_drives(false), &[SeqCst]);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_follower_that_notes_the_last_call_late_sleeps_while_nobody_drives() {
+    model::nobody_sleeps_while_nobody_drives(true);
+}
+
+#[test]
+fn who_takes_an_event_wakes_the_others_who_sleep() {
+    model::who_takes_an_event_wakes_the_others_who_sleep(false);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_sleeper_that_counts_itself_late_misses_what_another_takes() {
+    model::who_takes_an_event_wakes_the_others_who_sleep(true);
 }

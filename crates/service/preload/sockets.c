@@ -24,6 +24,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -142,16 +143,24 @@ SYSTEM(ssize_t, recvfrom, int, void *, size_t, int, struct sockaddr *, socklen_t
 SYSTEM(ssize_t, recvmsg, int, struct msghdr *, int)
 
 static _Atomic bool is_prepared;
-static char door_path[sizeof((struct sockaddr_un *)0)->sun_path];
-static const char *door;
+/* Where the board is asked: its path; of one that is longer than an address the folder, and the name in it. */
+static char door_path[PATH_MAX];
+static const char *door, *name_in_folder;
 
 static void find_all(void) {
     find_connect(), find_bind(), find_listen(), find_accept4(), find_getsockname(), find_getpeername();
     find_getsockopt(), find_setsockopt(), find_shutdown(), find_read(), find_readv(), find_recv();
     find_recvfrom(), find_recvmsg();
     const char *said = getenv("KIBAN_SOCKETS");
-    if (said && *said && strlen(said) < sizeof door_path) {
-        strcpy(door_path, said);
+    if (said && *said) {
+        /* A path that is too long for the system leads to no board, and never to the host's own network. */
+        if (strlen(said) < sizeof door_path)
+            strcpy(door_path, said);
+        char *last = strlen(door_path) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(door_path, '/');
+        if (last) {
+            *last = 0;
+            name_in_folder = last + 1;
+        }
         door = door_path;
     }
     if (door && !promises) {
@@ -400,13 +409,42 @@ static int nobody(void) {
     return ENETDOWN;
 }
 
+/* Writes the door's address, or nothing if there is none. A path that is too long for an address is reached
+   by its folder, which is open until the caller closes it; else -1. */
+static int address_of_door(struct sockaddr_un *name) {
+    static const char open_files[] = "/proc/self/fd/";
+    int folder = -1;
+    char *to = name->sun_path;
+    if (!name_in_folder) {
+        strcpy(to, door);
+    } else if ((folder = open(door, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
+               strlen(name_in_folder) < sizeof name->sun_path - sizeof open_files - 12) {
+        char digits[12];
+        int count = 0;
+        for (int number = folder; number || !count; number /= 10)
+            digits[count++] = (char)('0' + number % 10);
+        strcpy(to, open_files);
+        to += sizeof open_files - 1;
+        while (count)
+            *to++ = digits[--count];
+        *to++ = '/';
+        strcpy(to, name_in_folder);
+    }
+    return folder;
+}
+
 /* Connects a new socket to the board and asks: 0, EAGAIN when the board's backlog is full, or another error's number. */
 static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    strcpy(name.sun_path, door);
-    while (system_connect(socket, (struct sockaddr *)&name, sizeof name))
-        if (errno != EINTR)
-            return errno == ENOENT || errno == ECONNREFUSED ? nobody() : errno;
+    int folder = address_of_door(&name);
+    /* An address that begins with a zero is another kind of name. */
+    int error = *name.sun_path ? 0 : ENOENT;
+    while (!error && system_connect(socket, (struct sockaddr *)&name, sizeof name))
+        error = errno == EINTR ? 0 : errno;
+    if (folder >= 0)
+        close(folder);
+    if (error)
+        return error == ENOENT || error == ECONNREFUSED ? nobody() : error;
     while (send(socket, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
         if (errno != EINTR)
             return ECONNABORTED;

@@ -1,32 +1,32 @@
-//! What a board keeps of its privileges after start, and what a reload may not need any more.
+//! The privileges that a board keeps after start, and whether a reload needs more.
 //!
-//! Kept      what a lost link needs to be opened again; the configuration, directories that are served, the control socket's
-//!           directory, directories of records.
-//! Reload    what it opens is compared with what is kept, before anything changes.
+//! Kept             what is needed to reopen a lost link; the configuration, served directories, the control
+//!                  socket's directory, directories of captures.
+//! Reload           compares what the new plan opens with what is kept, before anything changes.
 
 use crate::config::{End, Kind, Plan, PortPlan, ServicePlan};
-use kiban_real::link::Address;
-use kiban_real::sandbox::{Need, Sandbox};
-use kiban_real::streams::folders;
+use kiban_link::Address;
+use kiban_os::unix::names;
+use kiban_sandbox::{Need, Sandbox};
 use std::path::Path;
 
-/// How to get what has been dropped.
+/// How to get a privilege that has been dropped.
 const REMEDY: &str = "restart the board to take this over (kiban down, then kiban up)";
 
-/// What links need: `links` are their addresses.
+/// Returns what links need; `links` are their addresses.
 pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a str>) -> Vec<Need> {
-    // What is no address was refused when it was judged.
+    // Invalid addresses were rejected when the plan was validated.
     links.filter_map(|link| link.parse::<Address>().ok()).flat_map(|address| Need::link(&address)).collect()
 }
 
-/// What a board needs after start.
+/// Returns what a board needs after start.
 pub(crate) fn of_plan(plan: &Plan, file: Option<&Path>) -> Vec<Need> {
     let mut needs = of_links(plan.ports.iter().flat_map(links));
     needs.extend(file.into_iter().flat_map(Need::read_again));
     needs.extend(plan.services.iter().filter_map(root));
     needs.extend(plan.sandbox.read.iter().map(|path| Need::read(path)));
-    // Sockets of programs that attach come and go with their services.
-    needs.extend(folders().first().map(|folder| Need::change(folder)));
+    // Sockets of attaching programs are created and removed with their services.
+    needs.push(Need::change(&names::own_path()));
     let usual = [std::env::temp_dir(), "/var/tmp".into()];
     let records = usual.iter().filter(|folder| folder.is_dir()).chain(&plan.sandbox.write);
     needs.extend(records.map(|folder| Need::create_in(folder)));
@@ -44,7 +44,7 @@ fn root(service: &ServicePlan) -> Option<Need> {
     }
 }
 
-/// Why a board that is confined cannot take over another plan.
+/// Returns why a confined board cannot take over another plan.
 pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<String> {
     let links = new.ports.iter().zip(&old.ports).filter(|(new, old)| new.link != old.link);
     let links = links.flat_map(|(port, _)| {
@@ -66,10 +66,12 @@ pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<Strin
     all.find_map(|(who, need)| Some(format!("{who}: {}: {REMEDY}", sandbox.refuses(&need)?)))
 }
 
-/// Why a board that is confined cannot make a file.
+/// Returns why a confined board cannot create a file.
 pub(crate) fn refuses_file(sandbox: &Sandbox, file: &Path) -> Option<String> {
     let why = sandbox.refuses(&Need::create(file))?;
+    // As a TOML string; `{:?}` quotes where needed.
+    let folder = file.parent().unwrap_or(file).display().to_string();
     Some(format!(
-        "{why}: name a file there, or add the directory to `write` of [sandbox] and restart the board"
+        "{why}: name a file there, or allow it with `write` of [sandbox], as write = {folder:?}, and restart the board"
     ))
 }

@@ -1,16 +1,18 @@
 //! A board as a service of this host: `kiban up`.
 //!
 //! ```text
-//!   board.toml ─► config ─► running ─┬─ links ─ kiban_real::link
-//!                                    ├─ board ─ kiban_board, driven by kiban_real::Driver
+//!   board.toml ─► config ─► running ─┬─ links ─ kiban_link
+//!                                    ├─ board ─ kiban_board, driven by kiban_link::Driver
 //!      control, metrics, signals     └─ services: echo, http, forward …
 //!      (a thread of their own) ── orders ──▲
 //! ```
 //!
-//! Config    TOML, judged whole before anything is touched.
-//! Threads   two: one drives the board and does all its work, one (`control`) hears signals, the control socket and Prometheus, and
-//!           asks the first by a queue with a bell.
-//! Bound     sessions, connections, requests, times: each has a name in the configuration or in the code.
+//! Configuration    TOML, validated completely before anything is changed.
+//! Threads          two: one drives the board and does all its work; the other (`control`) handles signals,
+//!                  the control socket and Prometheus, and passes requests to the first through a queue with
+//!                  a bell.
+//! Limits           on sessions, connections, requests and times each have a name in the configuration or in
+//!                  the code.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -1,24 +1,26 @@
-//! Links by their addresses, what of a device the board sets up itself, and the tape on which each may be recorded.
+//! Opens links by their addresses, sets up devices that the board creates, and adds a capture point to each
+//! link.
 //!
-//! Made      `tun:NAME` and `tap:NAME` are given the board's MTU and this host's own address, and brought up; one that was not there
-//!           before goes with the board.
-//! Bridge    a bridge's link hears frames for every MAC, and takes none that others would have to finish.
-//! Host      where this host's kernel has a port's address, its packets pass through the board as they are: neither link takes
-//!           segments whole then.
+//! Devices          `tun:NAME` and `tap:NAME` get the board's MTU and this host's own address, and are
+//!                  brought up; a device that did not exist before is removed with the board.
+//! Bridge           a bridge's link is promiscuous, and takes no frames with unfinished offloads.
+//! Host             if this host's kernel has a port's address, its packets pass through the board unchanged,
+//!                  so neither link takes segments whole.
 
 use crate::config::{Carries, PortPlan};
 use crate::tape::{Tape, Taped};
-use kiban_real::link::address::Carrier;
-use kiban_real::link::pcap::{Capture, Holds};
-use kiban_real::link::{Address, AnyLink, interface};
-use kiban_wire::ethernet::Mac;
+use kiban_base::ethernet::Mac;
+use kiban_link::address::Carrier;
+use kiban_link::pcap::{Capture, Holds};
+use kiban_link::{Address, AnyLink};
+use kiban_os::interface;
 use std::io;
 use std::sync::Arc;
 
-/// What a link of this address carries.
+/// Returns what a link with this address carries.
 pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     let address: Address =
-        address.parse().map_err(|error: kiban_real::link::address::NotAnAddress| error.to_string())?;
+        address.parse().map_err(|error: kiban_link::address::NotAnAddress| error.to_string())?;
     let of = |holds: Holds| match holds {
         Holds::Packets => Carries::Packets,
         Holds::Frames => Carries::Frames,
@@ -36,7 +38,7 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     })
 }
 
-/// The device that the board makes and sets up at this address, if it is one.
+/// Returns the device that the board creates and sets up at this address, if it is one.
 pub(crate) fn device(address: &str) -> Option<String> {
     match address.parse::<Address>().ok()?.carrier {
         Carrier::Tun(name) | Carrier::Tap(name) => Some(name),
@@ -44,7 +46,7 @@ pub(crate) fn device(address: &str) -> Option<String> {
     }
 }
 
-/// The MAC that a board at this link has to have, if it cannot choose.
+/// Returns the MAC that a board at this link must use; `None` if it can choose.
 pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
     address.parse::<Address>().map_err(io::Error::other)?.mac()
 }
@@ -55,14 +57,14 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
     }
-    // Links that have no device must be told.
+    // Links without a device cannot find out their MTU.
     address.options.mtu = address.options.mtu.or(match address.carrier {
         Carrier::Udp(Holds::Packets | Holds::Frames, _) | Carrier::Tcp(..) | Carrier::Pcap(_) => {
             Some(port.mtu_bytes)
         }
         _ => None,
     });
-    // Frames for a MAC that is not the interface's own arrive only when all do.
+    // Frames for a MAC that is not the interface's own arrive only in promiscuous mode.
     if matches!(address.carrier, Carrier::Packet(_) | Carrier::Xdp(_)) && address.mac()? != Some(port.mac) {
         address.options.promiscuous = true;
     }
@@ -70,7 +72,7 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
     if let Carrier::Tun(name) | Carrier::Tap(name) = &address.carrier {
         interface::set_mtu(name, port.mtu_bytes)?;
         if let Some((address, prefix)) = port.host_address {
-            interface::set_address(name, address, prefix)?;
+            interface::set_address(name, address, prefix.bits())?;
         }
         interface::set_up(name)?;
     }
@@ -85,7 +87,7 @@ fn taped(link: AnyLink, tape: &Arc<Tape>) -> AnyLink {
     }
 }
 
-/// Opens the device by which this host's kernel has the addresses of a port.
+/// Opens the device through which this host's kernel owns the addresses of a port.
 pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<Tape>) -> io::Result<AnyLink> {
     let mut address: Address = device.parse().map_err(io::Error::other)?;
     address.options.offload = Some(false);
@@ -93,7 +95,7 @@ pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<Tape>) -> io::
     if let Carrier::Tun(name) = &address.carrier {
         interface::set_mtu(name, port.mtu_bytes)?;
         let (address, prefix) = port.addresses[0];
-        interface::set_address(name, address, prefix)?;
+        interface::set_address(name, address, prefix.bits())?;
         interface::set_up(name)?;
     }
     Ok(taped(link, tape))

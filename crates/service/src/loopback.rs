@@ -1,31 +1,31 @@
-//! Pings of circuits that were asked for and have not come back yet: who waits for which.
+//! Outstanding pings of circuits, and the clients that wait for them.
 
 use crate::orders::Answer;
+use kiban_atm::PING_TIMEOUT;
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
-use kiban_ground::Instant;
-use kiban_stack::atm::PING_TIMEOUT;
 use std::any::Any;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// One ping.
+/// An outstanding ping.
 struct Ping {
     port: usize,
     circuit: u32,
     tag: u32,
-    /// When nobody waits any longer.
+    /// When it times out.
     until: Instant,
     sender: oneshot::Sender<Answer>,
 }
 
-/// The program that hears of them.
+/// Receives the answers.
 #[derive(Default)]
 pub(crate) struct Loopbacks {
     pings: Vec<Ping>,
 }
 
 impl Loopbacks {
-    /// Sends a ping; who asked is told by `sender`, at once if it cannot be sent.
+    /// Sends a ping. The answer goes to `sender`, at once if the ping cannot be sent.
     pub(crate) fn ask(
         &mut self,
         (port, circuit): (usize, u32),
@@ -41,7 +41,7 @@ impl Loopbacks {
         match tag {
             Ok(tag) => self.pings.push(Ping { port, circuit, tag, until: now + PING_TIMEOUT, sender }),
             Err(refused) => {
-                // Who asked may have gone.
+                // The client may have disconnected.
                 let _ = sender.send(Answer::Refused(format!("the circuit cannot be pinged: {refused}")));
             }
         }

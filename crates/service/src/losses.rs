@@ -1,20 +1,21 @@
-//! What a port has lost, by cause.
+//! The losses of a port, by cause.
 //!
-//! Goal      one sum that leaves nothing out which should have come or gone and did not, and says where each part of it is counted.
-//! Names     `FAMILY_NAME` of the counter, so that a cause is found again among the figures.
-//! Units     what is lost where it is lost: packets, frames or cells; of cells that were lost before they came here, the frames that are
-//!           not whole.
-//! Left out  what others sent that is not for this port (strangers, circuits that are not open, protocols that are not known), and what
-//!           is counted elsewhere once more: cells of frames that were given up.
+//! Purpose          one sum of everything that should have been received or sent and was not, with the
+//!                  counter of each part.
+//! Names            `FAMILY_NAME` of the counter, so that a cause can be found among the other figures.
+//! Units            as counted at the place of the loss: packets, frames or cells; for cells lost before they
+//!                  arrived here, the incomplete frames.
+//! Not counted      traffic that is not for this port (strangers, closed circuits, unknown protocols), and
+//!                  losses that another counter includes: cells of frames that were discarded.
 
 use crate::status::{Counters, named};
-use kiban_real::link::LinkCounters;
+use kiban_link::LinkCounters;
 use std::collections::BTreeMap;
 
-/// Counters of a link that are losses.
+/// Counters of a link that count losses.
 const OF_LINK: [&str; 6] = ["starved", "malformed", "overrun", "refused", "harm_lost", "harm_queue_full"];
 
-/// Counters of a port that are losses, by family.
+/// Counters of a port that count losses, by family.
 const OF_PORT: [(&str, &[&str]); 5] = [
     ("port", &["queue_full", "no_circuit", "starved", "fcs_wrong"]),
     ("ethernet", &["malformed", "waiting_dropped", "starved"]),
@@ -34,13 +35,13 @@ const OF_PORT: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// What a link has lost.
+/// Returns the losses of a link.
 pub(crate) fn of_link(counters: &LinkCounters) -> Counters {
     let all = named(|see| counters.each(see));
     pick("link", &OF_LINK, &all).collect()
 }
 
-/// What a port and its link have lost.
+/// Returns the losses of a port and its link.
 pub(crate) fn of_port(link: &LinkCounters, port: &BTreeMap<String, Counters>) -> Counters {
     let at_port = OF_PORT
         .iter()
@@ -60,14 +61,14 @@ fn pick<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiban_atm::wire::atm::Vc;
+    use kiban_base::ethernet::Mac;
     use kiban_board::{
         AtmPortConfig, Board, BoardConfig, BridgePortConfig, BridgedCircuit, CircuitConfig,
         EthernetPortConfig, PortConfig,
     };
-    use kiban_stack::ethernet::LinkConfig;
-    use kiban_stack::ip::Prefix;
-    use kiban_wire::atm::Vc;
-    use kiban_wire::ethernet::Mac;
+    use kiban_tcpip::ethernet::LinkConfig;
+    use kiban_tcpip::ip::Prefix;
 
     #[test]
     fn every_cause_is_a_counter_that_there_is() {
@@ -84,7 +85,7 @@ mod tests {
         config.ports.push(PortConfig::Bridge(BridgePortConfig { circuits, packets_max: 64 }));
         let link = LinkConfig::new(Mac([2, 0, 0, 0, 0, 1]));
         config.ports.push(PortConfig::Ethernet(EthernetPortConfig::on(link)));
-        let board = Board::new(&config, kiban_real::random::key().expect("a key"));
+        let board = Board::new(&config, kiban_os::random::key().expect("a key"));
         let mut families: BTreeMap<String, Counters> = BTreeMap::new();
         for port in 0..config.ports.len() {
             board.port_counters(port, &mut |family, name, value| {

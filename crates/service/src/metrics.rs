@@ -1,23 +1,23 @@
 //! A board's figures in Prometheus' text format (version 0.0.4).
 //!
-//! Names     `kiban_FAMILY_NAME_total` for what is counted, `kiban_…` with a unit for what is now.
-//! Labels    `board`; `port`, `service`, `state`, `pool`, `cause` where there are several.
+//! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
+//! Labels           `board`; `port`, `service`, `state`, `pool`, `cause` where there are several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What an answer says of itself.
+/// The content type of the answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// One figure's name and its values by labels.
+/// A metric, and its values by labels.
 struct Metric {
     help: String,
     kind: &'static str,
     values: Vec<(String, f64)>,
 }
 
-/// All figures: those of a name stand together, as the format wants it.
+/// All metrics, grouped by name, as the format requires.
 #[derive(Default)]
 struct Metrics(BTreeMap<String, Metric>);
 
@@ -40,7 +40,7 @@ impl Metrics {
     fn counters(&mut self, family: &str, of: &str, labels: &[(&str, &str)], counters: &Counters) {
         for (name, value) in counters {
             let help = format!("{}: {}", of, name.replace('_', " "));
-            // Bytes are a unit, and stand last but one.
+            // The unit comes last but one: `bytes_in` becomes `in_bytes`.
             let name = match name.strip_prefix("bytes_") {
                 Some(way) => format!("{way}_bytes"),
                 None => name.clone(),
@@ -54,7 +54,7 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The figures of a board, as text.
+/// Returns the figures of a board as text.
 pub fn text(status: &Status) -> String {
     let mut metrics = Metrics::default();
     let board = ("board", status.name.as_str());

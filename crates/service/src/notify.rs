@@ -1,20 +1,20 @@
-//! What the service manager is told (sd_notify(3)): ready, reloading, stopping, and that the board still works.
+//! Notifications to the service manager (sd_notify(3)): ready, reloading, stopping, watchdog.
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if there is one.
 pub(crate) fn tell(what: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-        // It is told as a courtesy: a board works without.
+        // Errors are ignored: a board works without the notification.
         let _ = send(&path, what);
     }
 }
 
 fn send(path: &OsStr, what: &str) -> rustix::io::Result<()> {
-    // A name that begins with @ is an abstract one.
+    // A name that begins with @ is in the abstract namespace.
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
         path => SocketAddrUnix::new(path)?,
@@ -24,7 +24,8 @@ fn send(path: &OsStr, what: &str) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// How often the service manager wants to hear that the board works: half of its patience (sd_watchdog_enabled(3)).
+/// Returns the interval of watchdog notifications: half of the service manager's timeout
+/// (sd_watchdog_enabled(3)).
 pub(crate) fn watchdog() -> Option<Duration> {
     let microseconds: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
     if let Ok(pid) = std::env::var("WATCHDOG_PID")

@@ -1,7 +1,8 @@
-//! What is asked of a board that runs, from other threads: a queue, a bell, and answers.
+//! Requests to a running board from other threads: a queue, a bell, and answers.
 
-use kiban_real::driver::Waker;
-use kiban_wire::atm::Vc;
+use kiban_atm::wire::atm::Vc;
+use kiban_link::driver::Waker;
+use kiban_os::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,83 +10,86 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::status::Status;
 
-/// Orders that may wait.
+/// Limit of waiting requests.
 const ORDERS_MAX: usize = 64;
+/// Timeout of an answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
-/// What is asked.
+/// A request to a running board.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Order {
-    /// How are you?
+    /// Return the status.
     Status,
     /// Read the configuration again.
     Reload,
-    /// Stop: sessions may end in their time; at once when it is asked a second time.
+    /// Stop: sessions may end within their time; a second request stops at once.
     Down,
-    /// Ping a circuit (I.610): the answer is given when the cell came back, or did not.
+    /// Ping a circuit (I.610): answered when the cell has come back, or has not in time.
     Loopback {
         /// The name of its port.
         port: String,
         /// The circuit.
         vc: Vc,
-        /// Of the segment, not from end to end.
+        /// Loop back at the segment's end, instead of end to end.
         segment: bool,
     },
-    /// Record what passes at a port.
+    /// Capture the traffic of a port.
     Capture {
-        /// Its name.
+        /// The port's name.
         port: String,
-        /// Where to.
+        /// The file to create.
         file: PathBuf,
-        /// For how long at most.
+        /// Limit of its duration.
         time: Duration,
-        /// How many packets at most.
+        /// Limit of its packets.
         packets: u64,
     },
-    /// End a record of that number, if it still runs: whoever has it is told.
+    /// End the capture with this number, if it still runs; its client is informed.
     EndCapture(u64),
 }
 
-/// A record that has ended.
+/// A capture that has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Captured {
     /// The port.
     pub port: String,
     /// The file.
     pub file: PathBuf,
-    /// Packets, or frames, that are in it.
+    /// Packets or frames in the file.
     pub packets: u64,
-    /// Its length.
+    /// Length of the file, in bytes.
     pub bytes: u64,
 }
 
-/// A record that runs. It ends as well when nobody has this any more.
+/// A capture that runs. It also ends when this value is dropped.
 #[derive(Debug)]
 pub struct Capturing {
     /// Its number.
     pub number: u64,
-    /// What became of it; why it is not whole.
+    /// Its outcome, or why the file is not complete.
     pub ended: oneshot::Receiver<Result<Captured, String>>,
 }
 
-/// What comes of it.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// How it is.
+    /// The status.
     Status(Box<Status>),
-    /// How long a ping was away; none: it did not come back in time.
+    /// A ping's round-trip time; `None` if it did not come back in time.
     Loopback(Option<Duration>),
-    /// It is being recorded.
+    /// The capture has started.
     Capturing(Capturing),
-    /// Done; what was done.
+    /// Done; the text says what.
     Done(String),
-    /// Not done; why.
+    /// Not done; the text says why.
     Refused(String),
 }
 
-/// The queue.
+/// A queue of requests.
 pub struct Orders {
     queue: Mutex<VecDeque<(Order, oneshot::Sender<Answer>)>>,
     waits: AtomicBool,
@@ -97,10 +101,10 @@ impl Orders {
         Orders { queue: Mutex::default(), waits: AtomicBool::new(false), waker }
     }
 
-    /// Asks; the answer comes when the board has looked.
+    /// Queues a request; the answer comes after the board has handled it.
     pub fn ask(&self, order: Order) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
-        let mut queue = self.queue.lock().expect("nobody panics with it");
+        let mut queue = lock(&self.queue);
         if queue.len() < ORDERS_MAX {
             queue.push_back((order, sender));
             self.waits.store(true, Ordering::Release);
@@ -110,12 +114,21 @@ impl Orders {
         receiver
     }
 
+    /// Queues a request and waits for the answer; refused if the board does not answer within [`ANSWER`].
+    pub(crate) async fn answer(&self, order: Order) -> Answer {
+        match timeout(ANSWER, self.ask(order)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Answer::Refused("the board stops".into()),
+            Err(_) => Answer::Refused(format!("the board has not answered for {} s", ANSWER.as_secs())),
+        }
+    }
+
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 
     pub(crate) fn next(&self) -> Option<(Order, oneshot::Sender<Answer>)> {
-        let mut queue = self.queue.lock().expect("nobody panics with it");
+        let mut queue = lock(&self.queue);
         let next = queue.pop_front();
         self.waits.store(!queue.is_empty(), Ordering::Release);
         next

@@ -1,10 +1,12 @@
-//! A board that runs: its links, its services, what is asked of it, its end.
+//! A running board: its links, services, requests and end.
 //!
-//! Start     links are opened, then the board is built: what they are like decides how segments are handed down.
-//! Links     one that is lost is told and opened again, after 1 s at first, then with growing pauses up to 30 s; the board goes on.
-//! Reload    services, routes and links that changed are changed; the others notice nothing. What needs another board is refused,
-//!           with the key.
-//! Stop      services listen no more; sessions have a bounded time to end; then they are cut.
+//! Start            links are opened first, then the board is built, because the links' properties decide how
+//!                  segments are passed down.
+//! Links            a lost link is reported and reopened, after 1 s at first, then with growing pauses up to
+//!                  30 s; the board continues.
+//! Reload           services, routes and links that differ are changed; the others are not affected. A change
+//!                  that needs a new board is refused, naming the key.
+//! Stop             services stop listening; sessions get a bounded time to end; then they are reset.
 
 use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
 use crate::confinement;
@@ -16,23 +18,28 @@ use crate::services::{self, Services};
 use crate::standing::Standing;
 use crate::status::{self, Counters, Rates, Status, named, rounded};
 use crate::tape::{Tape, Wanted};
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_base::Instant;
 use kiban_board::{
     AtmPortConfig, Board, BridgePortConfig, EthernetPortConfig, Host, HostPortConfig, IpPortConfig,
     PortAddress, PortConfig,
 };
-use kiban_ground::Instant;
-use kiban_real::driver::Waker;
-use kiban_real::exposure::{self, Private};
-use kiban_real::link::{AnyLink, LinkCounters};
-use kiban_real::random;
-use kiban_real::sandbox::{OnRefusal, Sandbox};
-use kiban_real::streams::folders;
-use kiban_real::{Clock, Driver, Waiting};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::ip::{Prefix, Route};
-use kiban_stack::tcp::State;
-use kiban_wire::atm::{Interface, Vc};
+use kiban_link::Driver;
+use kiban_link::driver::Waker;
+use kiban_link::{AnyLink, LinkCounters};
+use kiban_os::exposure;
+use kiban_os::exposure::Private;
+use kiban_os::lines::Lines;
+use kiban_os::unix::names;
+use kiban_os::{Clock, Waiting};
+use kiban_os::{random, regular};
+use kiban_sandbox as sandbox;
+use kiban_sandbox::{OnRefusal, Sandbox};
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::{Prefix, Route};
+use kiban_tcpip::tcp::State;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -40,15 +47,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Between two looks at what links have counted.
+/// Interval of the samples of link counters.
 const SAMPLE: Duration = Duration::from_secs(1);
+/// Size limit of a configuration, in bytes: room for ten thousand circuits, and short enough to be parsed on
+/// the board's own thread.
+const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// The largest segment that links take whole.
 const SEGMENT_BYTES: u32 = 65_000;
 
 /// A port's link, or the device on its host's side.
 struct Place {
     plan: PortPlan,
-    /// The device, if it is the host's side.
+    /// The device, for the host's side of a port.
     device: Option<String>,
     tape: Arc<Tape>,
     standing: Standing,
@@ -56,10 +66,10 @@ struct Place {
     rates: Rates,
 }
 
-/// A board that runs.
+/// A running board.
 pub struct Running {
     plan: Plan,
-    /// Where the plan was read from, if from a file.
+    /// The file from which the plan was read, if any.
     file: Option<PathBuf>,
     driver: Driver,
     waiting: Waiting,
@@ -70,25 +80,27 @@ pub struct Running {
     places: Vec<Place>,
     orders: Arc<Orders>,
     sampled_at: Instant,
-    /// When it stops whatever is still there; none: it runs.
+    /// When it stops remaining sessions; `None` while it runs.
     stops_at: Option<Instant>,
     reloads: u64,
     told: Box<dyn FnMut(&Plan)>,
-    /// Records that were begun.
+    /// Number of captures started.
     captures: u64,
-    /// What is in force of it; none: it is off.
+    /// The active parts of the sandbox; `None` if it is off.
     sandbox: Option<Sandbox>,
+    /// Rate limit of log lines about requests, which clients may send without end.
+    lines: Lines,
 }
 
 impl Running {
-    /// Opens the links of a plan, and builds its board. The plan was read from `file`, which is read again when that is asked for,
-    /// if from any.
+    /// Opens the links of a plan, and builds its board. `file` is where the plan was read from, if from a
+    /// file; a reload reads it again.
     ///
     /// # Errors
-    /// A link that is not there and need be, with what to do; a service that cannot listen.
+    /// A required link cannot be opened (the message says what to do), or a service cannot listen.
     pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
-        // Ports first, then the sides of the host: the board numbers them so.
+        // Ports first, then the host's sides: the board numbers them in this order.
         let mut places: Vec<Place> = plan.ports.iter().map(|port| Place::new(port.clone(), None)).collect();
         let sides = plan.ports.iter().filter(|port| port.host.is_some());
         places.extend(sides.map(|port| Place::new(port.clone(), port.host.clone())));
@@ -110,8 +122,7 @@ impl Running {
         for (number, (place, opened)) in places.iter_mut().zip(opened).enumerate() {
             match opened {
                 Ok(opened) => {
-                    let say = |error| format!("port {}: {error}", place.plan.name);
-                    driver.join(number, opened).map_err(say)?;
+                    driver.join(number, opened);
                     place.rise(now);
                 }
                 Err(error) => place.lose(&error, now),
@@ -119,10 +130,10 @@ impl Running {
         }
         let mut services = Services::new().map_err(say)?;
         for plan in &plan.services {
-            let service = services::make(plan, services.chime())?;
+            let service = services::make(plan, services.chime()).map_err(|error| error.to_string())?;
             services.put(plan.clone(), service);
         }
-        let services = driver.add_outward(Box::new(services)).map_err(say)?;
+        let services = driver.add_outward(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
         let orders = Arc::new(Orders::new(driver.waker()));
         let mut running = Running {
@@ -142,12 +153,13 @@ impl Running {
             told: Box::new(|_| {}),
             captures: 0,
             sandbox: None,
+            lines: Lines::new(now),
         };
         running.begin()?;
         Ok(running)
     }
 
-    /// Services begin, and all of them have to.
+    /// Starts the services; fails if any of them fails.
     fn begin(&mut self) -> Result<(), String> {
         match self.with_services(|services, _, _| services.failures().first().cloned()) {
             Some(failure) => Err(failure),
@@ -159,7 +171,7 @@ impl Running {
         self.driver.with_program(self.services, work).expect("the services are the driver's program")
     }
 
-    /// Drops the privileges that are not needed from here on, on all threads. Everything else has begun by now.
+    /// Drops the privileges that are no longer needed, on all threads. Everything else has started by now.
     ///
     /// # Errors
     /// They could not be dropped.
@@ -177,22 +189,22 @@ impl Running {
         Ok(())
     }
 
-    /// What it does.
+    /// Returns the current plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where others ask.
+    /// Returns the queue of requests.
     pub fn orders(&self) -> Arc<Orders> {
         self.orders.clone()
     }
 
-    /// Wakes it.
+    /// Returns a handle that wakes it from another thread.
     pub fn waker(&self) -> Waker {
         self.driver.waker()
     }
 
-    /// Has somebody hear of every configuration that is taken over.
+    /// Sets a callback for every configuration that is taken over.
     pub fn tell(&mut self, told: impl FnMut(&Plan) + 'static) {
         self.told = Box::new(told);
     }
@@ -222,7 +234,7 @@ impl Running {
             while let Some((order, sender)) = self.orders.next() {
                 match order {
                     Order::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
-                    // Who asked may have gone.
+                    // The client may have disconnected.
                     order => drop(sender.send(self.answer(order, now))),
                 }
             }
@@ -253,15 +265,16 @@ impl Running {
             .min(self.stops_at.unwrap_or(Instant::NEVER))
     }
 
-    // ---- Links ------------------------------------------------------------------------------------------------
+    // ---- Links
+    // ------------------------------------------------------------------------------------------------
 
-    /// Opens lost links whose time has come.
+    /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
         for (number, place) in self.places.iter_mut().enumerate() {
             if !place.standing.is_due(now) {
                 continue;
             }
-            match place.open().and_then(|opened| self.driver.join(number, opened)) {
+            match place.open().map(|opened| self.driver.join(number, opened)) {
                 Ok(()) => place.rise(now),
                 Err(error) => place.fail(&error, now),
             }
@@ -272,7 +285,7 @@ impl Running {
         for place in &self.places {
             match end(&place.tape) {
                 Some(Ok(Captured { port, file, packets, .. })) => {
-                    tracing::info!(port, file = %file.display(), packets, "recorded");
+                    tracing::info!(port, file = ?file, packets, "recorded");
                 }
                 Some(Err(error)) => tracing::error!(port = place.name(), "{error}"),
                 None => {}
@@ -285,7 +298,7 @@ impl Running {
         self.sampled_at = now;
         for (number, place) in self.places.iter_mut().enumerate() {
             let counters = self.driver.link_counters(number).unwrap_or_default();
-            // A link that was opened anew begins at nothing.
+            // The counters of a reopened link start at zero.
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let rate = |now: u64, before: u64| rounded(rate(now, before));
             place.rates = Rates {
@@ -298,7 +311,8 @@ impl Running {
         }
     }
 
-    // ---- Orders -----------------------------------------------------------------------------------------------
+    // ---- Orders
+    // -----------------------------------------------------------------------------------------------
 
     fn answer(&mut self, order: Order, now: Instant) -> Answer {
         match order {
@@ -309,11 +323,18 @@ impl Running {
             }
             Order::Reload => match self.reload(now) {
                 Ok(what) => {
-                    tracing::info!("configuration read again: {what}");
+                    if let Some(untold) = self.lines.may(now) {
+                        tracing::info!(untold = not_zero(untold), "configuration read again: {what}");
+                    }
                     Answer::Done(what)
                 }
                 Err(why) => {
-                    tracing::error!("the configuration stays as it was: {why}");
+                    if let Some(untold) = self.lines.may(now) {
+                        tracing::error!(
+                            untold = not_zero(untold),
+                            "the configuration stays as it was: {why}"
+                        );
+                    }
                     Answer::Refused(why)
                 }
             },
@@ -331,7 +352,7 @@ impl Running {
         }
     }
 
-    /// Pings a circuit; who asked is told when the cell is back.
+    /// Pings a circuit; the client is answered when the cell is back.
     fn ping(&mut self, port: &str, vc: Vc, segment: bool, sender: oneshot::Sender<Answer>) {
         let ports = &self.plan.ports;
         let circuit = match ports.iter().position(|its| its.name == port) {
@@ -390,7 +411,9 @@ impl Running {
             Some(_) => Some(now),
             None => Some(now + drain),
         };
-        tracing::info!(sessions, "stopping");
+        if let Some(untold) = self.lines.may(now) {
+            tracing::info!(sessions, untold = not_zero(untold), "stopping");
+        }
     }
 
     fn reload(&mut self, now: Instant) -> Result<String, String> {
@@ -404,7 +427,7 @@ impl Running {
                 self.plan.name
             ));
         };
-        let plan = read_again(file)?;
+        let plan = read_again(file, self.sandbox.is_some())?;
         if let Some(key) = self.plan.needs_new_board(&plan) {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
         }
@@ -412,7 +435,7 @@ impl Running {
         {
             return Err(why);
         }
-        // What cannot be made is found out before anything has changed.
+        // Find out what cannot be created before anything is changed.
         let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
         let made: Vec<_> = plan
@@ -420,7 +443,11 @@ impl Running {
             .iter()
             .filter(is_new)
             .map(|service| Ok((service.clone(), services::make(service, &chime)?)))
-            .collect::<Result<_, String>>()?;
+            .collect::<io::Result<_>>()
+            .map_err(|error| match self.sandbox {
+                Some(_) => format!("{error}{}", sandbox::hint(&error)),
+                None => error.to_string(),
+            })?;
         let (added, kept) = (made.len(), plan.services.len() - made.len());
         let closed = self.plan.services.len() - kept;
         let failed = self.with_services(|services, host, now| {
@@ -467,7 +494,7 @@ impl Running {
             said.push_str(&format!("; metrics at {at}"));
         }
         self.plan = plan;
-        // What could not begin is tried again the next time.
+        // Services that could not start are tried again at the next reload.
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;
         self.reopen(now);
@@ -499,7 +526,7 @@ impl Running {
         let board = self.driver.board();
         let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
         board.counters(&mut |family, name, value| {
-            // What ports count is told with them.
+            // A port's counters are reported with the port.
             if !at_ports.iter().any(|port| port.contains_key(family)) {
                 *counters.entry(family.into()).or_default().entry(name.into()).or_default() += value;
             }
@@ -597,27 +624,35 @@ impl Running {
     }
 }
 
-/// While the board stops, how often it is looked whether all is quiet.
+/// Interval of checks, while the board stops, whether all sessions have ended.
 const QUIET_LOOK: Duration = Duration::from_millis(100);
 
-/// Reads a plan from a file, at the start: a pipe is waited for (`kiban up <(…)`, `/dev/stdin`).
+/// Reads a plan from a file at start; waits for a pipe (`kiban up <(…)`, `/dev/stdin`).
 ///
 /// # Errors
-/// The file cannot be read, or a mistake in it, with its line.
+/// The file cannot be read, or it is invalid; the message names the line.
 pub fn read(file: &Path) -> Result<Plan, String> {
-    judge(file, std::fs::read_to_string(file))
+    judge(file, File::open(file), false)
 }
 
-/// Reads a plan again, on the board's thread, which must not wait: from a regular file.
-fn read_again(file: &Path) -> Result<Plan, String> {
-    judge(file, kiban_real::regular::read_to_string(file))
+/// Reads a plan again, from a regular file only: the board's thread must not block.
+fn read_again(file: &Path, is_confined: bool) -> Result<Plan, String> {
+    judge(file, regular::open(file), is_confined)
 }
 
-fn judge(file: &Path, text: io::Result<String>) -> Result<Plan, String> {
-    let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+fn judge(file: &Path, opened: io::Result<File>, is_confined: bool) -> Result<Plan, String> {
+    // A pipe or a terminal is in no directory: relative paths are relative to the working directory.
+    let is_regular = opened.as_ref().is_ok_and(|opened| opened.metadata().is_ok_and(|about| about.is_file()));
+    let folder = file.parent().filter(|_| is_regular).unwrap_or(Path::new(""));
+    let text = opened.and_then(|opened| regular::text(opened, CONFIG_BYTES_MAX));
+    let text = text.map_err(|error| {
+        let hint = if is_confined { sandbox::hint(&error) } else { "" };
+        format!("{}: {error}{hint}", file.display())
+    })?;
     let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    let plan = Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))?;
-    let folders = folders();
+    let plan =
+        Plan::read_in(&text, &name, folder).map_err(|mistake| format!("{}: {mistake}", file.display()))?;
+    let folders = names::paths();
     let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
     let private: Vec<_> =
         [Private { what: "the configuration", path: file }].into_iter().chain(sockets).collect();
@@ -629,13 +664,19 @@ fn judge(file: &Path, text: io::Result<String>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// Whether nothing is left that has to end.
+/// Returns the number of suppressed lines, if any.
+fn not_zero(untold: u64) -> Option<u64> {
+    (untold > 0).then_some(untold)
+}
+
+/// Returns whether nothing is left that must end.
 fn is_quiet(driver: &Driver, services: usize) -> bool {
     let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
     sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
 }
 
-/// A board's packet memory is taken at start, whole: more than there is would end the process.
+/// Checks that there is memory enough: a board allocates its packet memory at start, and failure would end
+/// the process.
 fn has_memory(wanted: usize) -> Result<(), String> {
     let host = rustix::system::sysinfo();
     let there = (host.totalram as u64).saturating_mul(host.mem_unit.into());
@@ -649,7 +690,7 @@ fn has_memory(wanted: usize) -> Result<(), String> {
     ))
 }
 
-/// `Established` is `established`, `FinWait1` is `fin_wait1`.
+/// Converts a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.
 fn state_word(state: State) -> String {
     let mut word = String::new();
     for character in format!("{state:?}").chars() {
@@ -680,7 +721,7 @@ impl Place {
         }
     }
 
-    /// Its name: the host's side of a port is one, too.
+    /// Returns its name; the host's side of a port has one of its own.
     fn name(&self) -> String {
         match self.device {
             None => self.plan.name.clone(),
@@ -688,7 +729,7 @@ impl Place {
         }
     }
 
-    /// The address of its link.
+    /// Returns the address of its link.
     fn address(&self) -> &str {
         self.device.as_deref().unwrap_or(&self.plan.link)
     }
@@ -719,16 +760,16 @@ fn way(plan: &Plan, route: &RoutePlan) -> Route {
     }
 }
 
-/// The board of a plan, with links as they are.
+/// Returns the configuration of a plan's board, for the links that were opened.
 fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
-    // Bridges have no part in IP.
+    // Bridges take no part in IP.
     let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
     let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
     if !plan.mss_is_said {
         board.tcp.mss = mtu.saturating_sub(40) as u16;
     }
-    // Cells and packets of other sizes are made below TCP only where a port can cut.
+    // TCP may produce larger segments only if every port can cut them into cells or packets.
     let may_be_whole = plan.ports[..own].iter().all(|port| port.carries != Carries::Cells);
     let is_whole =
         |opened: &io::Result<AnyLink>| opened.as_ref().is_ok_and(|link| link.traits().whole_segments);
@@ -738,7 +779,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
     board.tcp.cut_below = any_whole && !opened[..own].iter().all(is_whole);
     for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
         let whole = is_whole(opened);
-        // What passes to the host passes as it is.
+        // Packets to the host pass unchanged.
         let (cuts, merges) = (!whole, !whole && port.host.is_none());
         let PortPlan { mtu_bytes, packets_max, .. } = *port;
         if let Some(circuits) = &port.bridge {
@@ -770,7 +811,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
                 PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
             }
             Carries::Cells => {
-                // Without one, its circuits are bridges'.
+                // Without an address, its circuits belong to bridges.
                 let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
                 let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
                 for (address, prefix) in port.addresses.iter().skip(1) {

@@ -1,23 +1,23 @@
-//! Signals for programs that run in the foreground: stop, and tell how it stands.
+//! Signals for programs in the foreground: stop, and report the status.
 
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// SIGINT, SIGTERM: stop.
     Stop,
-    /// SIGUSR1: tell how it stands.
+    /// SIGUSR1: report the status.
     Report,
 }
 
-/// Hears signals from now on, on a thread of its own.
+/// Handles signals from now on, on a thread of its own; `told` is called for each.
 ///
 /// # Errors
-/// The system has no thread or no file for it.
+/// The system has no thread or descriptor left.
 pub fn hear(told: impl Fn(Wish) + Send + 'static) -> io::Result<()> {
-    let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
+    let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

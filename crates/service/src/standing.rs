@@ -1,28 +1,28 @@
-//! How a link stands: up, or lost and when it is opened again.
+//! State of a link: up, or lost and when it is reopened.
 //!
-//! Pauses    [`PAUSE_FIRST`] after a loss, then twice as long each time, up to [`PAUSE_MOST`].
+//! Pauses           [`PAUSE_FIRST`] after a loss, then doubled each time, up to [`PAUSE_MOST`].
 
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use std::io;
 use std::time::Duration;
 
-/// Before a lost link is opened again: at first, and at most.
+/// Pause before a lost link is reopened: the first, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
-/// How a link stands.
+/// State of a link.
 pub(crate) struct Standing {
     pub(crate) error: Option<String>,
     pub(crate) is_up: bool,
     up_at: Instant,
-    /// When it is opened again.
+    /// When to reopen it.
     pub(crate) retry_at: Instant,
     pause: Duration,
     pub(crate) losses: u64,
 }
 
 impl Standing {
-    /// A link that nobody has opened yet.
+    /// Returns the state of a link that has not been opened yet.
     pub(crate) fn new() -> Standing {
         Standing {
             error: None,
@@ -34,9 +34,9 @@ impl Standing {
         }
     }
 
-    /// It was lost.
+    /// Records that the link was lost.
     pub(crate) fn lose(&mut self, error: &io::Error, now: Instant) {
-        // One that holds for a while has earned a quick try.
+        // After a link has been up for a while, retry quickly.
         if now.since(self.up_at) > PAUSE_MOST {
             self.pause = PAUSE_FIRST;
         }
@@ -46,14 +46,14 @@ impl Standing {
         self.retry_at = now + self.pause;
     }
 
-    /// It could not be opened.
+    /// Records that the link could not be opened.
     pub(crate) fn fail(&mut self, error: &io::Error, now: Instant) {
         self.pause = (self.pause * 2).min(PAUSE_MOST);
         self.error = Some(error.to_string());
         self.retry_at = now + self.pause;
     }
 
-    /// It is there.
+    /// Records that the link is up.
     pub(crate) fn rise(&mut self, now: Instant) {
         self.is_up = true;
         self.up_at = now;
@@ -61,13 +61,13 @@ impl Standing {
         self.retry_at = Instant::NEVER;
     }
 
-    /// It is to be opened anew.
+    /// Makes the link due to be opened again.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.is_up = false;
         self.retry_at = now;
     }
 
-    /// Whether its time to be opened has come.
+    /// Returns whether the link is due to be opened.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         !self.is_up && self.retry_at <= now
     }

@@ -1,35 +1,35 @@
-//! How a board is, at one moment: what `kiban status` shows and what Prometheus reads.
+//! A board's status at one moment: what `kiban status` shows and Prometheus reads.
 
-use kiban_real::sandbox::Report;
+use kiban_sandbox::Report;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
 
-/// How a board is.
+/// Status of a board.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its name.
     pub name: String,
     /// The version of kiban.
     pub version: String,
-    /// The process.
+    /// The process ID.
     pub pid: u32,
     /// `running` or `stopping`.
     pub state: String,
-    /// The configuration's file; `(command line)` where it has none.
+    /// The configuration file; `(command line)` if there is none.
     pub config: String,
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub uptime_seconds: f64,
-    /// Times that the configuration was read again and taken over.
+    /// Successful reloads of the configuration.
     pub reloads: u64,
-    /// What is kept of its privileges; none: all of them, since the sandbox is off.
+    /// The privileges that are kept; `None` if the sandbox is off and all of them are.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
     /// Packet memory.
     pub memory: Memory,
-    /// Sessions of TCP, by state.
+    /// TCP sessions, by state.
     pub sessions: Counters,
     /// Ports.
     pub ports: Vec<Port>,
@@ -37,11 +37,11 @@ pub struct Status {
     pub circuits: Vec<Circuit>,
     /// Services.
     pub services: Vec<Service>,
-    /// What happened on the board as a whole, by family and name; what happened at a port stands with the port.
+    /// Counters of the board as a whole, by family and name; those of a port are listed with the port.
     pub counters: BTreeMap<String, Counters>,
 }
 
-/// What is in force of a board's sandbox.
+/// The active parts of a board's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// Capabilities that are kept, as `CAP_NET_ADMIN`.
@@ -62,20 +62,20 @@ impl From<Report> for Sandbox {
 /// Packet memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Pages for what the host sends, bytes.
+    /// Memory for data that the host sends, bytes.
     pub transmit_bytes: Use,
-    /// Pages for what arrives, bytes.
+    /// Memory for received data, bytes.
     pub receive_bytes: Use,
     /// PDUs.
     pub pdus: Use,
 }
 
-/// How much of something is in use.
+/// Use of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Use {
-    /// How much there is.
+    /// The total amount.
     pub capacity: u64,
-    /// How much of it is in use.
+    /// The amount in use.
     pub used: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Port {
     pub name: String,
     /// The link's address.
     pub link: String,
-    /// What the link carries.
+    /// What the link carries: `packets`, `frames` or `cells`.
     pub carries: String,
     /// `up` or `down`.
     pub state: String,
@@ -95,79 +95,79 @@ pub struct Port {
     pub error: Option<String>,
     /// The board's addresses on it.
     pub addresses: Vec<String>,
-    /// The device by which this host's kernel has the port's address.
+    /// The device through which this host's kernel owns the port's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<String>,
     /// The longest IP packet, bytes.
     pub mtu_bytes: u64,
-    /// Packets or frames that wait.
+    /// Packets or frames that wait for the link.
     pub waiting: u64,
     /// Times that the link was lost.
     pub losses: u64,
-    /// What was lost, by cause: each is a counter below, `FAMILY_NAME`.
+    /// Losses by cause: each is a counter below, `FAMILY_NAME`.
     #[serde(default)]
     pub lost: Counters,
-    /// In the last second or so.
+    /// Rates over the last second or so.
     pub rates: Rates,
-    /// What happened on the link since it was opened.
+    /// Counters of the link since it was opened.
     pub link_counters: Counters,
-    /// What happened at the port, by family and name.
+    /// Counters of the port, by family and name.
     pub counters: BTreeMap<String, Counters>,
 }
 
-/// What moves in a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Units that came.
+    /// Received units.
     pub units_in: f64,
-    /// Units that left.
+    /// Sent units.
     pub units_out: f64,
-    /// Bits that came.
+    /// Received bits.
     pub bits_in: f64,
-    /// Bits that left.
+    /// Sent bits.
     pub bits_out: f64,
 }
 
-/// A circuit.
+/// Status of a circuit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circuit {
     /// Its port.
     pub port: String,
-    /// Its name on the line.
+    /// Its VPI and VCI.
     pub vc: String,
-    /// Who is at the other end.
+    /// The peer's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// `fixed`: the peer was given; `known`: InATMARP has an answer; `asking`: it has none; `bridged`: it is a
-    /// bridge's.
+    /// `fixed`: the peer is configured; `known`: InATMARP has found the peer; `asking`: it has not;
+    /// `bridged`: the circuit belongs to a bridge.
     pub state: String,
 }
 
-/// A service.
+/// Status of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind, as in the configuration.
     pub kind: String,
     /// Where it listens.
     pub listen: String,
-    /// `listening`, or `ending`: it listens no more, and goes with its last session.
+    /// `listening`, or `ending`: it no longer listens, and ends with its last session.
     pub state: String,
-    /// Sessions that are there.
+    /// Open sessions.
     pub sessions: u64,
-    /// How many there may be.
+    /// Limit of its sessions.
     pub sessions_max: u64,
-    /// What has happened.
+    /// Its counters.
     pub counters: Counters,
 }
 
-/// A figure to thousandths: more of its digits mean nothing, and `0.30000000000000004` is none to read.
+/// Rounds a figure to thousandths: more digits carry no information.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// Counters as they are told.
+/// Collects counters by name.
 pub(crate) fn named(each: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Counters {
     let mut counters = Counters::new();
     each(&mut |name, value| {

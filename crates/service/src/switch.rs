@@ -1,8 +1,8 @@
-//! An ATM switch that runs: its links, its table, what is told of it, its end.
+//! A running ATM switch: its links, its table, its status and its end.
 //!
-//! Links     one that is lost is told and opened again, after 1 s at first, then with growing pauses up to 30 s; cells for it are lost
-//!           meanwhile.
-//! Told      a [`Status`] at every period, when somebody asks, and at the end.
+//! Links            a lost link is reported and reopened, after 1 s at first, then with growing pauses up to
+//!                  30 s; meanwhile cells for it are lost.
+//! Status           a [`Status`] at every period, on request, and at the end.
 
 pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
 
@@ -11,12 +11,12 @@ use crate::losses;
 use crate::signals::{self, Wish};
 use crate::standing::Standing;
 use crate::status::{Counters, named, rounded};
-use kiban_ground::Instant;
-use kiban_real::atm::switch::SwitchDriver;
-use kiban_real::link::{Address, AnyLink};
-use kiban_real::sandbox::{OnRefusal, Sandbox};
-use kiban_real::{Clock, Waiting};
-use kiban_stack::atm::{Interval, Route, Switch, SwitchPort};
+use kiban_atm::{Interval, Route, Switch, SwitchPort};
+use kiban_base::Instant;
+use kiban_link::atm::switch::SwitchDriver;
+use kiban_link::{Address, AnyLink};
+use kiban_os::{Clock, Waiting};
+use kiban_sandbox::{OnRefusal, Sandbox};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
@@ -24,22 +24,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How a switch is.
+/// Status of a switch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Its name.
     pub name: String,
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub uptime_seconds: f64,
     /// Links.
     pub links: Vec<LinkStatus>,
-    /// Entries of the table.
+    /// Table entries.
     pub routes: Vec<RouteStatus>,
-    /// What happened in the switch as a whole.
+    /// Counters of the switch as a whole.
     pub counters: Counters,
 }
 
-/// A link.
+/// Status of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkStatus {
     /// Its name.
@@ -53,30 +53,30 @@ pub struct LinkStatus {
     pub error: Option<String>,
     /// Times that it was lost.
     pub losses: u64,
-    /// Cells that came in on circuits without an entry.
+    /// Received cells on circuits without an entry.
     pub unknown: u64,
-    /// Cells that came in with a header that is not to be believed (HEC), and were dropped.
+    /// Received cells dropped because of an invalid HEC.
     pub hec_bad: u64,
-    /// Headers with one wrong bit that was put right.
+    /// Headers in which a single-bit error was corrected.
     pub hec_corrected: u64,
-    /// What was lost on the link, by cause: each is a counter below.
+    /// Losses on the link, by cause: each is a counter below.
     pub lost: Counters,
-    /// Segment loopbacks that were answered.
+    /// Segment loopbacks answered.
     pub answered: u64,
-    /// Cells that wait for it.
+    /// Cells that wait for the link.
     pub waiting: u64,
-    /// What happened on it since it was opened.
+    /// Counters of the link since it was opened.
     pub counters: Counters,
 }
 
-/// An entry of the table.
+/// Status of a table entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouteStatus {
-    /// Where its cells come in.
+    /// Where its cells arrive.
     pub from: String,
     /// Where they leave.
     pub to: String,
-    /// What happened to them.
+    /// Counters of its cells.
     #[serde(flatten)]
     pub counters: Counters,
 }
@@ -84,21 +84,21 @@ pub struct RouteStatus {
 /// Reads a plan from a file.
 ///
 /// # Errors
-/// The file cannot be read, or a mistake in it, with its line.
+/// The file cannot be read, or it is invalid; the message names the line.
 pub fn read(file: &Path) -> Result<Plan, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))
 }
 
-/// What others wish.
+/// Requests from signals.
 #[derive(Default)]
 struct Wishes {
     stop: AtomicBool,
     report: AtomicBool,
 }
 
-/// A switch that runs.
+/// A running switch.
 pub struct RunningSwitch {
     plan: Plan,
     driver: SwitchDriver,
@@ -110,10 +110,10 @@ pub struct RunningSwitch {
 }
 
 impl RunningSwitch {
-    /// Builds the switch of a plan, opens its links, and hears signals from now on.
+    /// Builds the switch of a plan, opens its links, and handles signals from now on.
     ///
     /// # Errors
-    /// A link that is not there and need be, with what to do.
+    /// A required link cannot be opened; the message says what to do.
     pub fn start(plan: Plan) -> Result<RunningSwitch, String> {
         let clock = Clock::new();
         let ports: Vec<SwitchPort> = plan
@@ -142,7 +142,7 @@ impl RunningSwitch {
         let mut standings = Vec::new();
         for (port, link) in plan.links.iter().enumerate() {
             let mut standing = Standing::new();
-            match open(link).and_then(|opened| driver.join(port, opened)) {
+            match open(link).map(|opened| driver.join(port, opened)) {
                 Ok(()) => standing.rise(now),
                 Err(error) if link.retry => standing.lose(&error, now),
                 Err(error) => return Err(format!("link {}: {error}", link.name)),
@@ -161,7 +161,7 @@ impl RunningSwitch {
         Ok(RunningSwitch { plan, driver, waiting, clock, began: now, standings, wishes })
     }
 
-    /// Drops the privileges that are not needed from here on, on all threads.
+    /// Drops the privileges that are no longer needed, on all threads.
     ///
     /// # Errors
     /// They could not be dropped.
@@ -173,15 +173,15 @@ impl RunningSwitch {
             .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))
     }
 
-    /// What it does.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Switches until it is stopped; `tell` hears how it is, every so often and when that is wished.
+    /// Runs until it is stopped; calls `tell` with the status periodically and on request.
     ///
     /// # Errors
-    /// Those of `tell`: nobody can be told any more.
+    /// Those of `tell`, which end the run.
     pub fn run(
         &mut self,
         every: Option<Duration>,
@@ -213,14 +213,14 @@ impl RunningSwitch {
         }
     }
 
-    /// Opens lost links whose time has come.
+    /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
         for (port, standing) in self.standings.iter_mut().enumerate() {
             if !standing.is_due(now) {
                 continue;
             }
             let link = &self.plan.links[port];
-            match open(link).and_then(|opened| self.driver.join(port, opened)) {
+            match open(link).map(|opened| self.driver.join(port, opened)) {
                 Ok(()) => {
                     tracing::info!(name = link.name, link = link.link, "link up");
                     standing.rise(now);
@@ -230,7 +230,7 @@ impl RunningSwitch {
         }
     }
 
-    /// How it is.
+    /// Returns the status.
     pub fn status(&mut self) -> Status {
         let RunningSwitch { plan, driver, standings, .. } = self;
         let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, standing))| {
@@ -272,7 +272,7 @@ impl RunningSwitch {
     }
 }
 
-fn open(link: &LinkPlan) -> io::Result<Box<dyn kiban_real::link::Link<kiban_stack::atm::TimedCell>>> {
+fn open(link: &LinkPlan) -> io::Result<Box<dyn kiban_link::Link<kiban_atm::TimedCell>>> {
     let address: Address = link.link.parse().map_err(io::Error::other)?;
     match address.open()? {
         AnyLink::Cells(link) => Ok(link),

@@ -1,46 +1,51 @@
-//! A tape at every link: what passes is recorded while somebody wants it, and costs a look at a flag while nobody does.
+//! A capture point at every link: traffic is recorded while a client wants it; otherwise it costs only a look
+//! at a flag.
 //!
-//! Form      as [`kiban_real::link::record`] writes it: packets, frames, or cells gathered to frames.
-//! Bound     in time, in packets, and [`BYTES_MAX`] bytes.
-//! End       at a bound, when it is asked for, or when who wanted it has gone; the file is whole then, and who wanted it is told.
-//! Fault     a file that cannot be written ends the record, not the link.
+//! Format           as [`kiban_link::record`] writes it: packets, frames, or cells reassembled into frames.
+//! Limits           in time, in packets, and [`BYTES_MAX`] bytes.
+//! End              at a limit, on request, or when the client that started it disconnects; the file is then
+//!                  complete, and a client that is still connected is informed.
+//! Errors           a write error ends the capture, not the link.
 
 use crate::orders::{Captured, Capturing};
+use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
-use kiban_ground::Instant;
-use kiban_real::link::unit::Unit;
-use kiban_real::link::{Lent, Link, LinkCounters, Traits};
+use kiban_link::unit::Unit;
+use kiban_link::{Lent, Link, LinkCounters, Traits};
+use kiban_os::lock;
+use kiban_os::text::printable;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
-/// The longest record, bytes.
+/// Size limit of a capture file, in bytes.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// What is wanted of a record.
+/// Parameters of a capture.
 pub(crate) struct Wanted<'a> {
-    /// Its number among all records of the board.
+    /// Its number among all captures of the board.
     pub(crate) number: u64,
-    /// What is recorded.
+    /// The port to capture.
     pub(crate) port: String,
     pub(crate) file: &'a Path,
     pub(crate) ends: Instant,
     pub(crate) packets: u64,
 }
 
-/// What is being recorded.
+/// A capture in progress.
 struct Recording {
     number: u64,
     port: String,
     path: PathBuf,
     file: BufWriter<File>,
-    /// Of what is received, and of what is sent: a circuit has frames under way in both directions.
+    /// For received and for sent units: a circuit has frames in reassembly in both directions.
     recorders: [Recorder; 2],
     begins: Instant,
     wall: u64,
@@ -49,12 +54,12 @@ struct Recording {
     packets: u64,
     bytes: u64,
     fault: Option<String>,
-    /// Who wanted it.
+    /// The client that started it.
     tell: oneshot::Sender<Result<Captured, String>>,
 }
 
 impl Recording {
-    /// Whether it has come to a bound.
+    /// Returns whether it has reached a limit.
     fn is_full(&self) -> bool {
         self.packets >= self.packets_max || self.bytes >= BYTES_MAX || self.fault.is_some()
     }
@@ -63,53 +68,67 @@ impl Recording {
         self.ends <= now || self.is_full() || self.tell.is_closed()
     }
 
-    /// Writes what is left, and tells who wanted it.
+    /// Writes what is left, and informs the client.
     fn end(mut self) -> Result<Captured, String> {
         let flushed = self.file.flush().map_err(|error| error.to_string());
         let Recording { port, path: file, packets, bytes, .. } = self;
         let outcome = match (self.fault, flushed) {
             (Some(fault), _) | (None, Err(fault)) => {
-                Err(format!("{} is not whole, after {packets} packets: {fault}", file.display()))
+                Err(format!("{} is not whole, after {packets} packets: {fault}", shown(&file)))
             }
             (None, Ok(())) => Ok(Captured { port, file, packets, bytes }),
         };
-        // Who wanted it may have gone.
+        // The client may have disconnected.
         let _ = self.tell.send(outcome.clone());
         outcome
     }
 }
 
-/// Where a link's recorder is put in.
+/// Escapes a path from a client for one line of a message.
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
+/// The capture point of one link.
 #[derive(Default)]
 pub(crate) struct Tape {
     runs: AtomicBool,
-    /// Whether the record has come to a bound.
+    /// Whether the capture has reached a limit.
     is_full: AtomicBool,
+    /// If a panic happens while units are recorded, the counts may include units that are not in the file.
     recording: Mutex<Option<Recording>>,
-    /// The link type of records; none while no link has been there.
+    /// The link type of captures; unset until the link has been opened once.
     form: OnceLock<u32>,
 }
 
 impl Tape {
-    /// Begins a record in a new file.
+    /// Starts a capture into a new file.
     pub(crate) fn begin(&self, wanted: Wanted<'_>, now: Instant) -> Result<Capturing, String> {
         let Wanted { number, port, file: path, ends, packets } = wanted;
-        let mut recording = self.recording.lock().expect("nobody panics with it");
+        let mut recording = lock(&self.recording);
         if let Some(other) = &*recording {
-            return Err(format!("port {port} is being recorded into {}", other.path.display()));
+            return Err(format!("port {port} is being recorded into {}", shown(&other.path)));
         }
         let form =
             *self.form.get().ok_or_else(|| format!("the link of port {port} has not been there yet"))?;
         let say = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => format!("{} is there already: name another file", path.display()),
-            _ => format!("{}: {error}", path.display()),
+            io::ErrorKind::AlreadyExists => format!("{} is there already: name another file", shown(path)),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                let uid = rustix::process::geteuid().as_raw();
+                let what = "the board's process writes the file";
+                format!("{}: {error}: {what}, as user {uid}: name a file where that user may", shown(path))
+            }
+            _ => format!("{}: {error}", shown(path)),
         };
         let recorders = [(); 2].map(|()| Recorder::new(form));
         let mut head = Vec::new();
         recorders[0].begin(&mut head);
         let mut file = {
-            // Not `create_new`, which asks for reading as well: the sandbox lets records be written only.
-            let file = File::options().write(true).create_new(true).open(path).map_err(say)?;
+            // Opened for writing only (`create_new` alone would also read): the sandbox allows captures to be
+            // written only.
+            let mut options = File::options();
+            // Traffic is for the board's user only.
+            let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(say)?;
             BufWriter::with_capacity(1 << 18, file)
         };
         file.write_all(&head).map_err(say)?;
@@ -139,22 +158,22 @@ impl Tape {
         Ok(Capturing { number, ended })
     }
 
-    /// Whether its record has come to a bound.
+    /// Returns whether its capture has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Acquire)
     }
 
-    /// Ends a record that is over: how it ended.
+    /// Ends a capture that is over, and returns its outcome.
     pub(crate) fn end(&self, now: Instant) -> Option<Result<Captured, String>> {
         self.end_if(|recording| recording.is_over(now))
     }
 
-    /// Ends the record of a number.
+    /// Ends the capture with this number.
     pub(crate) fn end_number(&self, number: u64) -> Option<Result<Captured, String>> {
         self.end_if(|recording| recording.number == number)
     }
 
-    /// Ends a record, since the board ends.
+    /// Ends a capture because the board stops.
     pub(crate) fn end_any(&self) -> Option<Result<Captured, String>> {
         self.end_if(|_| true)
     }
@@ -163,31 +182,31 @@ impl Tape {
         if !self.runs.load(Ordering::Acquire) {
             return None;
         }
-        let recording = self.recording.lock().expect("nobody panics with it").take_if(|its| ends(its))?;
+        let recording = lock(&self.recording).take_if(|its| ends(its))?;
         self.runs.store(false, Ordering::Release);
         self.is_full.store(false, Ordering::Release);
         Some(recording.end())
     }
 
-    /// When a record ends.
+    /// Returns when the capture ends.
     pub(crate) fn ends(&self) -> Instant {
         if !self.runs.load(Ordering::Acquire) {
             return Instant::NEVER;
         }
-        let recording = self.recording.lock().expect("nobody panics with it");
+        let recording = lock(&self.recording);
         recording.as_ref().map_or(Instant::NEVER, |recording| recording.ends)
     }
 
-    /// Records units, if it runs: 0 received, 1 sent.
+    /// Records units if a capture runs; `way` is 0 for received and 1 for sent.
     fn record<'a, U: Unit>(&self, way: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
-        let mut place = self.recording.lock().expect("nobody panics with it");
+        let mut place = lock(&self.recording);
         let Some(recording) = place.as_mut().filter(|recording| !recording.is_full()) else { return };
         let mut bytes = Vec::new();
         let nanoseconds = recording.wall + now.since(recording.begins).as_nanos() as u64;
         for unit in units {
             let before = bytes.len();
             unit.record(&mut recording.recorders[way], nanoseconds, way as u8, &mut bytes);
-            // A cell makes a record where its frame ends.
+            // A cell adds a record only if it ends a frame.
             recording.packets += u64::from(bytes.len() > before);
             if recording.packets >= recording.packets_max {
                 break;
@@ -203,13 +222,13 @@ impl Tape {
     }
 }
 
-/// A link with a tape.
+/// A link with a capture point.
 pub(crate) struct Taped<U> {
     link: Box<dyn Link<U>>,
     tape: Arc<Tape>,
-    /// Whether what the link does not take is kept for it.
+    /// Whether units that the link does not take are kept for a retry.
     keeps: bool,
-    /// Units that wait for it and stand in the record.
+    /// Units that wait for the link and are already recorded.
     noted: usize,
 }
 
@@ -239,7 +258,8 @@ impl<U: Unit> Link<U> for Taped<U> {
             self.noted = 0;
             return self.link.send(units, lent);
         }
-        // What the link did not take comes again; it is recorded once. Cells do not: the line has gone on.
+        // Units that the link did not take are offered again, but recorded once. Cells are not offered again:
+        // the line does not wait.
         let noted = if self.keeps { self.noted.min(units.len()) } else { 0 };
         self.tape.record(1, units.range(noted..), lent.now);
         let result = self.link.send(units, lent);

@@ -119,7 +119,7 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         (
             "[tcp]",
             "[sandbox]\nwrite = [\"/tmp\", \"/nowhere\"]\n[tcp]",
-            "line 8: write: `/nowhere` is no directory: make it, or leave it out",
+            "line 8: write: /nowhere is no directory: make it, or leave it out",
         ),
         ("nagle = \"off\"", "nagel = \"off\"", "line 8: TCP has no setting `nagel`: did you mean `nagle`?"),
         (
@@ -349,7 +349,8 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
     );
     let second = atm.replace("\"10.1.0.1/24\"", "[\"10.1.0.9/24\", \"10.1.0.1/24\"]");
     Plan::read(&second, "file").expect("it is the board's own");
-    // On Ethernet the board may make addresses of IPv6 itself; a net that nobody has said is nobody's mistake.
+    // On Ethernet the board may make addresses of IPv6 itself; a net that nobody has said is nobody's
+    // mistake.
     let v6 = GOOD
         .replace("[\"10.0.0.1/24\", \"fd00::1/64\"]", "\"10.0.0.1/24\"")
         .replace("10.0.0.254/24", "fd07::1/64");

@@ -1,11 +1,11 @@
 //! A board that runs asks the operating system for its key: two of the same configuration have other secrets.
 
-use kiban_ground::Sum;
+use kiban_base::Sum;
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
 use kiban_service::{Plan, Running};
-use kiban_wire::checksum;
-use kiban_wire::ipv4;
-use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::{Flags, Header as Segment, Options, Sequence};
+use kiban_tcpip::wire::ipv4;
+use kiban_tcpip::wire::tcp::{Flags, Header as Segment, Options, Sequence};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 

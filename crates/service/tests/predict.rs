@@ -1,16 +1,18 @@
-//! Numbers that NICs, pings and servers choose in real time: nobody predicts them, and two of a kind differ, since
-//! each asks the operating system for a key of its own.
+//! Numbers that NICs, pings and servers choose in real time: nobody predicts them, and two of a kind differ,
+//! since each asks the operating system for a key of its own.
 
-use kiban_real::atm::ping::{Flow, Pinger};
-use kiban_real::link::address::{Address as LinkAddress, AnyLink};
-use kiban_real::random;
-use kiban_real::rdma::{self, Connect, Context, Lower, QpOptions};
-use kiban_real::vi::{Address, HostAddress, Nic};
+use kiban_atm::wire::atm::{CELL_BYTES, Interface, Vc};
+use kiban_atm::wire::oam;
+use kiban_link::address::{Address as LinkAddress, AnyLink};
+use kiban_link::atm::ping::{Flow, Pinger};
+use kiban_os::random;
+use kiban_rdma::wire::efe;
+use kiban_rdma_runtime as rdma;
+use kiban_rdma_runtime::{Connect, Context, Lower, QpOptions};
 use kiban_sim::predict::predicted;
-use kiban_stack::vi::{Reliability, ViAttributes};
-use kiban_wire::atm::{CELL_BYTES, Interface, Vc};
-use kiban_wire::vi::{HEADER_BYTES, Header, Kind, Setup};
-use kiban_wire::{efe, oam};
+use kiban_vi::wire::{HEADER_BYTES, Header, Kind, Setup};
+use kiban_vi::{Reliability, ViAttributes};
+use kiban_vi_runtime::{Address, HostAddress, Nic};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 

@@ -1,20 +1,25 @@
 //! Services in the simulator: the same code in virtual time, over a cable that loses packets.
 
-use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
-use kiban_ground::Instant;
+use kiban_base::Instant;
+use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortAddress, PortConfig, Program, StreamId};
 use kiban_service::config::{End, Kind, ServicePlan};
 use kiban_service::services::{
     Bounds, Content, Entry, Found, Http, HttpConfig, Plain, Role, Service, Services, Store,
 };
 use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World};
+use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::tcp::{self, Fairness};
 use std::any::Any;
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 const BOUNDS: Bounds = Bounds { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
 /// A client that sends, then finishes or not, and keeps what comes.
 struct Client {
+    local: SocketAddr,
     remote: SocketAddr,
     sends: Vec<u8>,
     sent: usize,
@@ -30,6 +35,7 @@ impl Client {
     fn new(port: u16, sends: &[u8], finishes: bool) -> Client {
         let remote = SocketAddr::new(IpAddr::from([10, 0, 0, 2]), port);
         Client {
+            local: SocketAddr::from(([0; 4], 0)),
             remote,
             sends: sends.to_vec(),
             sent: 0,
@@ -60,7 +66,7 @@ impl Client {
 
 impl Program for Client {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) {
-        self.stream = host.open(self.remote).ok();
+        self.stream = host.open_from(self.local, self.remote).ok();
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
@@ -96,6 +102,26 @@ impl Program for Client {
 
 /// Two boards with a cable; the second has the service.
 fn world(harm: Harm, service: impl Service + 'static, kind: Kind) -> (World, [BoardNumber; 2]) {
+    fair_world(harm, service, kind, Fairness::Address)
+}
+
+fn fair_world(
+    harm: Harm,
+    service: impl Service + 'static,
+    kind: Kind,
+    fairness: Fairness,
+) -> (World, [BoardNumber; 2]) {
+    let tcp = tcp::Config { fairness, ..tcp::Config::default() };
+    world_with(harm, service, kind, [tcp.clone(), tcp])
+}
+
+/// The same, with these settings of TCP; the first board has more addresses, 10.0.0.3 to 10.0.0.9.
+fn world_with(
+    harm: Harm,
+    service: impl Service + 'static,
+    kind: Kind,
+    tcp: [tcp::Config; 2],
+) -> (World, [BoardNumber; 2]) {
     let mut world = World::new(1);
     let boards = [1, 2].map(|side: u8| {
         let port = IpPortConfig {
@@ -108,7 +134,13 @@ fn world(harm: Harm, service: impl Service + 'static, kind: Kind) -> (World, [Bo
             believe_sums: false,
         };
         let ports = vec![PortConfig::Ip(port)];
-        world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
+        let own = |last: u8| {
+            let address = IpAddr::from([10, 0, 0, last]);
+            PortAddress { port: 0, address, prefix: Prefix::new(address, 32) }
+        };
+        let addresses = if side == 1 { (3..=9).map(own).collect() } else { Vec::new() };
+        let tcp = tcp[usize::from(side) - 1].clone();
+        world.add_board(&BoardConfig { ports, addresses, tcp, ..BoardConfig::default() })
     });
     let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(5)) };
     world
@@ -162,6 +194,255 @@ fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
     assert_eq!((view.sessions, view.counters.idle, view.counters.cut), (0, 3, 3));
 }
 
+#[test]
+fn a_full_service_takes_a_place_from_the_address_that_has_most() {
+    let echo = || Plain::new(local(), Role::Echo, BOUNDS);
+    let head_time = Duration::from_secs(30);
+    let http = HttpConfig { list: true, head_time, bounds: BOUNDS };
+    let shelf = || Http::new(local(), Box::new(Shelf), http);
+    let by = |fairness| {
+        [
+            fair_world(Harm::NONE, echo(), Kind::Echo, fairness),
+            fair_world(Harm::NONE, shelf(), Kind::Echo, fairness),
+        ]
+    };
+    for (fairness, accepted, displaced, refused) in [(Fairness::Address, 4, 1, 2), (Fairness::Flow, 3, 0, 3)]
+    {
+        for (mut world, boards) in by(fairness) {
+            let mut call = |second: u64, last: u8| {
+                run(&mut world, second);
+                let client = Client {
+                    local: SocketAddr::from(([10, 0, 0, last], 0)),
+                    ..Client::new(80, b"GE", false)
+                };
+                world.run_program(boards[0], Box::new(client));
+            };
+            // A sole address has all places; of another the first caller finds one, the second none: it would
+            // have more than the other.
+            [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
+                .into_iter()
+                .for_each(|(second, last)| call(second, last));
+            run(&mut world, 7);
+            let services = world.program::<Services>(boards[1]).expect("it was given");
+            let view = services.views().next().expect("one");
+            let counters = view.counters;
+            assert_eq!(
+                (view.sessions, counters.accepted, counters.cut),
+                (3, accepted, displaced),
+                "{fairness:?}"
+            );
+            assert_eq!((counters.displaced, counters.refused), (displaced, refused), "{fairness:?}");
+        }
+    }
+}
+
+/// A connection of a caller's: when it was opened, and when it ended.
+type Visit = (Instant, Option<Instant>);
+
+/// A client that connects again whenever it is cut or refused.
+#[derive(Clone)]
+struct Caller {
+    local: SocketAddr,
+    /// What it sends, and how often; it reads as often, as many bytes at most.
+    sends: Vec<u8>,
+    every: Duration,
+    reads: usize,
+    /// What it sends from the second time on.
+    then: Vec<u8>,
+    /// After how long it resets its connection and opens another at once.
+    renews: Option<Duration>,
+    stream: Option<StreamId>,
+    is_open: bool,
+    act_at: Instant,
+    visits: Rc<RefCell<Vec<Visit>>>,
+}
+
+impl Caller {
+    fn new(last: u8, starts: u64, sends: &[u8], every: Duration) -> Caller {
+        Caller {
+            local: SocketAddr::from(([10, 0, 0, last], 0)),
+            sends: sends.to_vec(),
+            every,
+            reads: 1 << 20,
+            then: sends.to_vec(),
+            renews: None,
+            stream: None,
+            is_open: false,
+            act_at: Instant::ZERO + Duration::from_secs(starts),
+            visits: Rc::default(),
+        }
+    }
+
+    /// A byte now and then.
+    fn trickling(last: u8) -> Caller {
+        Caller::new(last, 0, b"x", Duration::from_secs(5))
+    }
+
+    fn end_visit(&mut self, now: Instant) {
+        if self.is_open
+            && let Some(visit) = self.visits.borrow_mut().last_mut()
+        {
+            visit.1 = Some(now);
+        }
+        (self.stream, self.is_open) = (None, false);
+    }
+}
+
+/// Visits that lasted more than half a second, up to `now`: those that were not refused.
+fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
+    let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
+    of.visits.borrow().iter().filter(lasted).copied().collect()
+}
+
+impl Program for Caller {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) {}
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Opened { stream } if Some(stream) == self.stream => {
+                self.is_open = true;
+                self.visits.borrow_mut().push((now, None));
+                let _ = host.write(stream, &self.sends);
+            }
+            Completion::Ended { stream, .. } if Some(stream) == self.stream => {
+                self.end_visit(now);
+                let _ = host.close(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.act_at
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        let since = self.visits.borrow().last().map_or(now, |visit| visit.0);
+        if let (true, Some(stream), Some(renews)) = (self.is_open, self.stream, self.renews)
+            && now.since(since) >= renews
+        {
+            let _ = host.abort(stream);
+            self.end_visit(now);
+        }
+        match self.stream {
+            None => self.stream = host.open_from(self.local, local()).ok(),
+            Some(stream) if self.is_open => {
+                let _ = host.write(stream, &self.then);
+                let mut buffer = vec![0; self.reads];
+                let _ = host.read(stream, &mut buffer);
+            }
+            Some(_) => {}
+        }
+        self.act_at = now + if self.is_open { self.every } else { Duration::from_secs(1) };
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Runs these callers against an echo or an `http` with so many sessions: how many were displaced.
+fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
+    let bounds = Bounds { sessions_max, idle: None };
+    let head_time = Duration::from_secs(30);
+    let (mut world, boards) = match is_http {
+        true => world(
+            Harm::NONE,
+            Http::new(local(), Box::new(Shelf), HttpConfig { list: true, head_time, bounds }),
+            Kind::Echo,
+        ),
+        false => world(Harm::NONE, Plain::new(local(), Role::Echo, bounds), Kind::Echo),
+    };
+    for caller in callers {
+        world.run_program(boards[0], Box::new(Caller::clone(caller)));
+    }
+    run(&mut world, seconds);
+    let services = world.program::<Services>(boards[1]).expect("it was given");
+    services.views().next().expect("one").counters.displaced
+}
+
+const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_tenure_is_over() {
+    for is_http in [false, true] {
+        // They keep their connections, or open new ones all the time.
+        for renews in [None, Some(Duration::from_secs(4))] {
+            for sessions in [1, 3] {
+                let sends = if is_http { HEAD } else { b"x" };
+                let holders: Vec<Caller> = (0..sessions)
+                    .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
+                    .collect();
+                // It moves 2 KiB a second, there and back, and comes when all sessions are taken.
+                let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+                let newcomer = match is_http {
+                    true => Caller { reads: 2048, ..Caller::new(9, 2, &request, Duration::from_secs(1)) },
+                    false => Caller::new(9, 2, &[7; 1024], Duration::from_secs(1)),
+                };
+                let callers: Vec<&Caller> = holders.iter().chain([&newcomer]).collect();
+                call(is_http, sessions.into(), &callers, 120);
+                let end = Instant::ZERO + Duration::from_secs(120);
+                let its = visits(&newcomer, end);
+                let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
+                assert!(!its.is_empty(), "{name}: it never gets in");
+                assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
+                // As it moves bytes, nobody takes its place again.
+                assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
+    for is_http in [false, true] {
+        let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
+        // A kilobyte a second, all the time, or what the same rate makes in eight seconds.
+        for every in [1, 8] {
+            let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
+            let holder = match is_http {
+                true => Caller { reads: count, ..Caller::new(3, 0, request, time) },
+                false => Caller::new(3, 0, &vec![7; count], time),
+            };
+            let newcomers: Vec<Caller> = (4..=9)
+                .map(|last| Caller {
+                    act_at: Instant::ZERO + Duration::from_secs(30),
+                    ..Caller::trickling(last)
+                })
+                .collect();
+            let callers: Vec<&Caller> = [&holder].into_iter().chain(&newcomers).collect();
+            let displaced = call(is_http, 1, &callers, 300);
+            let its = visits(&holder, Instant::ZERO + Duration::from_secs(300));
+            assert_eq!((displaced, its.len(), its[0].1), (0, 1, None), "http: {is_http}, every {every} s");
+        }
+    }
+}
+
+#[test]
+fn slow_clients_take_turns_and_do_not_displace_each_other_all_the_time() {
+    for count in [2, 6] {
+        let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
+        let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
+        // A tenure is 20 s; who comes back waits until the other has had 20 s more.
+        assert!((10..=60).contains(&displaced), "{displaced} of {count} clients displaced");
+        let end = Instant::ZERO + Duration::from_secs(1200);
+        for caller in &callers {
+            let its = visits(caller, end);
+            let held: Duration = its.iter().map(|its| its.1.unwrap_or(end).since(its.0)).sum();
+            assert!(
+                held > Duration::from_secs(1200) / count.into() / 2,
+                "{held:?} of 1200 s, {count} clients"
+            );
+            let shortest = its.iter().filter_map(|its| Some(its.1?.since(its.0))).min();
+            assert!(shortest > Some(Duration::from_secs(19)), "{shortest:?}, {count} clients");
+        }
+    }
+}
+
 /// Files in memory.
 struct Shelf;
 
@@ -183,6 +464,7 @@ impl Store for Shelf {
         match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] | ["sub"] => Some(Found::Folder),
             ["big"] => Some(Found::File(Box::new(Pattern(3_000_000)))),
+            ["small"] => Some(Found::File(Box::new(Pattern(200_000)))),
             ["a.txt"] => Some(Found::File(Box::new(Pattern(10)))),
             ["sub", "index.html"] => Some(Found::File(Box::new(Pattern(5)))),
             _ => None,
@@ -198,7 +480,10 @@ impl Store for Shelf {
 fn http() -> (Http, Kind) {
     let head_time = Duration::from_secs(10);
     let config = HttpConfig { list: true, head_time, bounds: BOUNDS };
-    (Http::new(local(), Box::new(Shelf), config), Kind::Http { root: "/".into(), list: true, head_time })
+    (
+        Http::new(local(), Box::new(Shelf), config),
+        Kind::Http { root: "/".into(), folder: (0, 0), list: true, head_time },
+    )
 }
 
 /// What a server says to these bytes.
@@ -285,4 +570,46 @@ fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
     run(&mut world, 60);
     let view = world.program::<Services>(boards[1]).expect("given").views().next().expect("one");
     assert_eq!((view.sessions, view.counters.idle), (0, 1));
+}
+
+/// Runs this caller, with a small receive buffer, against an `http` with this `idle`: its first visit.
+fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
+    let bounds = Bounds { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
+    let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
+    let tcp = tcp::Config { receive_buffer_bytes: 8 << 10, ..tcp::Config::default() };
+    let service = Http::new(local(), Box::new(Shelf), config);
+    let (mut world, boards) = world_with(Harm::NONE, service, Kind::Echo, [tcp, tcp::Config::default()]);
+    world.run_program(boards[0], Box::new(reader.clone()));
+    run(&mut world, seconds);
+    let visits = reader.visits.borrow();
+    visits[0]
+}
+
+#[test]
+fn a_response_has_to_be_taken_at_a_rate() {
+    // The second fits into the send buffer whole.
+    for path in ["big", "small"] {
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (idle, reads, is_cut) in [(30, 0, true), (30, 256, true), (30, 1100, false), (10, 1100, false)] {
+            let reader = Caller {
+                reads,
+                then: Vec::new(),
+                ..Caller::new(3, 0, request.as_bytes(), Duration::from_secs(1))
+            };
+            let (began, ended) = slow_reader(idle, reader, 100);
+            let lasted = ended.map(|ended| ended.since(began).as_secs());
+            let name = format!("{path}, idle {idle} s, {reads} bytes a second");
+            assert_eq!(lasted.is_some(), is_cut, "{name}: {lasted:?} s");
+            assert!(lasted.is_none_or(|seconds| (30..=62).contains(&seconds)), "{name}: {lasted:?} s");
+        }
+    }
+}
+
+#[test]
+fn requests_without_end_do_not_excuse_who_takes_no_response() {
+    let request = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
+    let reader =
+        Caller { reads: 1, then: HEAD.to_vec(), ..Caller::new(3, 0, request, Duration::from_secs(20)) };
+    let (began, ended) = slow_reader(30, reader, 100);
+    assert!(ended.is_some_and(|ended| ended.since(began) <= Duration::from_secs(62)), "{ended:?}");
 }

@@ -4,7 +4,7 @@
 //! cargo run --release -p kiban-sim --example two_boards
 //! ```
 
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use kiban_sim::program::{Receiver, Sender};
 use kiban_sim::{Pair, Plan};
 use std::cell::Cell;

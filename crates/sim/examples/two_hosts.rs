@@ -1,16 +1,17 @@
-//! Two boards with Ethernet ports: 1 MB over IPv6 through a cable that loses packets, and what TCP made of it.
+//! Two boards with Ethernet ports: 1 MB over IPv6 through a cable that loses packets, and what TCP made of
+//! it.
 //!
 //! ```sh
 //! cargo run --release -p kiban-sim --example two_hosts
 //! ```
 
+use kiban_base::Instant;
+use kiban_base::ethernet::Mac;
 use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
-use kiban_ground::Instant;
 use kiban_sim::program::{Receiver, Sender};
 use kiban_sim::{CableConfig, Harm, Plug, World};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::ip::Prefix;
-use kiban_wire::ethernet::Mac;
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::Prefix;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

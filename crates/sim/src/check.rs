@@ -1,9 +1,9 @@
-//! Checkers: what must hold when a run is over. They stand apart from the code that they judge, and look at it only
-//! from outside.
+//! Checkers: conditions that must hold after a run. They are independent of the code under test, and look at
+//! it only from outside.
 
 use crate::plug::BoardNumber;
 use crate::world::World;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use std::time::Duration;
 
 /// A rule that a run broke.

@@ -1,34 +1,28 @@
 //! What a board's processor spends: a cost model, made for the board of paper \[1\] (1995).
 //!
 //! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
-//! Counted   per PDU, per byte, per transfer, per interruption, per search: see [`Costs`]. The board value is that which
-//!           we ship; the model decides only *when* it is called (`processor.rs`) and how its memory is cut up.
-//! Switches  the paper's five mechanisms can be taken away one by one ([`Mechanisms`]); what a board then pays in addition is
-//!           written down in [`Costs::of_arrival`] and [`Costs::of_departure`].
+//! Counted   per PDU, per byte, per transfer, per interruption, per search: see [`Costs`]. The board value is
+//!           that which we ship; the model decides only *when* it is called (`processor.rs`) and how its
+//!           memory is cut up.
+//! Switches  the paper's five mechanisms can be taken away one by one ([`Mechanisms`]); what a board then
+//!           pays in addition is written down in [`Costs::of_arrival`] and [`Costs::of_departure`].
 //! Memory    clusters prepared ahead, handed out whole and given back whole ([`ContentMemory`]).
-//! Honest    [`CONSTANTS`] says of every constant whether a source names it, whether it was fitted (and to which published
-//!           value), or whether it was merely assumed because no published value depends on it.
+//! Honest    [`CONSTANTS`] says of every constant whether a source names it, whether it was fitted (and to
+//!           which published value), or whether it was merely assumed because no published value depends on
+//!           it.
 
-use crate::pair::Plan;
-use kiban_board::MemoryConfig;
-use kiban_stack::atm::OC3C_BITS_PER_SECOND;
-use kiban_stack::tcp;
 use std::time::Duration;
 
 /// The payload of a segment on paper \[1\]'s board, bytes.
 pub const PAYLOAD_BYTES: u32 = 8192;
-/// Cells of such a segment with all its headers (paper \[1\], table 2).
-const PAYLOAD_CELLS: u64 = 172;
 /// A frame of at most so many bytes, three cells, carries headers alone.
 const SHORT_BYTES: usize = 3 * 48;
-/// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
-const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
 
 /// The five mechanisms of paper \[1\], §3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// Headers and contents in memories of their own, PDUs as clusters (§3.1). Without: payload is copied when a PDU is
-    /// made and when it is taken apart.
+    /// Headers and contents in memories of their own, PDUs as clusters (§3.1). Without: payload is copied
+    /// when a PDU is made and when it is taken apart.
     Separation,
     /// The checksum is formed while data move (§3.2). Without: the processor reads every byte.
     Sum,
@@ -94,15 +88,15 @@ impl Mechanisms {
 /// What the processor spends on what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// A PDU with payload, sent or received, with all five mechanisms: TCP, IP and LLC, the host's command, one set-up for each of
-    /// its two transfers.
+    /// A PDU with payload, sent or received, with all five mechanisms: TCP, IP and LLC, the host's command,
+    /// one set-up for each of its two transfers.
     pub pdu: Duration,
     /// A PDU without payload, sent or received.
     pub acknowledgment: Duration,
     /// One step of the search for a session: 4.3BSD walks a list, on average half of it.
     pub search: Duration,
-    /// One task that waits for a cluster when another one comes to wait: 4.3BSD keeps them in a list that is walked when a
-    /// cluster comes free, and wakes all of them.
+    /// One task that waits for a cluster when another one comes to wait: 4.3BSD keeps them in a list that is
+    /// walked when a cluster comes free, and wakes all of them.
     pub waiter: Duration,
     /// A change from one task to another.
     pub switch: Duration,
@@ -129,7 +123,8 @@ pub struct ContentMemory {
     pub header_clusters: u64,
     /// Bytes of a content page: a cluster's transfers are chains of them.
     pub page_bytes: u32,
-    /// Windows' worth of receive memory that are prepared for each session: one that is filled, one that is emptied.
+    /// Windows' worth of receive memory that are prepared for each session: one that is filled, one that is
+    /// emptied.
     pub prepared_windows: u64,
 }
 
@@ -191,7 +186,8 @@ pub const BOARD_1995: CostModel = CostModel {
 };
 
 impl Costs {
-    /// What a frame or packet of so many bytes costs that has arrived, with `sessions` to search. A frame has those of its cells.
+    /// What a frame or packet of so many bytes costs that has arrived, with `sessions` to search. A frame has
+    /// those of its cells.
     pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
         let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
@@ -213,8 +209,8 @@ impl Costs {
             if sum { 0 } else { self.sum_byte_ps } + if separation { 0 } else { self.copy_byte_ps };
         let mut cost = self.pdu + Duration::from_nanos(per_byte * bytes as u64 / 1000);
         if !chaining {
-            // The host's transfer has a part for every page, the line's one more for the header; one set-up each is
-            // in `pdu`.
+            // The host's transfer has a part for every page, the line's one more for the header; one set-up
+            // each is in `pdu`.
             let pages = (bytes as u32).min(PAYLOAD_BYTES).div_ceil(model.memory.page_bytes).max(1);
             cost += (2 * pages - 1) * (self.setup + self.interrupt);
         }
@@ -240,48 +236,8 @@ impl ContentMemory {
     }
 }
 
-impl CostModel {
-    /// Two such boards with TCP's `config` and windows of `window_bytes`, joined by a switch.
-    pub fn plan(&self, config: &tcp::Config, window_bytes: u32) -> Plan {
-        let window_bytes =
-            if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
-        let plan = Plan::with_window(window_bytes);
-        // A page of the board stands for what a PDU fills of its cluster; there are as many as clusters.
-        let pages = self.memory.clusters() as usize * PAYLOAD_BYTES as usize;
-        Plan {
-            tcp: tcp::Config {
-                send_buffer_bytes: window_bytes,
-                receive_buffer_bytes: window_bytes,
-                mss: plan.tcp.mss,
-                segment_bytes_max: plan.tcp.segment_bytes_max,
-                shares: false,
-                sessions_max: self.memory.sessions_max(window_bytes),
-                ..config.clone()
-            },
-            memory: MemoryConfig {
-                page_bytes: PAYLOAD_BYTES as usize,
-                transmit_bytes: pages,
-                receive_bytes: pages,
-                ..plan.memory
-            },
-            cell_bits_per_second: self.cell_bits_per_second(),
-            frames_max: FRAMES_MAX,
-            processor: Some(*self),
-            ..plan
-        }
-    }
-
-    /// The rate of the segmentation chip, its pause between PDUs spread over their cells, bit/s.
-    fn cell_bits_per_second(&self) -> u64 {
-        let cell_bits = 8 * kiban_wire::atm::CELL_BYTES as u64;
-        let nanos = PAYLOAD_CELLS * cell_bits * 1_000_000_000 / OC3C_BITS_PER_SECOND;
-        (u128::from(OC3C_BITS_PER_SECOND) * u128::from(nanos)
-            / (u128::from(nanos) + self.costs.gap.as_nanos())) as u64
-    }
-}
-
 /// Frames in the hands of the segmentation chip: half are left for what carries no payload.
-const FRAMES_MAX: usize = 4;
+pub(crate) const FRAMES_MAX: usize = 4;
 
 /// Every constant of a model, for those who print them.
 pub const CONSTANTS: [Constant; 18] = {

@@ -1,8 +1,9 @@
-//! Virtual time: the boards that we ship, in a world that we make up.
+//! Virtual time: the boards of this project, in simulated worlds.
 //!
-//! A [`World`] joins boards and ATM switches by lines of cells, and boards by cables of packets. Nothing here reads a clock or draws chance of its own: the same
-//! configuration and seed give the same run, byte for byte. What the world does to traffic is in [`Harm`]; what must
-//! hold afterwards is checked by [`check`], apart from the code that it judges.
+//! A [`World`] connects boards and ATM switches by lines of cells, and boards by cables of packets. Nothing
+//! here reads a clock or a random source of its own: the same configuration and seed give the same run, byte
+//! for byte. [`Harm`] configures the impairments; [`check`] verifies the results, independently of the code
+//! under test.
 #![forbid(unsafe_code)]
 
 mod cable;
@@ -11,6 +12,7 @@ pub mod cost;
 mod line;
 pub mod osi;
 mod pair;
+mod plan;
 mod plug;
 pub mod predict;
 mod processor;
@@ -28,7 +30,8 @@ mod world;
 pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
 pub use kiban_board::harm::{Harm, HarmCounters};
 pub use line::{Line, delay_of};
-pub use pair::{Pair, Plan};
+pub use pair::Pair;
+pub use plan::Plan;
 pub use plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber};
 pub use program::Program;
 pub use star::{QueueWatch, Star, StarConfig, Stream};

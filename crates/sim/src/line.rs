@@ -1,26 +1,27 @@
-//! One direction of a line: cells under way.
+//! One direction of a line: cells in transit.
 //!
-//! A line is a value. Whoever needs to know what has arrived by some moment *pulls* it up to there: the sender
-//! commits its slots in a plain loop, the cells are shifted by the propagation delay and harmed, and stand ready. There is no event
-//! per cell. The moments at which frames end are noted apart, because only they are news to a receiver.
+//! A line is a value. A consumer *pulls* it up to the time until which it needs arrivals: the sender commits
+//! its slots in a plain loop, and the cells are shifted by the propagation delay, impaired, and made
+//! available. There is no event per cell. The times at which frames end are kept separately, because only
+//! they matter to a receiver.
 
 use crate::tap::Tap;
+use kiban_atm::TimedCell;
+use kiban_base::{Instant, SimRng};
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_ground::{Instant, SimRng};
-use kiban_stack::atm::TimedCell;
-use kiban_wire::capture;
+use kiban_capture as capture;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Light in fibre travels so far in a second, metres (paper \[2\]).
+/// Speed of light in fibre, in metres per second (paper \[2\]).
 pub(crate) const METRES_PER_SECOND: f64 = 2.1e8;
 
-/// How long light is under way in so many metres of fibre.
+/// Returns the propagation delay of a fibre, given its length in metres.
 pub fn delay_of(metres: f64) -> Duration {
     Duration::from_nanos((metres / METRES_PER_SECOND * 1e9).round() as u64)
 }
 
-/// A line of some length, and what it does to cells.
+/// A line with a length and impairments.
 #[derive(Debug)]
 pub struct Line {
     pub(crate) delay: Duration,
@@ -45,31 +46,31 @@ impl Line {
         }
     }
 
-    /// Puts a tap on the line: it sees what arrives.
+    /// Puts a tap on the line, which records arrivals.
     ///
     /// # Panics
-    /// When the tap has begun on a cable.
+    /// If the tap has been used on a cable.
     pub fn set_tap(&mut self, mut tap: Tap) {
         tap.begin(capture::LINK_TYPE_ERF);
         self.tap = Some(tap);
     }
 
-    /// Takes the tap off.
+    /// Removes and returns the tap.
     pub fn take_tap(&mut self) -> Option<Tap> {
         self.tap.take()
     }
 
-    /// Cells that were sent so far.
+    /// Returns the number of cells sent so far.
     pub fn cells(&self) -> u64 {
         self.cells
     }
 
-    /// What the line did to cells.
+    /// Returns the counters of impairments.
     pub fn harm_counters(&self) -> &HarmCounters {
         self.harm.counters()
     }
 
-    /// The cells in `fresh` have left the sender.
+    /// Sends the cells in `fresh`.
     pub(crate) fn depart(&mut self) {
         self.cells += self.fresh.len() as u64;
         for cell in &mut self.fresh {
@@ -78,7 +79,7 @@ impl Line {
         if !self.harm.is_none() {
             self.harm.apply(&mut self.fresh, 0);
         }
-        // A circuit that was held back may stand behind cells of a later burst: they go before it.
+        // A circuit that was held back may be behind cells of a later burst, which then go before it.
         let late =
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
         self.ends.extend(self.fresh.iter().filter(|cell| cell.is_end()).map(|cell| cell.at));
@@ -93,19 +94,19 @@ impl Line {
         }
     }
 
-    /// When the next frame under way ends.
+    /// Returns when the next frame in transit ends.
     pub(crate) fn next_end(&self) -> Instant {
         self.ends.front().copied().unwrap_or(Instant::NEVER)
     }
 
-    /// Moves what has arrived by `until` to `out`.
+    /// Moves the cells that have arrived by `until` to `out`.
     pub(crate) fn arrive(&mut self, until: Instant, out: &mut Vec<TimedCell>) {
         let count = if self.under_way.back().is_none_or(|last| last.at <= until) {
             self.under_way.len()
         } else {
             self.under_way.partition_point(|cell| cell.at <= until)
         };
-        // In runs: cells are moved by the cache line, not one call each.
+        // In runs, which copies whole cache lines instead of one cell per call.
         let (front, back) = self.under_way.as_slices();
         let first = count.min(front.len());
         out.extend_from_slice(&front[..first]);

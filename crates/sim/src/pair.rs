@@ -5,65 +5,13 @@
 //!   10.0.0.1   OC-3c             OC-3c   10.0.0.2
 //! ```
 
-use crate::cost::CostModel;
+use crate::plan::Plan;
 use crate::plug::{BoardNumber, LineNumber, Plug, SwitchNumber};
 use crate::world::World;
-use kiban_board::harm::Harm;
-use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
-use kiban_stack::atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
-use kiban_stack::tcp;
-use kiban_wire::atm::{Interface, Vc};
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
+use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
 use std::net::{IpAddr, SocketAddr};
-
-/// How two boards and what lies between them are set up.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The seed of all chance.
-    pub seed: u64,
-    /// TCP's settings on both boards.
-    pub tcp: tcp::Config,
-    /// Packet memory of each board.
-    pub memory: MemoryConfig,
-    /// Length of each of the two lines.
-    pub metres: f64,
-    /// What both lines do to cells.
-    pub harm: Harm,
-    /// Cells that may wait at an output port of the switch.
-    pub switch_cells_max: usize,
-    /// At which rate a board sends cells, bit/s.
-    pub cell_bits_per_second: u64,
-    /// Frames that may wait in a board for the line.
-    pub frames_max: usize,
-    /// What processor both boards have; none: everything is done at once.
-    pub processor: Option<CostModel>,
-}
-
-impl Plan {
-    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, neither timestamps nor SACK, 8 MB of
-    /// content memory each way, short lines.
-    pub fn with_window(window_bytes: u32) -> Plan {
-        let tcp = tcp::Config {
-            mss: 8192,
-            segment_bytes_max: 8192,
-            receive_buffer_bytes: window_bytes,
-            send_buffer_bytes: 2 * window_bytes,
-            timestamps: false,
-            sack: false,
-            ..tcp::Config::default()
-        };
-        Plan {
-            seed: 1,
-            tcp,
-            memory: MemoryConfig::default(),
-            metres: 100.0,
-            harm: Harm::NONE,
-            switch_cells_max: 16_384,
-            cell_bits_per_second: OC3C_BITS_PER_SECOND,
-            frames_max: 64,
-            processor: None,
-        }
-    }
-}
 
 /// Two boards, a switch and four directions of line, in a world.
 #[derive(Debug)]
@@ -121,7 +69,7 @@ impl Pair {
     }
 
     fn board(plan: &Plan, side: usize) -> BoardConfig {
-        let prefix = kiban_stack::ip::Prefix::new(Pair::address(0), 24);
+        let prefix = kiban_tcpip::ip::Prefix::new(Pair::address(0), 24);
         let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
         port.line_bits_per_second = plan.cell_bits_per_second;
         let circuit = CircuitConfig::to(CIRCUIT, Pair::address(1 - side));

@@ -1,7 +1,7 @@
-//! Plugs: where the lines and cables of a world end, and which fit together.
+//! Plugs: the ends of a world's lines and cables, and which fit together.
 
 use kiban_board::PortConfig;
-use kiban_wire::capture;
+use kiban_capture as capture;
 use std::fmt;
 
 /// A board of a world.
@@ -45,7 +45,7 @@ impl fmt::Display for Plug {
     }
 }
 
-/// What goes through a port.
+/// What a port carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
     /// Cells: an ATM port, a terminal, or any port of a switch.
@@ -56,7 +56,7 @@ pub enum PortKind {
     Frames,
     /// Packets of VI NICs.
     Messages,
-    /// Ethernet frames that the line fetches when it is free for them, as of EFE.
+    /// Ethernet frames that the line fetches when it is free, as for EFE.
     Pulled,
 }
 
@@ -71,12 +71,12 @@ impl PortKind {
         }
     }
 
-    /// Whether the line fetches what leaves, instead of the board pushing it.
+    /// Returns whether the line fetches units, instead of the board pushing them.
     pub(crate) fn is_fetched(self) -> bool {
         matches!(self, PortKind::Messages | PortKind::Pulled)
     }
 
-    /// What captures say of it.
+    /// Returns the link type of captures.
     pub(crate) fn link_type(self) -> u32 {
         match self {
             PortKind::Cells => capture::LINK_TYPE_ERF,
@@ -99,18 +99,19 @@ impl fmt::Display for PortKind {
     }
 }
 
-/// Why two plugs were not joined. Nothing has changed then.
+/// Why two plugs were not connected. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Misfit {
     /// The board has no such port.
     NoSuchPort(Plug),
-    /// Something is joined to the plug already, or it was given as both ends.
+    /// The plug is connected already, or it was given as both ends.
     Taken(Plug),
-    /// What goes through one does not go through the other.
+    /// The two ports carry different things.
     Differ(Plug, PortKind, Plug, PortKind),
-    /// A line carries cells: [`World::join_packets`](crate::World::join_packets) is for these.
+    /// A line carries cells: use [`World::join_packets`](crate::World::join_packets) for this port.
     NotCells(Plug, PortKind),
-    /// A cable carries packets: [`World::join`](crate::World::join) is for these.
+    /// A cable carries packets: use [`World::join`](crate::World::join) for this port.
     NotPackets(Plug),
 }
 

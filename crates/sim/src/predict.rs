@@ -1,15 +1,18 @@
-//! Prediction: do earlier numbers tell later ones? What an attacker tries who knows the generators that are not made
-//! for secrets.
+//! Prediction: do earlier numbers tell later ones? What an attacker tries who knows the generators that are
+//! not made for secrets.
 //!
-//! Purpose          a test collects a number as the wire shows it and asks [`predicted`]; nothing is the answer wanted.
-//! Method           each attack takes a generator for granted, computes its state from early outputs and predicts the
-//!                  later ones. It succeeds if the predictions are right, whatever made the numbers.
-//! Known            counters, SplitMix64 (whole outputs, halves of them, every n-th one, and any bits of it from a small
-//!                  seed), linear congruential generators whatever their parameters, generators that are linear over GF(2)
-//!                  (xorshift64*, xorshift128+, feedback registers), MT19937.
-//! Limits           32 bits of each output of SplitMix64 from a large seed take 2^32 steps, [`splitmix_from_half`]: half a
-//!                  minute. The upper bits alone of an LCG or of an xorshift generator are not attacked. A generator that
-//!                  is not known here passes: this finds mistakes, it proves no strength.
+//! Purpose          a test collects a number as the wire shows it and asks [`predicted`]; nothing is the
+//!                  answer wanted.
+//! Method           each attack takes a generator for granted, computes its state from early outputs and
+//!                  predicts the later ones. It succeeds if the predictions are right, whatever made the
+//!                  numbers.
+//! Known            counters, SplitMix64 (whole outputs, halves of them, every n-th one, and any bits of it
+//!                  from a small seed), linear congruential generators whatever their parameters, generators
+//!                  that are linear over GF(2) (xorshift64*, xorshift128+, feedback registers), MT19937.
+//! Limits           32 bits of each output of SplitMix64 from a large seed take 2^32 steps,
+//!                  [`splitmix_from_half`]: half a minute. The upper bits alone of an LCG or of an xorshift
+//!                  generator are not attacked. A generator that is not known here passes: this finds
+//!                  mistakes, it proves no strength.
 
 /// The step of SplitMix64's state.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -33,8 +36,8 @@ const ATTACKS: [(&str, Attack); 7] = [
     ("MT19937", is_mersenne_twister),
 ];
 
-/// Returns the generator with which earlier outputs of `bits` bits predict the later ones, or nothing. Give it some
-/// thousands; the first 4096 are looked at.
+/// Returns the generator with which earlier outputs of `bits` bits predict the later ones, or nothing. Give
+/// it some thousands; the first 4096 are looked at.
 pub fn predicted(outputs: &[u64], bits: u32) -> Option<&'static str> {
     assert!(outputs.iter().all(|output| output & !mask(bits) == 0), "outputs have {bits} bits");
     assert!(outputs.len() >= 1000, "{} outputs are too few for the attacks", outputs.len());
@@ -76,8 +79,8 @@ fn splitmix_state(output: u64) -> u64 {
     z ^ (z >> 30) ^ (z >> 60)
 }
 
-/// Computes SplitMix64's state after the first of `outputs`, all 64 bits of which are known. Others may have drawn in
-/// between.
+/// Computes SplitMix64's state after the first of `outputs`, all 64 bits of which are known. Others may have
+/// drawn in between.
 pub fn splitmix(outputs: &[u64]) -> Option<u64> {
     let steps = |pair: &[u64]| {
         splitmix_state(pair[1]).wrapping_sub(splitmix_state(pair[0])).wrapping_mul(inverse(GAMMA))
@@ -95,8 +98,8 @@ fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
     })
 }
 
-/// Finds the small seed from which SplitMix64 gives the lower or the upper `bits` of its draws; others may draw in
-/// between: the seed, and the draws until the first output.
+/// Finds the small seed from which SplitMix64 gives the lower or the upper `bits` of its draws; others may
+/// draw in between: the seed, and the draws until the first output.
 pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)> {
     let lower: fn(u64, u32) -> u64 = |draw, bits| draw & mask(bits);
     let upper: fn(u64, u32) -> u64 = |draw, bits| draw >> (64 - bits);
@@ -126,8 +129,8 @@ pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)
     None
 }
 
-/// Computes SplitMix64's state after the first of three draws in a row, of which the lower (or the upper) 32 bits are
-/// known. `others` are the values of its other half to try: all 2^32 take half a minute.
+/// Computes SplitMix64's state after the first of three draws in a row, of which the lower (or the upper) 32
+/// bits are known. `others` are the values of its other half to try: all 2^32 take half a minute.
 pub fn splitmix_from_half(
     known: [u32; 3],
     are_lower: bool,
@@ -151,7 +154,8 @@ pub fn splitmix_draws(state: u64) -> impl Iterator<Item = u64> {
 
 // ---- linear congruential generators
 
-/// x' = a · x + c, modulo 2^bits (also the lower bits of a larger one), or modulo a prime that differences tell.
+/// x' = a · x + c, modulo 2^bits (also the lower bits of a larger one), or modulo a prime that differences
+/// tell.
 fn is_congruential(outputs: &[u64], bits: u32) -> bool {
     let power = i128::from(mask(bits)) + 1;
     let steps = |run: &[u64]| -> [i128; 2] { [1, 2].map(|n| i128::from(run[n]) - i128::from(run[n - 1])) };
@@ -163,7 +167,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
             goes_on(outputs, i128::from(factor), power)
         }
     });
-    // What is zero modulo m: t2 · t0 - t1², of steps t; all of them together have m as their greatest divisor.
+    // What is zero modulo m: t2 · t0 - t1², of steps t; all of them together have m as their greatest
+    // divisor.
     by_odd_step
         || bits <= 32 && {
             let zero = |run: &[u64]| {
@@ -205,7 +210,8 @@ fn inverse_modulo(value: i128, modulus: i128) -> Option<i128> {
 
 // ---- generators that are linear over GF(2)
 
-/// The lowest or the highest bit follows a feedback register whose length is far from half the number of bits.
+/// The lowest or the highest bit follows a feedback register whose length is far from half the number of
+/// bits.
 fn is_linear(outputs: &[u64], bits: u32) -> bool {
     [0, bits - 1].into_iter().any(|place| {
         let sequence: Vec<u8> = outputs.iter().map(|output| (output >> place & 1) as u8).collect();
@@ -272,7 +278,7 @@ fn untempered(word: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_ground::{RngKey, SecureRng, SimRng};
+    use kiban_base::{RngKey, SecureRng, SimRng};
 
     const COUNT: usize = 2000;
 

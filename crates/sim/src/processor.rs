@@ -1,18 +1,19 @@
 //! A modelled processor: when a board that has one is called.
 //!
 //! Goal      the board that we ship at the speed of another machine.
-//! Rest      what arrives waits. When the processor is free it takes what has come, pays for it, and only then is the
-//!           board told; the host's program runs; what the board then sends is paid for before the processor is free again.
-//! Deferral  all that has come is taken at once, between two PDUs (paper \[1\]'s pipeline rescheduling); without it,
-//!           frame by frame.
-//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for; the segmentation chip holds
-//!           so few frames that this is at most two PDUs ahead.
+//! Rest      what arrives waits. When the processor is free it takes what has come, pays for it, and only
+//!           then is the board told; the host's program runs; what the board then sends is paid for before
+//!           the processor is free again.
+//! Deferral  all that has come is taken at once, between two PDUs (paper \[1\]'s pipeline rescheduling);
+//!           without it, frame by frame.
+//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for; the segmentation
+//!           chip holds so few frames that this is at most two PDUs ahead.
 
 use crate::cost::CostModel;
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Input};
-use kiban_ground::{Instant, Pdu};
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::CELL_PAYLOAD_BYTES;
 use std::collections::VecDeque;
 use std::time::Duration;
 

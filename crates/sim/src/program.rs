@@ -1,11 +1,11 @@
-//! Programs: what applications do with a board, in virtual time.
+//! Programs: applications on a board, in virtual time.
 //!
-//! A program is told of completions and works on the host edge. It costs no virtual time.
+//! A program gets completions and calls the host edge. It costs no virtual time.
 
+use kiban_base::Instant;
 pub use kiban_board::Program;
 use kiban_board::{Completion, Host, StreamId};
-use kiban_ground::Instant;
-use kiban_stack::tcp;
+use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -178,7 +178,8 @@ pub struct Received {
 }
 
 impl Receiver {
-    /// Listens on `port`, of every address of either family, for `expected` streams; `make(n)` gives the sink of the n-th accepted one.
+    /// Listens on `port`, of every address of either family, for `expected` streams; `make(n)` gives the sink
+    /// of the n-th accepted one.
     pub fn new(port: u16, expected: usize, make: Box<dyn FnMut(usize) -> Sink>) -> Receiver {
         Receiver {
             port,

@@ -1,17 +1,18 @@
-//! RDMA programs: two ends that move memory between them, and check what came.
+//! RDMA programs: two ends that move memory between them, and check what arrives.
 //!
-//! Each registers a source with known contents, a target for the peer and room for messages, and tells the peer where the
-//! target is by private data. Connected, each does the moves of its plan in turn, then waits for the peer's.
+//! Each end registers a source with known contents, a target for the peer and room for messages, and sends
+//! the location of the target as private data. Once connected, each makes the moves of its plan in turn, then
+//! waits for the peer's.
 
 use crate::program::Program;
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, Region, SharedBytes};
 use kiban_board::{Completion, Host};
-use kiban_ground::{Instant, Region, SharedBytes};
-use kiban_stack::iwarp::nic::News;
-use kiban_stack::iwarp::rnic::{
+use kiban_rdma::iwarp::nic::News;
+use kiban_rdma::iwarp::rnic::{
     self, Access, Data, Kind, Operation, Place, QpAttributes, ReceiveWork, SendWork, Sge, Status,
 };
-use kiban_wire::ethernet::Mac;
-use kiban_wire::rdmap::Atomic;
+use kiban_rdma::wire::rdmap::Atomic;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -89,8 +90,8 @@ fn contents(bytes: usize, asks: bool) -> Vec<u8> {
 }
 
 impl Mover {
-    /// An end that connects (`asks`) or waits, with sources and targets of so many bytes; `expected`: messages that the
-    /// peer's plan sends here.
+    /// An end that connects (`asks`) or waits, with sources and targets of so many bytes; `expected`:
+    /// messages that the peer's plan sends here.
     pub fn new(meeting: Meeting, asks: bool, bytes: usize, plan: &[Move], expected: usize) -> Mover {
         let region = |n: u64| Region::new(n << 32, bytes.max(8));
         let source = region(1);
@@ -186,7 +187,7 @@ impl Mover {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         loop {
             let mut rdma = host.rdma().expect("a NIC");
-            if let Some(news) = rdma.nic().news() {
+            if let Some(news) = rdma.nic().poll() {
                 match news {
                     News::Asked(request) => {
                         self.hear(&request.private_data);
@@ -202,12 +203,10 @@ impl Mover {
                     News::Failed { error, .. } => panic!("the connection failed: {error}"),
                     News::Withdrawn { .. } => {}
                 }
-                drop(rdma);
                 self.go_on(host);
                 continue;
             }
             let Ok(Some(done)) = rdma.nic().core.poll(self.numbers.cq) else { return };
-            drop(rdma);
             self.on_done(done, host, now);
         }
     }

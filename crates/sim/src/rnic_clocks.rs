@@ -1,20 +1,23 @@
-//! Clocks of the RDMA NIC of paper \[3\]: when the payload of what the core did would have left, or have been in place.
+//! Clocks of the RDMA NIC of paper \[3\]: when the payload of what the core did would have left, or have been
+//! in place.
 //!
-//! Goal      the core that we ship writes down its steps ([`Ledger`](kiban_stack::iwarp::rnic::clocks::Ledger)); here each
-//!           step gets its clocks.
-//! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they are asked for, as
-//!           the paper measured.
+//! Goal      the core that we ship writes down its steps
+//!           ([`Ledger`](kiban_rdma::iwarp::rnic::clocks::Ledger)); here each step gets its clocks.
+//! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they
+//!           are asked for, as the paper measured.
 //! Sequence  the paper's core does one step after another.
-//! Overlap   the same blocks with the same clocks, each at work on the next segment or message while those behind it are
-//!           still busy with the one before. Between two blocks there is room for one segment; nothing else is added, and
-//!           the pauses remain, as somebody's work.
-//! Sources   what a step of a Write costs is the paper's table 2. Two pauses between segments are fitted ([`CONSTANTS`]).
-//! Left out  PCI Express, the line, the layer below; completions, which come behind the moments that the paper measures.
+//! Overlap   the same blocks with the same clocks, each at work on the next segment or message while those
+//!           behind it are still busy with the one before. Between two blocks there is room for one segment;
+//!           nothing else is added, and the pauses remain, as somebody's work.
+//! Sources   what a step of a Write costs is the paper's table 2. Two pauses between segments are fitted
+//!           ([`CONSTANTS`]).
+//! Left out  PCI Express, the line, the layer below; completions, which come behind the moments that the
+//!           paper measures.
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
 
 use crate::cost::Origin;
-use kiban_stack::iwarp::rnic::clocks::Step;
+use kiban_rdma::iwarp::rnic::clocks::Step;
 
 /// Clocks a second.
 pub const CLOCK_HZ: u64 = 125_000_000;
@@ -44,7 +47,8 @@ pub struct Clocks {
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
-    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves so many for making it.
+    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves so many for making
+    /// it.
     pub make_header: u64,
     /// Each other step of a block.
     pub other: u64,
@@ -229,7 +233,8 @@ impl Clocks {
         moments
     }
 
-    /// Steps as what passes through the blocks: a segment, with its message's beginning if it is the first of it.
+    /// Steps as what passes through the blocks: a segment, with its message's beginning if it is the first of
+    /// it.
     fn items(&self, steps: &[Step]) -> Vec<Item> {
         let mut items = Vec::new();
         let mut item = Item::default();
@@ -250,7 +255,8 @@ impl Clocks {
         items
     }
 
-    /// Nobody knows what the paper's core did in its pauses: the block that judges a segment is taken to have done it.
+    /// What the paper's core did during its pauses is unknown. They are charged to the segment generator when
+    /// sending, and to the work resolver, which validates segments, when receiving.
     fn pause(&self, step: Step, before: &Item, item: &mut Item) {
         match step {
             _ if before.payload_words == 0 => {}

@@ -1,18 +1,20 @@
 //! A star: EFE-like endpoints around one switch, in virtual time.
 //!
-//! Goal      what the transport reaches and suffers on an Ethernet: rates, queues, fairness, losses, the same to the byte for
-//!           the same seed.
-//! Hosts     each an endpoint behind a port; the port fetches a frame when the line is free for it, as a NIC does. Streams are
-//!           the traffic: segments with known contents from one host to another, which the target compares.
-//! Queue     of the port to host 0 is sampled at each frame that is put there: how long frames stand there, in frames.
+//! Goal      what the transport reaches and suffers on an Ethernet: rates, queues, fairness, losses, the same
+//!           to the byte for the same seed.
+//! Hosts     each an endpoint behind a port; the port fetches a frame when the line is free for it, as a NIC
+//!           does. Streams are the traffic: segments with known contents from one host to another, which the
+//!           target compares.
+//! Queue     of the port to host 0 is sampled at each frame that is put there: how long frames stand there,
+//!           in frames.
 //! Limits    a stream's host reads all at once, or at a rate.
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
-use kiban_ground::{Instant, RngKey, SimRng};
-use kiban_stack::efe::{Config, Endpoint, Event, FlowNumber, Why, ethernet};
-use kiban_wire::capture;
-use kiban_wire::ethernet::Mac;
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, RngKey, SimRng};
+use kiban_capture as capture;
+use kiban_rdma::efe::{Config, Endpoint, Event, FlowNumber, Why, ethernet};
 use std::time::Duration;
 
 /// The service that streams use.
@@ -267,7 +269,7 @@ impl Star {
             return;
         }
         self.hosts[number].acts_at = Instant::NEVER;
-        while let Some(event) = self.hosts[number].endpoint.next_event() {
+        while let Some(event) = self.hosts[number].endpoint.poll() {
             self.on_event(number, event);
         }
         for stream in 0..self.streams.len() {

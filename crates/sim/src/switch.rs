@@ -1,36 +1,39 @@
-//! An Ethernet switch: store and forward, a queue for each port, nothing known of what hangs on it.
+//! An Ethernet switch: store and forward, with a queue per port.
 //!
-//! Goal      what a plain switch does to frames: they wait for others, and are dropped where too many wait.
-//! Way       a frame that has arrived whole goes to the port of its target (learned from sources, IEEE 802.1D §7.8), to all
-//!           others when that is not known or a group. Each port is a [`Cable`]: a queue with a bound, a rate, a length, harm.
-//! Time      what leaves by a port arrives at its far end `rate` and `delay` later; looking up takes no time.
-//! Limits    `addresses_max` addresses; one that finds no place is flooded. Entries do not age.
-//! Left out  spanning trees, VLANs, pause frames, memory that ports share.
+//! Purpose          what a plain switch does to frames: they wait for others, and are dropped if too many
+//!                  wait.
+//! Path             a frame that has arrived completely goes to the port of its destination (learned from
+//!                  source addresses, IEEE 802.1D §7.8), or to all others if that is unknown or a group
+//!                  address. Each port is a [`Cable`]: a bounded queue, a rate, a length, impairments.
+//! Time             a frame that leaves by a port arrives at its far end after its time at `rate` and after
+//!                  `delay`; the look-up takes no time.
+//! Limits           `addresses_max` addresses; frames for further ones are flooded. Entries do not age.
+//! Not implemented  spanning trees, VLANs, pause frames, memory shared by ports.
 
 use crate::cable::{Cable, CableConfig, CableCounters};
-use kiban_ground::{Instant, SimRng};
-use kiban_wire::capture;
-use kiban_wire::ethernet::{Header, Mac};
+use kiban_base::ethernet::{Header, Mac};
+use kiban_base::{Instant, SimRng};
+use kiban_capture as capture;
 use std::collections::BTreeMap;
 
-kiban_ground::counters! {
-    /// What happened in a switch. What found a queue full is counted by its port.
+kiban_base::counters! {
+    /// Counters of a switch. Frames that found a queue full are counted by its port.
     pub struct SwitchCounters {
         /// Frames that arrived.
         frames,
-        /// Frames that went to all ports but their own.
+        /// Frames flooded to all other ports.
         flooded,
-        /// Frames for a station behind the port that they came from.
+        /// Frames whose destination is behind the port that they came from.
         filtered,
-        /// Frames without a whole header.
+        /// Frames without a complete header.
         malformed,
     }
 }
 
-/// Addresses that a switch learns at most.
+/// Limit of the addresses that a switch learns.
 const ADDRESSES_MAX: usize = 4096;
 
-/// A switch, as a value.
+/// A switch.
 #[derive(Debug)]
 pub struct Switch {
     ports: Vec<Cable>,
@@ -39,7 +42,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch with a port for each of `ports`: the line to its far end, and the queue in front of it.
+    /// Returns a switch with a port for each of `ports`: the line to its far end, and the queue in front of
+    /// it.
     pub fn new(ports: &[CableConfig], seed: u64) -> Switch {
         let chance = SimRng::from_seed(seed);
         let port = |(number, config): (usize, &CableConfig)| {
@@ -52,22 +56,22 @@ impl Switch {
         }
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &SwitchCounters {
         &self.counters
     }
 
-    /// The line and the queue of a port.
+    /// Returns the line and the queue of a port.
     pub fn port(&self, port: usize) -> &Cable {
         &self.ports[port]
     }
 
-    /// The same, to change it.
+    /// Returns the line and the queue of a port, for changes.
     pub fn port_mut(&mut self, port: usize) -> &mut Cable {
         &mut self.ports[port]
     }
 
-    /// What has happened at all ports.
+    /// Returns the sum of all ports' counters.
     pub fn port_counters(&self) -> CableCounters {
         let mut sum = CableCounters::default();
         for port in &self.ports {
@@ -79,7 +83,7 @@ impl Switch {
         sum
     }
 
-    /// A frame has arrived whole at a port.
+    /// Handles a frame that has arrived completely at a port.
     pub fn arrive(&mut self, port: usize, frame: Vec<u8>, now: Instant) {
         self.counters.frames += 1;
         let Ok((header, _)) = Header::read(&frame) else {
@@ -103,12 +107,12 @@ impl Switch {
         }
     }
 
-    /// When the next frame arrives at the far end of a port.
+    /// Returns when the next frame arrives at the far end of a port.
     pub fn next_arrival(&self) -> Instant {
         self.ports.iter().map(Cable::next_arrival).min().unwrap_or(Instant::NEVER)
     }
 
-    /// A frame that has arrived at the far end of a port by `now`, and which port.
+    /// Returns a frame that has arrived at the far end of a port by `now`, and the port's number.
     pub fn leave(&mut self, now: Instant) -> Option<(usize, Vec<u8>)> {
         self.ports.iter_mut().enumerate().find_map(|(port, line)| Some((port, line.arrive_bytes(now)?)))
     }

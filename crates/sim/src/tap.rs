@@ -1,8 +1,8 @@
-//! A tap: what an analyser on the line would record (paper \[1\] had one), as a capture that Wireshark reads.
+//! A tap: a capture of a line that Wireshark reads, as an analyser would record it (paper \[1\] had one).
 
+use kiban_atm::TimedCell;
+use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
-use kiban_ground::Instant;
-use kiban_stack::atm::TimedCell;
 
 /// Receives what a tap has written.
 pub type Sink = Box<dyn FnMut(&[u8])>;
@@ -18,8 +18,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that hands a capture file to `sink`, piece by piece, from when it is put on a line; `interface` is the number
-    /// that records of cells carry.
+    /// A tap that hands a capture file to `sink`, piece by piece, from when it is put on a line; `interface`
+    /// is the number that records of cells carry.
     pub fn new(interface: u8, sink: Sink) -> Tap {
         Tap { interface, recorder: None, record: Vec::new(), sink, frames: 0 }
     }

@@ -1,15 +1,16 @@
-//! Terminals: what sends and receives cells of a circuit without a board: codecs, cameras, meters.
+//! Terminals: senders and receivers of a circuit's cells without a board, such as codecs, cameras and meters.
 //!
-//! A terminal sends by its own clock and never waits for an answer. So nothing has to happen at the moment when something
-//! arrives, and the world hands it over when it comes by.
+//! A terminal sends by its own clock and never waits for an answer. So an arrival needs no event of its own,
+//! and the world delivers it at its next step.
 
-use kiban_ground::Instant;
-use kiban_stack::atm::TimedCell;
+use kiban_atm::TimedCell;
+use kiban_base::Instant;
 use std::any::Any;
 
 /// Something on a line of cells.
 pub trait Terminal: Any {
-    /// Appends the cells of all slots that start before `until` and were not asked for before, in the order of their moments.
+    /// Appends the cells of all slots that start before `until` and were not asked for before, in the order
+    /// of their moments.
     fn cells(&mut self, until: Instant, out: &mut Vec<TimedCell>);
     /// Cells have arrived.
     fn arrive(&mut self, cells: &[TimedCell]);

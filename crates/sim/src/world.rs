@@ -1,20 +1,25 @@
 //! The world: boards and switches joined by lines and cables, in virtual time.
 //!
-//! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than the line.
-//! Events    few: a frame ends or a packet arrives at somebody's door, a board's deadline, room in a port. They stand in a heap by
-//!           (moment, number), so that a run repeats itself.
-//! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of the event:
-//!           a line pulls its sender, a switch pulls the lines into it, each up to the moment that can still matter to
-//!           it. A switch takes the time through its fabric off, so that every pull reaches further back and
-//!           ends at boards, which have acted already. Switches that feed each other are pulled in strides no longer
-//!           than the way to each other and back; time in which no cell is under way is skipped.
-//! Packets   are pushed: what a board sends goes onto its cable at once (`cable.rs`), and is an event where it arrives.
-//! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
-//!           that comes too early finds nothing and asks again.
-//! Terminals send and receive cells without asking anybody (`terminal.rs`): they make no events, and are told what arrived
+//! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than
+//!           the line.
+//! Events    few: a frame ends or a packet arrives at somebody's door, a board's deadline, room in a port.
+//!           They stand in a heap by (moment, number), so that a run repeats itself.
+//! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of
+//!           the event: a line pulls its sender, a switch pulls the lines into it, each up to the moment that
+//!           can still matter to it. A switch takes the time through its fabric off, so that every pull
+//!           reaches further back and ends at boards, which have acted already. Switches that feed each other
+//!           are pulled in strides no longer than the way to each other and back; time in which no cell is
+//!           under way is skipped.
+//! Packets   are pushed: what a board sends goes onto its cable at once (`cable.rs`), and is an event where
+//!           it arrives.
+//! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier
+//!           than told. An event that comes too early finds nothing and asks again.
+//! Terminals send and receive cells without asking anybody (`terminal.rs`): they make no events, and are told
+//! what arrived
 //!           when a frame ends or somebody asks ([`World::collect`]).
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
-//! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that one gets to it.
+//! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that
+//!           one gets to it.
 
 use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
@@ -25,10 +30,10 @@ use crate::plug::{
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use crate::terminal::Terminal;
+use kiban_atm::{Switch, TimedCell};
+use kiban_base::{Instant, Pdu, RngKey, SharedBytes, SharedRoom, SimRng};
 use kiban_board::harm::Harm;
 use kiban_board::{Board, BoardConfig, Input, Output};
-use kiban_ground::{Instant, Pdu, RngKey, SharedBytes, SharedRoom, SimRng};
-use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -90,8 +95,8 @@ struct Crossing {
     into: Vec<usize>,
     out: Vec<usize>,
     pulled: Instant,
-    /// How far it may be pulled at once: what another switch sends meanwhile does not depend on it. None: no other
-    /// switch feeds it.
+    /// How far it may be pulled at once: what another switch sends meanwhile does not depend on it. None: no
+    /// other switch feeds it.
     stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
@@ -190,7 +195,8 @@ impl World {
         TerminalNumber(self.terminals.len() - 1)
     }
 
-    /// Joins two plugs for cells by a line of some length, both directions alike. A line has the rate of the port that sends.
+    /// Joins two plugs for cells by a line of some length, both directions alike. A line has the rate of the
+    /// port that sends.
     ///
     /// # Errors
     /// When the plugs do not fit, or are not for cells.
@@ -394,7 +400,8 @@ impl World {
         self.sites.iter().flat_map(|site| &site.programs).all(|program| program.is_done())
     }
 
-    /// Goes on until all programs are done, nothing is left to happen, or `until`. Whether the programs are done.
+    /// Goes on until all programs are done, nothing is left to happen, or `until`. Whether the programs are
+    /// done.
     pub fn run(&mut self, until: Instant) -> bool {
         self.run_with(until, &mut |_| {})
     }
@@ -669,9 +676,9 @@ impl World {
         let site = &mut self.sites[number];
         site.board.handle(input, self.now);
         let begun = site.programs.len() - site.fresh;
-        for program in &mut site.programs[..begun] {
+        for (number, program) in site.programs[..begun].iter_mut().enumerate() {
             if program.deadline() <= self.now {
-                program.on_timeout(&mut site.board.host(), self.now);
+                program.on_timeout(&mut site.board.host_of(number), self.now);
             }
         }
         let deadline = self.drain(number, started);
@@ -687,18 +694,19 @@ impl World {
         let site = &mut self.sites[number];
         if site.fresh > 0 {
             let first = site.programs.len() - std::mem::take(&mut site.fresh);
-            let mut host = site.board.host();
-            site.programs[first..].iter_mut().for_each(|program| program.start(&mut host, now));
+            for (number, program) in site.programs.iter_mut().enumerate().skip(first) {
+                program.start(&mut site.board.host_of(number), now);
+            }
         }
         for _ in 0..POLLS_MAX {
             let site = &mut self.sites[number];
             match site.board.poll() {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
-                    let mut host = site.board.host();
-                    while let Some(completion) = host.completion() {
-                        for program in &mut site.programs {
-                            program.on_completion(completion, &mut host, now);
+                    while let Some((consumer, completion)) = site.board.completion() {
+                        // What was asked for from outside is the first program's.
+                        if let Some(program) = site.programs.get_mut(consumer.program as usize) {
+                            program.on_completion(completion, &mut site.board.host_for(consumer), now);
                         }
                     }
                     if let (Some(ticks), Some(board_until), Some(from)) = (ticks, board_until, started) {
@@ -727,7 +735,8 @@ impl World {
         panic!("board {number} does not come to rest at {now:?}");
     }
 
-    /// Cables for VI packets take what their queues hold: now, if anything was taken; else when there will be room.
+    /// Cables for VI packets take what their queues hold: now, if anything was taken; else when there will be
+    /// room.
     fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         let Site { board, places, packets_nowhere, .. } = &mut self.sites[number];
@@ -751,7 +760,8 @@ impl World {
         room_at
     }
 
-    /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits for.
+    /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits
+    /// for.
     fn expect_from(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         for port in 0..self.sites[number].places.len() {
@@ -803,7 +813,8 @@ impl World {
                     let due = self.expect_from(number).min(deadline);
                     let Site { board, processor, .. } = &mut self.sites[number];
                     let processor = processor.as_mut().expect("the board has a processor");
-                    // What waits for the very moment that is over would turn in a circle: the next one will do.
+                    // What waits for the very moment that is over would turn in a circle: the next one will
+                    // do.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
                     processor.pay_for_work(board, now);
                 }

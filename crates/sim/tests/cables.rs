@@ -1,20 +1,23 @@
 //! Cables: worlds of boards with packet ports. What is joined, what crosses, what harm does, what taps see.
 
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
+use kiban_atm::wire::atm::Interface;
+use kiban_atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort};
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, SimRng};
 use kiban_board::{
     AtmPortConfig, BoardConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortConfig, Refused,
 };
-use kiban_ground::{Instant, SimRng};
+use kiban_capture as capture;
 use kiban_sim::cost::BOARD_1995;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{
     BoardNumber, CableConfig, CableNumber, Harm, HarmCounters, Misfit, Plug, PortKind, Tap, World, check,
 };
-use kiban_stack::atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::ip::Prefix;
-use kiban_wire::atm::Interface;
-use kiban_wire::capture;
-use kiban_wire::ethernet::Mac;
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::Prefix;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -343,6 +346,37 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
     assert_eq!(check::at_rest(&mut world, &boards), []);
 }
 
+/// One board sends to the other, at ports of a kind, while one take is refused: whether the run reached it.
+fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
+    let mut world = World::new(1);
+    let boards = [0, 1].map(|side| add(&mut world, vec![port(side)]));
+    let config = CableConfig::ethernet(1_000_000_000, MILLISECOND);
+    world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &config).unwrap();
+    refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
+    // Addresses of IPv6 are probed for first (RFC 4862).
+    world.settle(at(10));
+    let bytes = noise(30_000, 1);
+    let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(to, 80), &bytes);
+    assert!(world.run(at(600)), "{refusal:?}: {world:?}");
+    assert!(*arrived.borrow() == bytes, "{refusal:?}");
+    assert_eq!(check::at_rest(&mut world, &boards), [], "{refusal:?}");
+    refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
+}
+
+#[test]
+fn any_page_or_block_that_is_refused_delays_packets_and_loses_no_byte() {
+    for address in [|side| v4(0, side), |side| v6(0, side)] {
+        refusal::each(|refusal| check_refusal(|side| ip(address(side)), address(1), refusal));
+    }
+}
+
+#[test]
+fn any_page_or_block_that_is_refused_delays_frames_and_loses_no_byte() {
+    for address in [|side| v4(0, side), |side| v6(0, side)] {
+        refusal::each(|refusal| check_refusal(|side| ethernet(side, &[address(side)]), address(1), refusal));
+    }
+}
+
 #[test]
 fn a_modelled_processor_sets_the_pace_of_packets_too() {
     let seconds = |modelled: bool| {
@@ -360,7 +394,8 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(check::at_rest(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
-    // A thousand segments, each with a PDU's 459.5 us at the receiver: it is the bottleneck and nothing is faster.
+    // A thousand segments, each with a PDU's 459.5 us at the receiver: it is the bottleneck and nothing is
+    // faster.
     let (with, busy) = seconds(true);
     assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
     assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");

@@ -1,7 +1,8 @@
-//! The canary: each checker is shown the fault that it is there for, and must raise its alarm; a clean run raises none.
+//! The canary: each checker is shown the fault that it is there for, and must raise its alarm; a clean run
+//! raises none.
 
+use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, StreamId};
-use kiban_ground::{Instant, Slice};
 use kiban_sim::check::{self, Violation};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Harm, Pair, Plan, Program};

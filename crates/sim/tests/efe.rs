@@ -2,9 +2,9 @@
 //!
 //! `cargo test -p kiban-sim --test efe -- --nocapture` prints the figures of docs/efe.md.
 
-use kiban_ground::Instant;
+use kiban_base::Instant;
+use kiban_rdma::efe::{Config, EfeCounters};
 use kiban_sim::{CableConfig, Harm, Star, StarConfig, Stream};
-use kiban_stack::efe::{Config, EfeCounters};
 use std::time::Duration;
 
 /// What 1472 bytes of segment take on the line: our header, Ethernet's, its FCS, preamble and gap.

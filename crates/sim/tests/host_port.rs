@@ -1,16 +1,17 @@
-//! The host's side of a port: two hosts with IP stacks of their own reach each other over ATM circuits of their boards.
+//! The host's side of a port: two hosts with IP stacks of their own reach each other over ATM circuits of
+//! their boards.
 //!
 //! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
 
+use kiban_atm::wire::atm::Vc;
+use kiban_base::{Instant, SimRng};
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, HostPortConfig, IpPortConfig, MemoryConfig,
     PortAddress, PortConfig, Program,
 };
-use kiban_ground::{Instant, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check};
-use kiban_stack::ip::Prefix;
-use kiban_wire::atm::Vc;
+use kiban_tcpip::ip::Prefix;
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -39,7 +40,8 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
     world.add_board(&BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() })
 }
 
-/// Its network card: a circuit whose far end InATMARP asks for, and the host's side. It has an address of its own as well.
+/// Its network card: a circuit whose far end InATMARP asks for, and the host's side. It has an address of its
+/// own as well.
 fn card(world: &mut World, number: u8) -> BoardNumber {
     let mut port = AtmPortConfig::oc3c(address(number), net());
     let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));
@@ -88,7 +90,8 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
         Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
     };
     world.run_program(hosts[1], Box::new(Receiver::new(80, 1, Box::new(make))));
-    // What the circuit is for is asked first (RFC 2225 §8.1): a packet sooner than that is lost, and sent again.
+    // What the circuit is for is asked first (RFC 2225 §8.1): a packet sooner than that is lost, and sent
+    // again.
     let sent = bytes.clone();
     let source: Source =
         Box::new(move |at, buffer| buffer.copy_from_slice(&sent[at as usize..][..buffer.len()]));

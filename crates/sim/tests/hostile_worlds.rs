@@ -1,18 +1,19 @@
-//! Worlds that are hard on boards, and exactness: several switches and circuits, policing, discard, loss, long lines.
+//! Worlds that are hard on boards, and exactness: several switches and circuits, policing, discard, loss,
+//! long lines.
 
+use kiban_atm::wire::aal5;
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{
+    Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Penalty, Route, Switch, SwitchPort,
+};
+use kiban_base::{Instant, SimRng};
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, PortConfig, Reason, SocketId, StreamId,
 };
-use kiban_ground::{Instant, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plan, Plug, Program, SwitchNumber, World, check};
-use kiban_stack::atm::{
-    Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Penalty, Route, Switch, SwitchPort,
-};
-use kiban_stack::ip::Prefix;
-use kiban_stack::tcp;
-use kiban_wire::aal5;
-use kiban_wire::atm::{Interface, Vc};
+use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::tcp;
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -70,8 +71,8 @@ struct Setup {
     early_cells: usize,
     police: Option<Contract>,
     shape: Option<Contract>,
-    /// By how much each board's line is slower than the one's before, bit/s. Lines of one clock keep their phase: of
-    /// cells that meet at a full queue the same would be lost for ever.
+    /// By how much each board's line is slower than the one's before, bit/s. Lines of one clock keep their
+    /// phase: of cells that meet at a full queue the same would be lost for ever.
     slower: u64,
 }
 
@@ -254,7 +255,8 @@ impl Program for Watch {
     }
 }
 
-/// A line of slots by hand: a cell offered at t leaves at the end of the first free slot that starts at t or later.
+/// A line of slots by hand: a cell offered at t leaves at the end of the first free slot that starts at t or
+/// later.
 fn through_line(offered: &[u64]) -> Vec<u64> {
     let (numerator, denominator) = SLOT;
     let mut free = 0;
@@ -366,8 +368,8 @@ fn five_boards_on_three_switches_talk_all_to_all() {
     }
 }
 
-/// A network that polices a little below what is offered takes a cell of nearly every frame: goodput collapses. A board
-/// that shapes to the same contract has nearly all of it.
+/// A network that polices a little below what is offered takes a cell of nearly every frame: goodput
+/// collapses. A board that shapes to the same contract has nearly all of it.
 #[test]
 fn policing_breaks_who_does_not_shape() {
     let slot = 331_250.0 / 117.0;
@@ -388,8 +390,8 @@ fn policing_breaks_who_does_not_shape() {
     assert!(policed == 0 && shaped > LINE_MBPS * 0.95 * 0.95, "{shaped} Mbit/s, {policed} cells policed");
 }
 
-/// Four into one, all at once: early packet discard drops whole frames, so that what passes is of use (Romanow and
-/// Floyd 1995); cell by cell, nearly every frame loses some.
+/// Four into one, all at once: early packet discard drops whole frames, so that what passes is of use
+/// (Romanow and Floyd 1995); cell by cell, nearly every frame loses some.
 #[test]
 fn early_packet_discard_saves_goodput() {
     let run = |frame_discard: bool| {
@@ -482,8 +484,9 @@ impl Program for Stubborn {
 #[test]
 fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
     let harm = Harm { loss: 0.05, ..Harm::NONE };
-    // A frame of 13 cells passes two lines one time in four; everything arrives some day, for those who ask on: fifteen
-    // losses in a row, where a session is usually given up, are to be expected once in thirty segments.
+    // A frame of 13 cells passes two lines one time in four; everything arrives some day, for those who ask
+    // on: fifteen losses in a row, where a session is usually given up, are to be expected once in thirty
+    // segments.
     let patient = tcp::Config { retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
         let mut net = Setup { harm, ..Setup::new(&[0, 0], patient.clone()) }.build();
@@ -518,8 +521,9 @@ fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
         assert!(pair.world.run(Instant::from_nanos(1_000_000_000_000)));
         let programs = pair.world.take_programs(pair.boards[1]);
         let received = programs[0].as_any().downcast_ref::<Receiver>().unwrap().received()[0];
-        // From the first bytes to the last, a window takes a round trip: four lines, two fabrics, two segments (the
-        // receiver acknowledges every second) and an acknowledgement of two cells, each sent on after a slot's wait.
+        // From the first bytes to the last, a window takes a round trip: four lines, two fabrics, two
+        // segments (the receiver acknowledges every second) and an acknowledgement of two cells, each sent on
+        // after a slot's wait.
         let slot = 331_250e-9 / 117.0;
         let round_trip = 4.0 * 1e6 / 2.1e8 + 2.0 * 10e-6 + (2.0 * 172.0 + 2.0 + 4.0) * slot;
         let seconds = received.last_at.since(received.first_at.unwrap()).as_secs_f64();

@@ -1,13 +1,11 @@
 //! Lanes: a circuit that is slow holds back nobody else.
 
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
+use kiban_base::Instant;
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
-use kiban_ground::Instant;
 use kiban_sim::program::{Receiver, Sender, Source};
 use kiban_sim::{Harm, Plug, World};
-use kiban_stack::atm::{
-    Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
-};
-use kiban_wire::atm::{Interface, Vc};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

@@ -1,17 +1,19 @@
-//! A long path with losses, and a line that many share: what congestion control makes of them, beside what is published.
+//! A long path with losses, and a line that many share: what congestion control makes of them, beside what is
+//! published.
 //!
-//! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) each way, 50 ms long; every n-th packet with data lost
-//!           (the one other is the SYN). A lost packet has taken its time on the line.
+//! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) each way, 50 ms long; every n-th packet
+//!           with data lost (the one other is the SYN). A lost packet has taken its time on the line.
 //! Published CUBIC: RFC 9438 §5.1, the average window of a flow that loses every (1/p)-th packet,
-//!           (C (3 + β) / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴ (its table 1).
-//!           Reno: Mathis et al. 1997, √(3/2p) segments with an acknowledgement a segment (1.22 / √p), and the table of RFC
-//!           9438 §5.2 has 120. The sawtooth's own constant with losses at even distance is √(3/2).
+//!           (C (3 + β) / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴
+//!           (its table 1). Reno: Mathis et al. 1997, √(3/2p) segments with an acknowledgement a segment
+//!           (1.22 / √p), and the table of RFC 9438 §5.2 has 120. The sawtooth's own constant with losses at
+//!           even distance is √(3/2).
 //! Measured  segments delivered in a minute and more, by round trips: the average window.
 
+use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, StreamId};
-use kiban_ground::Instant;
 use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, Program, World};
-use kiban_stack::tcp::{Config, CongestionControl};
+use kiban_tcpip::tcp::{Config, CongestionControl};
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

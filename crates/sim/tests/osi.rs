@@ -1,12 +1,12 @@
 //! Files through all seven layers, on a serial line in virtual time and in internal loopback.
 
-use kiban_board::osi::meter::Task;
-use kiban_ground::{Instant, SimRng};
+use kiban_base::{Instant, SimRng};
+use kiban_osi::ftam::filestore::Path;
+use kiban_osi::ftam::initiator::{Job, Outcome};
+use kiban_osi::stack::meter::Task;
+use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_sim::Harm;
 use kiban_sim::osi::{Boards, Join, OSI_BOARD_1992, Setup};
-use kiban_stack::osi::ftam::filestore::Path;
-use kiban_stack::osi::ftam::initiator::{Job, Outcome};
-use kiban_wire::ftam::{BinaryParameters, Document};
 use std::time::Duration;
 
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
@@ -88,8 +88,9 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
     }
 }
 
-/// An F-DATA of 8000 bytes has 23 in front (FTAM and presentation 19, session 4), and makes 4 TPDUs, each with 3 of its own
-/// and 8 of a frame's: packet header 3, address and control 2, FCS 2, flag 1. Zero insertion puts in one bit for 62 of noise.
+/// An F-DATA of 8000 bytes has 23 in front (FTAM and presentation 19, session 4), and makes 4 TPDUs, each
+/// with 3 of its own and 8 of a frame's: packet header 3, address and control 2, FCS 2, flag 1. Zero
+/// insertion puts in one bit for 62 of noise.
 #[test]
 fn two_mbit_per_second_carry_what_they_can() {
     let contents = noise(2 << 20);
@@ -143,7 +144,8 @@ fn time_passes_while_tasks_work() {
     assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
 }
 
-/// The paper's figure 3: the sender's task before the lower module asks all the time, the receiver's does not.
+/// The paper's figure 3: the sender's task before the lower module asks all the time, the receiver's does
+/// not.
 #[test]
 fn the_sender_polls_while_the_line_is_the_limit() {
     let mut boards = Boards::new(&Setup { costs: Some(OSI_BOARD_1992), ..Setup::new(Join::line(2_000_000)) });

@@ -1,20 +1,22 @@
-//! Numbers of the wire that nobody may predict: thousands of each, from the machine that makes them, against every
-//! attack of [`kiban_sim::predict`]. Seeds are small on purpose: a number that comes from the simulator's generator is
-//! found at once.
+//! Numbers of the wire that nobody may predict: thousands of each, from the machine that makes them, against
+//! every attack of [`kiban_sim::predict`]. Seeds are small on purpose: a number that comes from the
+//! simulator's generator is found at once.
 
+use kiban_atm::wire::atm::Vc;
+use kiban_base::{Instant, Region, RngKey, SharedBytes, SharedRoom, Sum};
+use kiban_base::{checksum, numbers::protocol};
 use kiban_board::{
-    AtmPortConfig, Board, BoardConfig, CircuitConfig, Input, IpPortConfig, Output, PortConfig,
+    AtmPortConfig, Board, BoardConfig, CircuitConfig, Input, IpPortConfig, Output, Owner, PortConfig,
 };
-use kiban_ground::{Instant, Region, RngKey, SharedBytes, SharedRoom, Sum};
+use kiban_rdma::efe::{self, Endpoint, Peer};
+use kiban_rdma::iwarp::rnic::{Access, Config as RnicConfig, Rnic};
 use kiban_sim::predict::{predicted, splitmix_draws, splitmix_of_small_seed};
-use kiban_stack::efe::{self, Endpoint, Peer};
-use kiban_stack::iwarp::rnic::{Access, Config as RnicConfig, Rnic};
-use kiban_stack::tcp::SynCookies;
-use kiban_stack::vi::{self, PathTraits, Reliability, ViAttributes};
-use kiban_wire::atm::Vc;
-use kiban_wire::tcp::{Flags, Header as Segment, Options, Sequence};
-use kiban_wire::vi::{HEADER_BYTES, Setup};
-use kiban_wire::{checksum, ipv4, numbers::protocol};
+use kiban_tcpip::tcp::SynCookies;
+use kiban_tcpip::wire::ipv4;
+use kiban_tcpip::wire::tcp::{Flags, Header as Segment, Options, Sequence};
+use kiban_vi as vi;
+use kiban_vi::wire::{HEADER_BYTES, Setup};
+use kiban_vi::{PathTraits, Reliability, ViAttributes};
 use siphasher::sip::SipHasher24;
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -168,6 +170,20 @@ fn openings() -> Vec<Segment> {
     (0..COUNT).map(|_| bench.opens(SocketAddr::new(address(2), 80))).collect()
 }
 
+/// Ports of listeners that name none, for programs of the board's host.
+fn listening_ports() -> Vec<u64> {
+    let mut bench = Bench::new(|_| {});
+    let any = SocketAddr::new(address(1), 0);
+    let chosen = (0..COUNT).map(|_| {
+        let mut host = bench.board.host();
+        let (number, local) =
+            kiban_board::streams::listen(&mut host, Owner::BOARD, any).expect("a free port");
+        host.unlisten(number).expect("it listens");
+        u64::from(local.port()) & 0x3fff
+    });
+    chosen.collect()
+}
+
 /// Sequence numbers of answers to requests, from many ports.
 fn answers(cookies: SynCookies) -> Vec<u64> {
     let mut bench = Bench::new(|config| (config.tcp.syn_cookies, config.tcp.backlog) = (cookies, COUNT));
@@ -265,14 +281,14 @@ fn flows() -> [Vec<u64>; 2] {
     for _ in 0..COUNT {
         let flow = end.connect(Peer(7), 1, b"", now).expect("room for a flow");
         let (_, length) = end.fetch(&mut room, now).expect("it asks");
-        let (header, front) = kiban_wire::efe::Header::read(&room[..length]).expect("well formed");
+        let (header, front) = kiban_rdma::wire::efe::Header::read(&room[..length]).expect("well formed");
         numbers[0].push(u32::from_be_bytes(room[front + 4..front + 8].try_into().unwrap()).into());
         numbers[1].push(header.sequence.into());
         let _ = end.abort(flow, now);
         while end.fetch(&mut room, now).is_some() {}
         now += Duration::from_secs(100);
         end.settle(now);
-        while end.next_event().is_some() {}
+        while end.poll().is_some() {}
     }
     numbers
 }
@@ -306,6 +322,7 @@ fn numbers_of_the_wire_are_not_predicted() {
         ("IPv6: identifications of fragments", 32, fragments6(&mut Bench::new(|_| {}))),
         ("IPv4: identifications towards many hosts", 16, datagrams4()),
         ("TCP: ephemeral ports", 14, of(|syn| u64::from(syn.source_port) & 0x3fff)),
+        ("TCP: ports of listeners that name none", 14, listening_ports()),
         ("TCP: initial sequence numbers of who opens", 32, of(|syn| syn.sequence.0.into())),
         (
             "TCP: beginnings of the timestamps' clock",
@@ -329,8 +346,8 @@ fn numbers_of_the_wire_are_not_predicted() {
     assert!(found.is_empty(), "predicted: {found:#?}");
 }
 
-/// The attack of 2026: fragment identifications told the generator's state, from it the key of TCP was computed that had
-/// been drawn before, and with it the next initial sequence number.
+/// The attack of 2026: fragment identifications told the generator's state, from it the key of TCP was
+/// computed that had been drawn before, and with it the next initial sequence number.
 #[test]
 fn fragments_do_not_tell_the_key_of_tcp() {
     let mut bench = Bench::new(|_| {});

@@ -3,7 +3,7 @@
 use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism, Mechanisms};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan, check};
-use kiban_stack::tcp;
+use kiban_tcpip::tcp;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ fn transfer(plan: &Plan, sessions: usize, bytes: u64) -> (Vec<Vec<u8>>, Duration
     let streams = (0..sessions).map(|_| (bytes, source())).collect();
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
     pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
-    pair.world.run(kiban_ground::Instant::ZERO + Duration::from_secs(3600));
-    let took = pair.world.now().since(kiban_ground::Instant::ZERO);
+    pair.world.run(kiban_base::Instant::ZERO + Duration::from_secs(3600));
+    let took = pair.world.now().since(kiban_base::Instant::ZERO);
     let received = received.borrow().clone();
     (received, took, pair)
 }

@@ -1,17 +1,22 @@
-//! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and without harm.
+//! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and
+//! without harm.
 
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
+use kiban_atm::wire::atm::Vc;
+use kiban_base::Instant;
+use kiban_base::ethernet::Mac;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, EfePortConfig, IpPortConfig, PortConfig, RdmaConfig,
 };
-use kiban_ground::Instant;
+use kiban_rdma::efe;
+use kiban_rdma::iwarp::mpa::{self, CrcUse};
+use kiban_rdma::iwarp::rnic::Status;
 use kiban_sim::rdma::{Meeting, Move, Mover};
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World};
-use kiban_stack::efe;
-use kiban_stack::ip::Prefix;
-use kiban_stack::iwarp::mpa::{self, CrcUse};
-use kiban_stack::iwarp::rnic::Status;
-use kiban_wire::atm::Vc;
-use kiban_wire::ethernet::Mac;
+use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check as checks};
+use kiban_tcpip::ip::Prefix;
+use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -94,9 +99,13 @@ fn config() -> mpa::Config {
 /// Everything of the plan goes both ways, and arrives.
 fn check(over: Over, mpa: &mpa::Config, harm: Harm, bytes: usize, seed: u64) -> Instant {
     let (mut world, one, two, meeting) = boards(over, mpa, harm, seed);
+    meet(&mut world, [one, two], meeting, bytes, &format!("{over:?}, seed {seed}"));
+    world.now()
+}
+
+fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: Meeting, bytes: usize, name: &str) {
     world.run_program(one, Box::new(Mover::new(meeting, true, bytes, &PLAN, 3)));
     world.run_program(two, Box::new(Mover::new(meeting, false, bytes, &PLAN, 3)));
-    let name = format!("{over:?}, seed {seed}");
     assert!(
         world.run(LIMIT),
         "{name}: it does not come to an end; {:?}",
@@ -121,7 +130,25 @@ fn check(over: Over, mpa: &mpa::Config, harm: Harm, bytes: usize, seed: u64) -> 
     world.settle(world.now() + Duration::from_secs(5));
     // One of the two ends waits for stray segments (TIME-WAIT).
     assert!(world.board(one).sessions() + world.board(two).sessions() <= 1, "{name}");
-    world.now()
+}
+
+/// Runs with one take refused: whether the run reached it.
+fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
+    let (mut world, one, two, meeting) = boards(over, &config(), Harm::NONE, 1);
+    let boards = [one, two];
+    refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
+    let name = format!("{over:?}, {refusal:?}");
+    meet(&mut world, boards, meeting, bytes, &name);
+    assert_eq!(checks::at_rest(&mut world, &boards), [], "{name}");
+    refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
+}
+
+#[test]
+fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
+    // EFE takes no memory of the board's.
+    for over in [Over::TcpOnIp, Over::TcpOnAtm] {
+        refusal::each(|refusal| check_refusal(over, 20_000, refusal));
+    }
 }
 
 #[test]

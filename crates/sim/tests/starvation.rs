@@ -1,7 +1,8 @@
-//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and memory comes home.
+//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and memory
+//! comes home.
 
+use kiban_base::{Memory, SimRng};
 use kiban_board::MemoryConfig;
-use kiban_ground::{Memory, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Harm, Pair, Plan, check};
 use std::cell::RefCell;

@@ -1,17 +1,17 @@
 //! Terminals in a world: what sources send, and what a line that harms cells makes of it.
 
-use kiban_ground::{Instant, SimRng};
+use kiban_atm::aal1::Form;
+use kiban_atm::wire::aal1::fec::Code;
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{
+    Contract, FABRIC_DELAY, Interval, Meter, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
+};
+use kiban_base::{Instant, SimRng};
 use kiban_sim::traffic::{
     FrameSink, FrameSource, Jpeg, JpegConfig, Ledger, Outlet, Periodic, StreamConfig, StreamSink,
     StreamSource,
 };
 use kiban_sim::{Harm, Plug, Terminal, World};
-use kiban_stack::atm::aal1::Form;
-use kiban_stack::atm::{
-    Contract, FABRIC_DELAY, Interval, Meter, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
-};
-use kiban_wire::aal1::fec::Code;
-use kiban_wire::atm::{Interface, Vc};
 use std::time::Duration;
 
 const VC: Vc = Vc::new(0, 100);

@@ -1,9 +1,9 @@
 //! VI NICs of boards in the world: the shipped machine on a cLAN-like cable, with and without harm.
 
+use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
-use kiban_ground::{Instant, Region};
 use kiban_sim::{CableConfig, Harm, Plug, Program, World};
-use kiban_stack::vi::{
+use kiban_vi::{
     DoneAs, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, Status, ViAttributes, ViState,
     Work,
 };
@@ -234,7 +234,8 @@ fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
     let (mut world, boards) = world(Reliability::Unreliable, 100, 100, harm);
     world.run(SECOND);
     let received = &world.program::<Receiver>(boards[1]).expect("it runs").received;
-    // Five packets a message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are used one after the other.
+    // Five packets a message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are used one after the
+    // other.
     assert!((80..99).contains(&received.len()), "{} of 100", received.len());
     assert_eq!(*received, (0..received.len() as u64).collect::<Vec<_>>());
     let sender = world.program::<Sender>(boards[0]).expect("it runs");

@@ -1,6 +1,6 @@
 //! A process that waits, computed by hand.
 
-use kiban_ground::{Costs, Wait};
+use kiban_base::{Costs, Wait};
 use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
     ] {
         let outcome = run(&process(wait, &[]), Rhythm::Constant { gap: micros(gap) }, PACKETS.into());
         let name = format!("{wait} at {gap} us");
-        // The first wait is longer by the work that there is not yet, and may end with a sleep that is not repeated.
+        // The first wait is longer by the work that there is not yet, and may end with a sleep that is not
+        // repeated.
         let once = if sleeps == 0 { 1 } else { 0 };
         assert_eq!(outcome.worked, PACKETS * micros(10), "{name}");
         assert!(outcome.sleeps.abs_diff(u64::from(PACKETS * sleeps)) <= once, "{name}: {}", outcome.sleeps);
@@ -60,7 +61,8 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 
 #[test]
 fn who_wakes_up_late_finds_the_next_packet_spinning_and_sleeps_every_other_time() {
-    // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not enough.
+    // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not
+    // enough.
     let outcome = run(&process(hybrid(100), &[]), Rhythm::Constant { gap: micros(120) }, 1000);
     assert_eq!(outcome.sleeps, 500);
     assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
@@ -73,8 +75,8 @@ fn stalled(length: u64) -> Stall {
 
 #[test]
 fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
-    // The first packet comes at 100 us and is taken at 100 + 20 + 1000, done at 1130. It and those of 200, 300 and 400
-    // have the four descriptors; those of 500 to 1100 find none.
+    // The first packet comes at 100 us and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
+    // 300 and 400 have the four descriptors; those of 500 to 1100 find none.
     let rhythm = Rhythm::Constant { gap: micros(100) };
     let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
 
@@ -86,8 +88,8 @@ fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
     let mut queue = posted(4, Level::Reception, rhythm, 12);
     let outcome = interrupt.run(&mut queue);
     assert_eq!((outcome.taken, queue.lost()), (12, &[][..]));
-    // Refused at 500, let in at 1130 when the first is done; the next is refused 1 us later, let in at 1140, and so on up to
-    // that of 1100, the seventh.
+    // Refused at 500, let in at 1130 when the first is done; the next is refused 1 us later, let in at 1140,
+    // and so on up to that of 1100, the seventh.
     assert_eq!(queue.held(), micros(630) + 6 * micros(9));
 
     let patient = |micros_: u64| {
@@ -125,7 +127,8 @@ fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
     let often = Stall { when: When::Running { mean: micros(100_000) }, length: Length::Fixed(micros(2000)) };
     let rhythm = Rhythm::Constant { gap: micros(200) };
     let stalls = |wait| run(&process(wait, &[often]), rhythm, 500_000).stalls;
-    // 100 s: one stall in 100 ms of running. Who spins runs all the time that it is not stalled, the other a twentieth.
+    // 100 s: one stall in 100 ms of running. Who spins runs all the time that it is not stalled, the other a
+    // twentieth.
     let (spinner, sleeper) = (stalls(Wait::Poll), stalls(Wait::Interrupt));
     assert!((930..1030).contains(&spinner), "{spinner}");
     assert!((35..70).contains(&sleeper), "{sleeper}");

@@ -1,14 +1,15 @@
-//! The model's receive queue beside the NIC that we ship: the same arrivals, the same process, the same stalls.
+//! The model's receive queue beside the NIC that we ship: the same arrivals, the same process, the same
+//! stalls.
 //!
-//! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message when the packet
-//! wants to leave, the receiver's process dequeues it and posts the descriptor again when its work is done. Both runs must
-//! take and lose the same packets at the same moments.
+//! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message
+//! when the packet wants to leave, the receiver's process dequeues it and posts the descriptor again when its
+//! work is done. Both runs must take and lose the same packets at the same moments.
 
-use kiban_ground::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
+use kiban_base::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
 use kiban_sim::waiting::{
     Arrivals, Length, Level, Outcome, Packet, Posted, Posting, Process, ReceiveQueue, Rhythm, Stall, When,
 };
-use kiban_stack::vi::{
+use kiban_vi::{
     Config, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, ViAttributes, ViState, Work,
 };
 use std::collections::VecDeque;
@@ -74,7 +75,8 @@ impl Nics {
     fn new(posting: Posting, mut arrivals: Arrivals) -> Nics {
         let mut config = Config {
             descriptors_max: 1 << 20,
-            // The sender is told when a descriptor is posted, and need not ask: if it were not told, it would hang here.
+            // The sender is told when a descriptor is posted, and need not ask: if it were not told, it would
+            // hang here.
             dry_retry: Duration::from_secs(1 << 20),
             ..Config::default()
         };

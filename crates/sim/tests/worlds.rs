@@ -1,6 +1,6 @@
 //! Worlds: two boards, a switch, work and harm; checkers look at the end.
 
-use kiban_ground::{Instant, SimRng};
+use kiban_base::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
 use kiban_sim::{Harm, Pair, Plan, check};
 use std::cell::RefCell;
@@ -85,7 +85,8 @@ fn payload_moves_once_into_cells_and_once_out_of_them() {
     let (sender, receiver) = (pair.world.board(pair.boards[0]), pair.world.board(pair.boards[1]));
     assert_eq!(sender.copies().host_in_bytes, bytes);
     assert_eq!(receiver.copies().host_out_bytes, bytes);
-    // 172 cells carry 8192 bytes; everything else that goes into cells is headers, padding and acknowledgements.
+    // 172 cells carry 8192 bytes; everything else that goes into cells is headers, padding and
+    // acknowledgements.
     let cells = |payload: u64| payload / 8192 * 172 * 48;
     let excess = sender.copies().sar_out_bytes - cells(bytes);
     assert!(excess < 100_000, "{excess} bytes beyond one transfer");

@@ -1,10 +1,11 @@
 //! Talks: timelines of a protocol conversation that a person can read aloud, and a board has to keep to.
 //!
 //! Goal      one file a story: what the peer and the host do, what the board must say, and when, exactly.
-//! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in virtual time:
-//!           no threads, no clock, no randomness but a seed. What nobody expects is a failure.
-//! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is generated from its
-//!           place in the stream, so that every byte is checked though nobody writes it down.
+//! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in
+//!           virtual time: no threads, no clock, no randomness but a seed. What nobody expects is a failure.
+//! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is
+//!           generated from its place in the stream, so that every byte is checked though nobody writes it
+//!           down.
 //! Trace     every run is written down in the notation of the talks: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
 //! Left out  several ports or boards; errors about datagrams of ours.

@@ -1,14 +1,15 @@
 //! Packets made from what a talk says, and what packets say in the words of a talk.
 //!
-//! Options are written and read here, not by `wire`: a talk says any options in any order, right or wrong, and a second
-//! reader of what the board sends is worth having.
+//! Options are written and read here, not by `wire`: a talk says any options in any order, right or wrong,
+//! and a second reader of what the board sends is worth having.
 
 use crate::script::{Choice, Content, Message, Number, Outside, Packet, Quote, Segment, UNREACHABLE};
 use crate::side::Connection;
-use kiban_ground::Sum;
-use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::{Flags, HEADER_BYTES};
-use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6, udp};
+use kiban_base::Sum;
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
+use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
 /// A byte that no stream is to hold.

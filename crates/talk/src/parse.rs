@@ -1,15 +1,16 @@
 //! From text to a [`Talk`].
 //!
-//! A line is a row of words, and its first words say what it is: nothing nests. A cursor over words with columns is
-//! therefore all the parsing there is, and every word that does not fit knows where it stands and what would fit.
+//! A line is a row of words, and its first words say what it is: nothing nests. A cursor over words with
+//! columns is therefore all the parsing there is, and every word that does not fit knows where it stands and
+//! what would fit.
 
 use crate::script::{
     Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
     Talk, UNREACHABLE, What, When,
 };
-use kiban_ground::Setting;
-use kiban_stack::tcp::Nagle;
-use kiban_wire::tcp::Flags;
+use kiban_base::Setting;
+use kiban_tcpip::tcp::Nagle;
+use kiban_tcpip::wire::tcp::Flags;
 use std::time::Duration;
 
 /// Files that include files that include files …
@@ -82,7 +83,8 @@ impl Talk {
     }
 }
 
-// ---- Words ------------------------------------------------------------------------------------------------------
+// ---- Words
+// ------------------------------------------------------------------------------------------------------
 
 #[derive(Clone, Debug)]
 enum Token {
@@ -349,7 +351,8 @@ fn edits(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-// ---- Lines ------------------------------------------------------------------------------------------------------
+// ---- Lines
+// ------------------------------------------------------------------------------------------------------
 
 const EVENTS: [&str; 33] = [
     "->",
@@ -845,7 +848,7 @@ mod tests {
     fn no_text_makes_the_reader_stumble() {
         let words =
             ["<-", "->", "seq", "1:5", ":", "\"", "x", "any", "+1ms", "within", "..", "é", "sack", "0x", "-"];
-        let mut chance = kiban_ground::SimRng::from_seed(7);
+        let mut chance = kiban_base::SimRng::from_seed(7);
         let mut read = 0;
         for _ in 0..20_000 {
             let count = chance.below(6);

@@ -7,10 +7,10 @@ use crate::script::{
 use crate::settings::Settings;
 use crate::side::Connection;
 use crate::world::{Entry, OTHERS, Seen, World, pieces};
-use kiban_ground::Instant;
-use kiban_stack::tcp::State;
-use kiban_wire::capture;
-use kiban_wire::tcp::Flags;
+use kiban_base::Instant;
+use kiban_capture as capture;
+use kiban_tcpip::tcp::State;
+use kiban_tcpip::wire::tcp::Flags;
 use std::fmt;
 use std::time::Duration;
 
@@ -220,7 +220,8 @@ impl Runner {
         }
     }
 
-    /// Lets time pass to an action or a check; nothing may come on the way, or wait, that no line has expected.
+    /// Lets time pass to an action or a check; nothing may come on the way, or wait, that no line has
+    /// expected.
     fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Wrong> {
         self.mark = until;
         let world = self.world();
@@ -262,7 +263,8 @@ impl Runner {
         }
     }
 
-    // ---- Expectations -----------------------------------------------------------------------------------------
+    // ---- Expectations
+    // -----------------------------------------------------------------------------------------
 
     fn leave(
         &mut self,
@@ -339,7 +341,8 @@ impl Runner {
         Err(Wrong { message: message.into(), came })
     }
 
-    // ---- Actions and checks -----------------------------------------------------------------------------------
+    // ---- Actions and checks
+    // -----------------------------------------------------------------------------------
 
     fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Wrong> {
         let world = self.world();
@@ -444,7 +447,7 @@ impl Runner {
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
                 // Another connection's handshake has asked for it already.
-                Err(kiban_board::Refused::Tcp(kiban_stack::tcp::Refusal::AddressInUse)) => {
+                Err(kiban_board::Refused::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
                 Err(refusal) => return Err(refusal.to_string().into()),
@@ -682,7 +685,8 @@ fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
     None
 }
 
-/// SACK blocks are always compared; other options on a SYN as a whole if any is said; else those that are said.
+/// SACK blocks are always compared; other options on a SYN as a whole if any is said; else those that are
+/// said.
 fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let none = Vec::new();
     let came_options = came.options.as_ref().unwrap_or(&none);

@@ -1,8 +1,9 @@
-//! What a talk says, read: lines of moments and events. Segments write themselves in the notation they are read from.
+//! What a talk says, read: lines of moments and events. Segments write themselves in the notation they are
+//! read from.
 
-use kiban_ground::Setting;
-use kiban_stack::tcp::Nagle;
-use kiban_wire::tcp::Flags;
+use kiban_base::Setting;
+use kiban_tcpip::tcp::Nagle;
+use kiban_tcpip::wire::tcp::Flags;
 use std::fmt;
 use std::time::Duration;
 
@@ -195,7 +196,8 @@ pub(crate) enum Message {
     SourceQuench,
 }
 
-/// The words of `unreachable`, with the codes of ICMP (RFC 792, RFC 1122 §3.2.2.1) and ICMPv6 (RFC 4443 §3.1).
+/// The words of `unreachable`, with the codes of ICMP (RFC 792, RFC 1122 §3.2.2.1) and ICMPv6 (RFC 4443
+/// §3.1).
 pub(crate) const UNREACHABLE: [(&str, u8, u8); 5] =
     [("net", 0, 0), ("host", 1, 3), ("protocol", 2, 1), ("port", 3, 4), ("admin", 13, 1)];
 

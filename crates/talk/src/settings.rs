@@ -1,10 +1,10 @@
 //! Settings by name: the board of a talk, before it is built.
 
 use crate::parse::hint;
+use kiban_base::{RngKey, SettingError};
 use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig};
-use kiban_ground::{RngKey, SettingError};
-use kiban_stack::ip::Prefix;
-use kiban_stack::tcp;
+use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::tcp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a talk may set beside `tcp.`.

@@ -1,10 +1,12 @@
-//! The two sides of a connection as a talk sees them: relative numbers, and what belongs at each place of a stream.
+//! The two sides of a connection as a talk sees them: relative numbers, and what belongs at each place of a
+//! stream.
 
 use kiban_board::StreamId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The peer's initial sequence number, unless a talk sets another: its stream crosses the end of the numbers early.
+/// The peer's initial sequence number, unless a talk sets another: its stream crosses the end of the numbers
+/// early.
 pub(crate) const PEER_INITIAL: u32 = 0xffff_f000;
 /// The peer's clock at the story's beginning: it crosses the end of the numbers early, too.
 const PEER_STAMP: u32 = 0xffff_ff00;

@@ -1,6 +1,7 @@
 //! The world of a talk: one board, its host, a peer on the other end of a wire without length.
 //!
-//! Down      what the talk injects or the host calls is done at once, and the board is polled until it is idle.
+//! Down      what the talk injects or the host calls is done at once, and the board is polled until it is
+//!           idle.
 //! Up        packets that leave and completions are kept, each with its moment, until the talk asks for them.
 //! Time      moves only when the talk says so, from deadline to deadline.
 //! Log       everything is written down in the notation of the talks, in the order in which it happened.
@@ -9,12 +10,12 @@ use crate::packet;
 use crate::script::{Bytes, Call, Choice, Content, Message, Number, Outside, Packet, Quote, Segment};
 use crate::settings::Settings;
 use crate::side::Connection;
+use kiban_base::numbers::protocol;
+use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
-use kiban_ground::{Instant, Pdu};
-use kiban_stack::ip::TroubleKind;
-use kiban_stack::udp::SocketId;
-use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::Flags;
+use kiban_tcpip::ip::TroubleKind;
+use kiban_tcpip::udp::SocketId;
+use kiban_tcpip::wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -96,7 +97,8 @@ impl World {
         }
     }
 
-    // ---- Connections ------------------------------------------------------------------------------------------
+    // ---- Connections
+    // ------------------------------------------------------------------------------------------
 
     /// Declares a connection; unsaid numbers are the usual ones.
     pub(crate) fn declare(
@@ -140,9 +142,11 @@ impl World {
         self.log.push(Entry { at: self.now, label, text });
     }
 
-    // ---- Time -------------------------------------------------------------------------------------------------
+    // ---- Time
+    // -------------------------------------------------------------------------------------------------
 
-    /// Lets time pass to `until`, or until something has come that the talk has to see. Whether something has.
+    /// Lets time pass to `until`, or until something has come that the talk has to see. Whether something
+    /// has.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
         for _ in 0..DEADLINES_MAX {
             let deadline = self.drain();
@@ -174,7 +178,8 @@ impl World {
         self.fault.get_or_insert(fault);
     }
 
-    // ---- What leaves ------------------------------------------------------------------------------------------
+    // ---- What leaves
+    // ------------------------------------------------------------------------------------------
 
     fn on_packet(&mut self, pdu: Pdu) {
         let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
@@ -264,7 +269,8 @@ impl World {
         })
     }
 
-    // ---- What the host is told --------------------------------------------------------------------------------
+    // ---- What the host is told
+    // --------------------------------------------------------------------------------
 
     fn on_completions(&mut self) {
         while let Some(completion) = self.board.host().completion() {
@@ -350,7 +356,8 @@ impl World {
         total
     }
 
-    // ---- What the peer sends ----------------------------------------------------------------------------------
+    // ---- What the peer sends
+    // ----------------------------------------------------------------------------------
 
     /// A burst arrives; the board answers when all of it is there.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
@@ -499,7 +506,8 @@ impl World {
         Ok(bytes)
     }
 
-    // ---- What the host does -----------------------------------------------------------------------------------
+    // ---- What the host does
+    // -----------------------------------------------------------------------------------
 
     /// A call of the host. The inner error is the board's refusal.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), Refused>, String> {
@@ -616,7 +624,7 @@ impl World {
     }
 
     /// What is known about a connection's stream; none when it has gone.
-    pub(crate) fn info(&mut self, index: usize) -> Option<kiban_stack::tcp::Info> {
+    pub(crate) fn info(&mut self, index: usize) -> Option<kiban_tcpip::tcp::Info> {
         let stream = self.connections[index].stream?;
         self.board.host().info(stream).ok().map(|info| info.until(self.now))
     }

@@ -1,6 +1,7 @@
-//! `docs/tcp.md` says what of TCP's standards is kept. Whatever it names is there, and nothing of RFC 9293 is left out.
+//! `docs/tcp.md` says what of TCP's standards is kept. Whatever it names is there, and nothing of RFC 9293 is
+//! left out.
 
-use kiban_stack::tcp::{Config, PROFILES};
+use kiban_tcpip::tcp::{Config, PROFILES};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,9 +50,11 @@ fn every_story_test_function_and_setting_that_the_page_names_is_there() {
     let (root, page, sources) = (root(), page(), sources());
     let mut settings = Vec::new();
     Config::default().each(&mut |name, _, _| settings.push(name));
+    // Files by how their paths end, without `.rs`; a module with children is a `mod.rs`.
     let ends_with = |end: &str| {
-        let end = format!("/{end}");
-        sources.iter().filter(move |(path, _)| path.ends_with(&end)).map(|(_, text)| text).collect::<Vec<_>>()
+        let ends = [format!("/{end}.rs"), format!("/{end}/mod.rs")];
+        let is_it = move |path: &str| ends.iter().any(|end| path.ends_with(end));
+        sources.iter().filter(move |(path, _)| is_it(path)).collect::<Vec<_>>()
     };
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-'));
@@ -63,14 +66,17 @@ fn every_story_test_function_and_setting_that_the_page_names_is_there() {
         } else if let Some((module, function)) =
             name.split_once("::").filter(|(module, name)| is_word(module) && is_word(name))
         {
-            let found = ends_with(&format!("{module}.rs"));
-            (1, found.iter().any(|text| has_function(text, function)))
+            let found = ends_with(module);
+            (1, found.iter().any(|(_, text)| has_function(text, function)))
         } else if let Some((file, function)) = name.split_once(".rs") {
-            let found =
-                [format!("stack/src/tcp/{file}.rs"), format!("crates/{file}.rs")].map(|end| ends_with(&end));
+            // Of TCP's files the page leaves out their folder.
+            let whole = ends_with(&format!("crates/{file}"));
+            let of_tcp = ends_with(file).into_iter().filter(|(path, _)| path.contains("tcpip/src/tcp/"));
+            let found: Vec<_> = whole.into_iter().chain(of_tcp).collect();
             let function = function.trim_start_matches(':');
-            let is_there = |text: &&String| function.is_empty() || has_function(text, function);
-            (2, found.concat().iter().any(is_there))
+            let is_there =
+                |(_, text): &(&String, &String)| function.is_empty() || has_function(text, function);
+            (2, found.iter().any(is_there))
         } else if let Some((folder, story)) = name.split_once('/').filter(|(folder, _)| is_word(folder)) {
             let path = root.join("talks").join(folder);
             (3, if story.is_empty() { path.is_dir() } else { path.join(format!("{story}.talk")).is_file() })

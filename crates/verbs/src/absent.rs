@@ -1,9 +1,10 @@
 //! Functions that programs and provider libraries may name, and that do nothing here.
 //!
-//! Goal      whatever was linked against rdma-core loads (all of it is linked with immediate binding, so that one missing
-//!           name stops a program before it starts), and a call of what is not there has the answer of a device without it.
-//! Answers   in the manner of the function: `number` returns EOPNOTSUPP; `null` and `minus` return what they are called after
-//!           and set errno; `quiet` returns nothing.
+//! Goal      whatever was linked against rdma-core loads (all of it is linked with immediate binding, so that
+//!           one missing name stops a program before it starts), and a call of what is not there has the
+//!           answer of a device without it.
+//! Answers   in the manner of the function: `number` returns EOPNOTSUPP; `null` and `minus` return what they
+//!           are called after and set errno; `quiet` returns nothing.
 //! Moving    whoever implements a function takes its name out of here; the linker wants every name once.
 //! Arguments are not declared: in the calling conventions of Linux the caller removes them.
 

@@ -1,10 +1,12 @@
 //! Names of hosts and services become addresses for RDMA (rdma_getaddrinfo(3)).
 //!
-//! Goal      one answer, the first that getaddrinfo(3) has, as `rdma_create_ep` wants it; its parts are malloc's, each its own,
-//!           since programs change them before they hand the answer back.
-//! Hints     the kind of queue pair and the port space say stream or datagram; what they leave open, the answer fills in.
+//! Goal      one answer, the first that getaddrinfo(3) has, as `rdma_create_ep` wants it; its parts are
+//!           malloc's, each its own, since programs change them before they hand the answer back.
+//! Hints     the kind of queue pair and the port space say stream or datagram; what they leave open, the
+//!           answer fills in.
 //! Errors    -1 and errno, or a code of getaddrinfo(3) as it is.
-//! Left out  AF_IB: there is no subnet whose GIDs could be asked for (EAFNOSUPPORT). `RAI_NOROUTE` is always so.
+//! Left out  AF_IB: there is no subnet whose GIDs could be asked for (EAFNOSUPPORT). `RAI_NOROUTE` is always
+//!           so.
 
 use crate::abi::*;
 use crate::border::{call, minus};
@@ -166,7 +168,8 @@ unsafe fn answer(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): strings or null, hints or null whose addresses are as long as they say, and a place for the answer.
+/// As rdma_getaddrinfo(3): strings or null, hints or null whose addresses are as long as they say, and a
+/// place for the answer.
 #[unsafe(export_name = "kiban_rdma_getaddrinfo")]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,

@@ -1,6 +1,7 @@
 //! Address handles: whom a datagram goes to (ibv_create_ah(3)).
 //!
-//! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean nothing here.
+//! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean
+//!           nothing here.
 //! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
 
 use crate::abi::*;
@@ -31,7 +32,8 @@ unsafe impl Object for Ah {
     }
 }
 
-/// Where a route leads, if anywhere: to a GID of the peer's from the one GID of ours, or to a local identifier.
+/// Where a route leads, if anywhere: to a GID of the peer's from the one GID of ours, or to a local
+/// identifier.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;

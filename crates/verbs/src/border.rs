@@ -1,7 +1,9 @@
 //! The border: what every function of C does with pointers, errors and panics.
 //!
-//! Goal      a mistake of ours ends in an error, not in the program: a panic does not run through frames of C.
-//! Errors    in the two manners of rdma-core: the number itself (`ibv_*`, mostly), or -1 and errno (`rdma_*`).
+//! Goal      a mistake of ours ends in an error, not in the program: a panic does not run through frames of
+//!           C.
+//! Errors    in the two manners of rdma-core: the number itself (`ibv_*`, mostly), or -1 and errno
+//!           (`rdma_*`).
 //! Limits    whether a pointer that is not null points to memory cannot be known here.
 
 use core::ffi::c_int;

@@ -1,25 +1,27 @@
 //! Open devices (ibv_open_device(3)), and the events that have no completion (ibv_get_async_event(3)).
 //!
 //! Goal      the tables through which `verbs.h` calls; a file that is readable while an event waits.
-//! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is never closed: a
-//!           program finds in it what it has in any other.
-//! Events    are counted against their object when they are taken, and acknowledged against it: whoever destroys the object
-//!           waits until all are ([`crate::acknowledged`]).
+//! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is
+//!           never closed: a program finds in it what it has in any other.
+//! Events    are counted against their object when they are taken, and acknowledged against it: whoever
+//!           destroys the object waits until all are ([`crate::sync::acknowledged`]).
 
 use crate::abi::*;
-use crate::acknowledged::Acknowledged;
+use crate::atomic::AtomicPtr;
 use crate::border::{call, minus, set_errno};
-use crate::cq::Cq;
 use crate::device::Device;
 use crate::engine::{Generation, engine, given};
-use crate::qp::Qp;
-use crate::srq::Srq;
+use crate::queue::cq::Cq;
+use crate::queue::qp::Qp;
+use crate::queue::srq::Srq;
+use crate::sync::acknowledged::Acknowledged;
+use crate::sync::published::Published;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kiban_real::verbs::{Channel, Engine, Happening, What};
+use kiban_rdma_runtime::verbs::{Channel, Engine, Happening, What};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +65,7 @@ impl Context {
         abi.context.async_fd = happenings.number();
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
-        crate::table::fill(&mut abi);
+        crate::device::table::fill(&mut abi);
         Ok(Context {
             abi: UnsafeCell::new(abi),
             born: Generation::now(),
@@ -113,16 +115,36 @@ pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int>
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
-/// The context that identifiers of the connection manager share, of the device that leads to or from this address.
+/// The context that identifiers of the connection manager share, of the device that leads to or from this
+/// address.
 pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
     shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
 }
 
 /// The same, of a device.
 pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_int> {
-    // One of the parent's is of no use to a forked child.
-    let shared = device.shared.get_or_make(|known| known.born.is_now(), || Context::open(device))?;
-    Ok(shared.abi())
+    loop {
+        let newest = SHARED.get();
+        if let Some(known) = shared_contexts(newest).find(|known| core::ptr::eq(known.device, device)) {
+            return Ok(known.abi());
+        }
+        SHARED.publish(newest, Shared { context: Context::open(device)?, next: newest });
+    }
+}
+
+/// A context that is shared, and those that were shared before.
+struct Shared {
+    context: Context,
+    next: Option<&'static Shared>,
+}
+
+static SHARED: Published<Shared> = Published(AtomicPtr::new(null_mut()));
+
+/// Contexts that are shared, of this process: those of its parent are of no use to a forked child.
+fn shared_contexts(newest: Option<&'static Shared>) -> impl Iterator<Item = &'static Context> {
+    core::iter::successors(newest, |shared| shared.next)
+        .map(|shared| &shared.context)
+        .filter(|context| context.born.is_now())
 }
 
 impl Drop for Context {
@@ -161,8 +183,9 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         // SAFETY: promised by the caller.
         match unsafe { Context::given(context) } {
             // The connection manager may give it to its next identifier.
-            Ok(open) if open.device.shared.get().is_some_and(|shared| shared.abi() == context) => 0,
-            // rdma-core frees what programs leave behind with the context; here what is left would point to nothing.
+            Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
+            // rdma-core frees what programs leave behind with the context; here what is left would point to
+            // nothing.
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
@@ -226,7 +249,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
                 };
                 0
             }
-            Err(error) => minus(crate::cq::of_waiting(&error)),
+            Err(error) => minus(crate::queue::cq::of_waiting(&error)),
         }
     })
 }

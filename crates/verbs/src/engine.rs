@@ -1,18 +1,20 @@
 //! The process's RDMA NIC, and what a fork does to it.
 //!
 //! Goal      one [`Engine`] for the process, made when first asked for; it ends with the process.
-//! Fork      a child has copies of its parent's objects, and must not touch what stands behind them: locks that a thread of the
-//!           parent held stay locked. So each object knows in which [`Generation`] it was made; in a child it answers EIO, and
-//!           the child's first call makes an engine of the child's own. The parent notices nothing.
-//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from neither.
+//! Fork      a child has copies of its parent's objects, and must not touch what stands behind them: locks
+//!           that a thread of the parent held stay locked. So each object knows in which [`Generation`] it
+//!           was made; in a child it answers EIO, and the child's first call makes an engine of the child's
+//!           own. The parent notices nothing.
+//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from
+//!           neither.
 
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::published::Published;
+use crate::sync::published::Published;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
-use kiban_real::verbs::{Engine, Refusal, Ways};
+use kiban_rdma_runtime::verbs::{Engine, Refusal, Ways};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 static GENERATION: AtomicU32 = AtomicU32::new(0);

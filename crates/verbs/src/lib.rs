@@ -1,40 +1,28 @@
 //! Drop-in verbs: `libibverbs.so.1` and `librdmacm.so.1`, for programs that were built against rdma-core.
 //!
-//! Goal      RDMA programs run unchanged where there is no RDMA hardware: they load these libraries in place of rdma-core's.
-//! Down      a function of C checks what it was given and asks kiban's RDMA NIC (`kiban_real`).
-//! Libraries all code is in `libibverbs.so.1`; `librdmacm.so.1` is a list of jumps into it, so that both share one state. Which
-//!           symbol has which version stands in `exports/*.map`; `link` makes both libraries of this crate's archive.
-//! Absent    what is not there has an answer that says so (`absent.rs`): a missing name would stop programs from loading.
+//! Goal      RDMA programs run unchanged where there is no RDMA hardware: they load these libraries in place
+//!           of rdma-core's.
+//! Down      a function of C checks what it was given and asks kiban's RDMA NIC (`kiban_rdma_runtime`).
+//! Libraries all code is in `libibverbs.so.1`; `librdmacm.so.1` is a list of jumps into it, so that both
+//! share one state. Which
+//!           symbol has which version stands in `exports/*.map`; `link` makes both libraries of this crate's
+//!           archive.
+//! Absent    what is not there has an answer that says so (`absent.rs`): a missing name would stop programs
+//!           from loading.
 
 pub mod abi;
 pub mod absent;
-mod acknowledged;
 mod addrinfo;
 mod ah;
 mod atomic;
 mod border;
 mod cm;
 mod context;
-mod cq;
 mod device;
 mod engine;
-mod ethernet;
-mod fork;
-mod interfaces;
-mod kernel;
 mod memory;
-mod names;
-mod post;
-mod published;
-mod qp;
-mod query;
-mod rates;
+mod queue;
 mod rsocket;
-mod spin;
-mod srq;
-mod states;
-mod sysfs;
-mod table;
-mod wr;
+mod sync;
 #[cfg(test)]
 mod yardstick;

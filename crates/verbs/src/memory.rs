@@ -1,10 +1,12 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Goal      memory is there when it is registered, as if it were pinned: what is not mapped, or may not be written to, is
-//!           refused with EFAULT then and not found out when a message comes.
-//! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain, the other a hint.
+//! Goal      memory is there when it is registered, as if it were pinned: what is not mapped, or may not be
+//!           written to, is refused with EFAULT then and not found out when a message comes.
+//! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain,
+//!           the other a hint.
 //! Windows   a type 1 window gets a new key when it is bound; of a type 2 window the program makes the keys.
-//! Limits    memory that is unmapped while it is registered takes the process with it (hardware would have kept the pages).
+//! Limits    memory that is unmapped while it is registered takes the process with it (hardware would have
+//!           kept the pages).
 //! Left out  paging on demand, and a region that stands for nothing (ibv_alloc_null_mr(3)): both are refused.
 
 use crate::abi::*;
@@ -15,9 +17,10 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kiban_ground::Region;
-use kiban_real::verbs::Access;
-use std::sync::{Mutex, PoisonError};
+use kiban_base::Region;
+use kiban_os::lock;
+use kiban_rdma_runtime::verbs::Access;
+use std::sync::Mutex;
 
 const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
@@ -421,7 +424,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     number(|| {
         // SAFETY: promised by the caller.
         let region = unsafe { given::<Mr>(mr)? };
-        let key = region.made.lock().unwrap_or_else(PoisonError::into_inner).key;
+        let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
         region.context.let_go();
         // SAFETY: it was given, and is used no more.
@@ -430,8 +433,8 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// 0, or a negative number of [`ibv_rereg_mr_err_code`]: the region is as before. Its keys stay, as they do with the kernel's
-/// drivers: programs that have told peers of them do not look again.
+/// 0, or a negative number of [`ibv_rereg_mr_err_code`]: the region is as before. Its keys stay, as they do
+/// with the kernel's drivers: programs that have told peers of them do not look again.
 ///
 /// # Safety
 /// As ibv_rereg_mr(3).
@@ -463,7 +466,7 @@ unsafe extern "C" fn ibv_rereg_mr(
         {
             return fail(IBV_REREG_MR_ERR_INPUT, libc::EINVAL);
         }
-        let mut made = region.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&region.made);
         let before = *made;
         let domain = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { before.pd };
         // SAFETY: promised by the caller; the region's own domain is there as long as it is.

@@ -1,7 +1,7 @@
 //! The libraries as programs meet them: their symbols, versions, and programs that load them.
 //!
-//! Goal      every symbol has every version that a map names, and nothing else is exported; whatever was linked against
-//!           rdma-core loads without a word from the dynamic linker.
+//! Goal      every symbol has every version that a map names, and nothing else is exported; whatever was
+//!           linked against rdma-core loads without a word from the dynamic linker.
 //! How       `link` makes them of the archive that cargo made beside this test.
 //! Needs     the Debian packages that `PROGRAMS` names, and binutils.
 
@@ -141,7 +141,8 @@ fn programs_load_the_libraries_without_a_word_from_the_linker() {
         let output = output(&mut command);
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
-        // timeout(1): 124 and 137 for one that did not end, 126 and 127 for one that did not start, 128 and more for signals.
+        // timeout(1): 124 and 137 for one that did not end, 126 and 127 for one that did not start, 128 and
+        // more for signals.
         let code = output.status.code().unwrap_or(128);
         assert!(code != 127, "{program}: install {package}\n{told}");
         // 255 is the -1 that some programs end with.

@@ -1,6 +1,7 @@
 //! rsockets from C, and socket programs over them.
 //!
-//! Goal      what rsocket(7) promises is kept (`c/rsocket.c`); rdma-core's own programs and ordinary ones run.
+//! Goal      what rsocket(7) promises is kept (`c/rsocket.c`); rdma-core's own programs and ordinary ones
+//!           run.
 //! Needs     a C compiler, Debian's rdmacm-utils, and python3 for `librspreload.so`.
 
 #[path = "common/libraries.rs"]
@@ -12,6 +13,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = linked("rsocket");
@@ -53,10 +55,13 @@ stories! {
     closed_connections_leave_no_files "again"
 }
 
-/// A port that was free a moment ago.
+/// A port that is free, and that nobody is given who asks the system for one (ip_local_port_range).
 fn port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
-    listener.local_addr().expect("it has one").port().to_string()
+    static STEPS: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 8_000) as u16;
+    let mut ports = std::iter::repeat_with(|| first + STEPS.fetch_add(1, Ordering::Relaxed));
+    let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    ports.find(is_free).expect("a port may be had").to_string()
 }
 
 /// Ends what it started.
@@ -145,8 +150,8 @@ fn preloaded(code: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Answers each connection with what it says, in capitals, by poll, epoll or threads; the second word is whether the
-/// listener is an rsocket.
+/// Answers each connection with what it says, in capitals, by poll, epoll or threads; the second word is
+/// whether the listener is an rsocket.
 const SERVER: &str = r#"
 import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))

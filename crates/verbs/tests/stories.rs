@@ -1,9 +1,12 @@
-//! The C programs of `tests/c`: compiled as strictly as compilers can, run with our libraries in the place of rdma-core's.
+//! The C programs of `tests/c`: compiled as strictly as compilers can, run with our libraries in the place of
+//! rdma-core's.
 //!
-//! Goal      what `verbs.h` promises is kept from C, through the tables and through the library's own functions.
-//! How       programs are linked to the installed libibverbs, as any program is, and find ours by `LD_LIBRARY_PATH`; `link` makes
-//!           the libraries of this crate's archive.
-//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it printed.
+//! Goal      what `verbs.h` promises is kept from C, through the tables and through the library's own
+//!           functions.
+//! How       programs are linked to the installed libibverbs, as any program is, and find ours by
+//!           `LD_LIBRARY_PATH`; `link` makes the libraries of this crate's archive.
+//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it
+//!           printed.
 
 #[path = "common/libraries.rs"]
 mod libraries;

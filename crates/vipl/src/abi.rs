@@ -1,6 +1,7 @@
 //! The binary interface: types and numbers of `include/vipl.h`, as C lays them out.
 //!
-//! Goal      the same bytes on both sides of the border; `tests/programs.rs` compiles the header's own checks.
+//! Goal      the same bytes on both sides of the border; `tests/programs.rs` compiles the header's own
+//!           checks.
 //! Names     of the header, so that they can be looked up there. What they mean is said there, once.
 
 #![expect(missing_docs, reason = "include/vipl.h documents these names")]
@@ -261,7 +262,7 @@ const _: () = {
     assert!(size_of::<VIP_ERROR_DESCRIPTOR>() == 48 && offset_of!(VIP_ERROR_DESCRIPTOR, ErrorCode) == 44);
 };
 
-/// The status word of a descriptor, but for the error bits, which are `kiban_stack::vi::Status`.
+/// The status word of a descriptor, but for the error bits, which are `kiban_vi::Status`.
 pub mod status {
     pub const DONE: u32 = 1;
     pub const OP_SEND: u32 = 0;

@@ -1,13 +1,14 @@
 //! The border: what every call does with pointers, answers and panics.
 //!
-//! Goal      unsafe code in one place: a pointer of the program's is checked for null and alignment, and then read or
-//!           written whole, once.
+//! Goal      unsafe code in one place: a pointer of the program's is checked for null and alignment, and then
+//!           read or written whole, once.
 //! Limits    whether a pointer that is not null points to memory cannot be known here; `vipl.h` asks for it.
 
 use crate::abi::VIP_RETURN;
 use core::ptr::NonNull;
+use kiban_os::ignore_poison;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What a call comes to: an error is the code that the program gets.
 pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
@@ -36,8 +37,8 @@ impl<T> Out<T> {
     }
 
     pub(crate) fn put(&self, value: T) {
-        // SAFETY: it was promised when the place was taken that it can be written; what stands there is C's, which has
-        // nothing to drop.
+        // SAFETY: it was promised when the place was taken that it can be written; what stands there is C's,
+        // which has nothing to drop.
         unsafe { self.0.write(value) }
     }
 }
@@ -54,17 +55,12 @@ pub(crate) unsafe fn read<T: Copy>(at: *const T) -> Answer<T> {
     }
 }
 
-/// A panic under a lock is reported by the call that panicked; the others go on with what there is.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) fn reading<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
+    ignore_poison(lock.read())
 }
 
 pub(crate) fn writing<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
+    ignore_poison(lock.write())
 }
 
 #[cfg(test)]

@@ -1,23 +1,24 @@
 //! The calls of `include/vipl.h` and `include/vipl_kiban.h`, by the names that C knows.
 //!
-//! Each one checks its pointers, finds its objects and hands over to the module that knows what to do. What a call promises
-//! and asks for is said in the headers.
+//! Each one checks its pointers, finds its objects and hands over to the module that knows what to do. What a
+//! call promises and asks for is said in the headers.
 
 use crate::abi::*;
 use crate::border::{Answer, Out, call, read};
 use crate::nic::timeout;
-use crate::notify::{self, Context};
-use crate::work::{Collected, Direction};
-use crate::{connect, errors, handles, memory, names, nic, queue, vi, waiting, work};
+use crate::objects::callbacks::Context;
+use crate::objects::members::Direction;
+use crate::work::Collected;
+use crate::{connect, errors, handles, memory, names, nic, notify, queue, vi, waiting, work};
 use core::ptr::{NonNull, null_mut};
-use kiban_ground::Wait;
-use kiban_real::vi::Queue;
+use kiban_base::Wait;
+use kiban_vi_runtime::Queue;
 use std::sync::atomic::Ordering;
 
 const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
 
-/// Defines calls: each a function of C's whose body runs inside the border. Bodies are unsafe where they take pointers on
-/// trust: every caller promises what `vipl.h` asks.
+/// Defines calls: each a function of C's whose body runs inside the border. Bodies are unsafe where they take
+/// pointers on trust: every caller promises what `vipl.h` asks.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see `include/vipl.h` and `include/vipl_kiban.h`.")]

@@ -1,27 +1,24 @@
 //! Connections: addresses in the program's memory, and who waits for whom.
 //!
-//! Waiting   a server takes requests at a discriminator from its first `VipConnectWait` on, also between two of them: a
-//!           client that comes a moment early stands in line. It ends when a wait's time is over and nobody else waits.
+//! Waiting   a server takes requests at a discriminator from its first `VipConnectWait` on, also between two
+//!           of them: a client that comes a moment early stands in line. It ends when a wait's time is over
+//!           and nobody else waits.
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
-use crate::border::{Answer, locked};
+use crate::border::Answer;
 use crate::device;
-use crate::handles::{self, Handle, Object};
-use crate::nic::Nic;
-use crate::vi::{Vi, told_of};
+use crate::handles::{self, Object};
+use crate::objects::handle::Handle;
+use crate::objects::members::{Request, Vi};
+use crate::objects::nic::Nic;
+use crate::vi::told_of;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use kiban_real::vi::{Address, Failure, HostAddress};
-use kiban_stack::vi::ViState;
-use std::collections::HashMap;
+use kiban_os::lock;
+use kiban_vi::ViState;
+use kiban_vi_runtime::{Address, Failure, HostAddress};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A request that a server has been told of.
-pub(crate) struct Request {
-    nic: Arc<Nic>,
-    asked: kiban_real::vi::Request,
-}
 
 const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 
@@ -31,7 +28,8 @@ const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 /// If it is not null, `at` points to an address that is as long as it says.
 unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
     let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
-    // SAFETY: an address begins with its two lengths; it need not be aligned, since old programs keep it in char arrays.
+    // SAFETY: an address begins with its two lengths; it need not be aligned, since old programs keep it in
+    // char arrays.
     let [host, discriminator] = unsafe { at.cast::<[u16; 2]>().read_unaligned() }.map(usize::from);
     if host > 256 || discriminator > nic.config.discriminator_bytes_max {
         return Err(VIP_RETURN::INVALID_PARAMETER);
@@ -63,7 +61,8 @@ pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<
     Ok(unsafe { read_remote(nic, at)? }.host)
 }
 
-/// Writes an address into the program's memory; without a discriminator the one that stands there is left alone.
+/// Writes an address into the program's memory; without a discriminator the one that stands there is left
+/// alone.
 ///
 /// # Safety
 /// `at` has room for it.
@@ -88,9 +87,6 @@ pub(crate) unsafe fn write(
     }
 }
 
-/// How many threads wait at each discriminator of a NIC.
-pub(crate) type Waiters = HashMap<Vec<u8>, usize>;
-
 /// What a server is told: the client's attributes, and a handle to answer with.
 pub(crate) type Told = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
 
@@ -104,9 +100,9 @@ pub(crate) unsafe fn wait(
 ) -> Answer<Told> {
     // SAFETY: promised by the caller.
     let (_, discriminator) = unsafe { read(nic, local)? };
-    *locked(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
+    *lock(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
     let asked = nic.core.connect_wait(&discriminator, timeout);
-    let mut waiters = locked(&nic.waiters);
+    let mut waiters = lock(&nic.waiters);
     let still = waiters.get_mut(&discriminator).map_or(0, |count| {
         *count -= 1;
         *count
@@ -123,7 +119,7 @@ pub(crate) unsafe fn wait(
     unsafe { write(nic, remote, &asked.from.host, Some(&asked.from.discriminator)) };
     let attributes = told_of(&asked.remoteness);
     let request = Object::Request(Arc::new(Request { nic: nic.clone(), asked }));
-    Ok((attributes, nic.adopt_request(request)?.as_pointer()))
+    Ok((attributes, handles::adopt_request(nic, request)?.as_pointer()))
 }
 
 pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
@@ -134,14 +130,14 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
     let accepted = request.nic.core.accept(&request.asked, vi.number).map_err(VIP_RETURN::from);
     // A request that this VI does not fit stays for another.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
-        request.nic.disown_request(Handle::of(pointer));
+        handles::disown_request(&request.nic, Handle::of(pointer));
     }
     accepted
 }
 
 pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
     let request = handles::request(pointer)?;
-    if request.nic.disown_request(Handle::of(pointer)).is_none() {
+    if handles::disown_request(&request.nic, Handle::of(pointer)).is_none() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     // Whoever has given up meanwhile need not be told.

@@ -8,20 +8,20 @@
 //! board[:NAME]@ADDRESS[:PORT]                        the same, of the board NAME that runs, or of the only one
 //! ```
 //!
-//! A NAME is 1 to 16 of letters, digits, `-`, `_` and `.`. Programs of the time copy addresses by the length that their own
-//! NIC tells, many into 40 bytes: so all addresses of a device are of one length, and short.
+//! A NAME is 1 to 16 of letters, digits, `-`, `_` and `.`. Programs of the time copy addresses by the length
+//! that their own NIC tells, many into 40 bytes: so all addresses of a device are of one length, and short.
 //!
-//! Any other word is a device of an old program ("nic0", "/dev/clanvi0") and stands for the device that `KIBAN_VI_DEVICE`
-//! names, `shm` if it is unset.
+//! Any other word is a device of an old program ("nic0", "/dev/clanvi0") and stands for the device that
+//! `KIBAN_VI_DEVICE` names, `shm` if it is unset.
 
-use kiban_real::vi::{BOARD_PORT, Device, HostAddress, UDP_PORT};
+use kiban_vi_runtime::{BOARD_PORT, Device, HostAddress, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Bytes of a host address in shared memory.
 const NAME_BYTES: usize = 16;
 
-/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `number` names a NIC
-/// that has no name. Nothing, when it cannot be read.
+/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `number`
+/// names a NIC that has no name. Nothing, when it cannot be read.
 pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<Vec<Device>> {
     if is_board(name) {
         return on_board(name);

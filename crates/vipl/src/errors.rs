@@ -3,25 +3,18 @@
 use crate::abi::{
     VIP_ERROR_CODE, VIP_ERROR_DESCRIPTOR, VIP_ERROR_HANDLER, VIP_RESOURCE_CODE, VIP_ULONG, status,
 };
-use crate::border::{Answer, locked};
+use crate::border::Answer;
 use crate::handles;
-use crate::nic::{Kind, Nic};
-use crate::notify::Context;
+use crate::objects::callbacks::Context;
+use crate::objects::nic::{Kind, Nic};
 use core::ptr::null_mut;
-use kiban_stack::vi::Event;
+use kiban_os::lock;
+use kiban_vi::Event;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whom a NIC tells.
-#[derive(Default)]
-pub(crate) struct Handler {
-    told: Option<(Context, VIP_ERROR_HANDLER)>,
-    /// A thread listens for events.
-    listening: bool,
-}
-
 pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HANDLER>) -> Answer {
-    let mut errors = locked(&nic.callbacks.errors);
+    let mut errors = lock(&nic.callbacks.errors);
     if handler.is_some() && !errors.listening {
         let its_nic = nic.clone();
         nic.callbacks.start(move || {
@@ -36,10 +29,10 @@ pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HA
 }
 
 fn tell(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
-    let told = locked(&nic.callbacks.errors).told;
+    let told = lock(&nic.callbacks.errors).told;
     if let Some((context, handler)) = told {
-        // SAFETY: the program gave us a function of this type to be called like this (vipl.h); the descriptor lives until
-        // it returns.
+        // SAFETY: the program gave us a function of this type to be called like this (vipl.h); the descriptor
+        // lives until it returns.
         unsafe { handler(context.0, &raw mut error) };
     }
 }
@@ -74,7 +67,7 @@ fn describe(nic: &Nic, event: Event) -> VIP_ERROR_DESCRIPTOR {
 
 /// The memory of a descriptor went away before its answer could be written.
 pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation: u32) {
-    if locked(&nic.callbacks.errors).told.is_none() {
+    if lock(&nic.callbacks.errors).told.is_none() {
         return;
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };

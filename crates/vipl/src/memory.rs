@@ -1,67 +1,27 @@
 //! Registered memory and protection tags.
 //!
-//! Goal      descriptors are read, and answers written, only where the program has registered memory under the VI's tag.
-//! Twice     the NIC knows each region for moving data; it is kept here as well, by address, to check what calls say
-//!           of it and to hold it still while a descriptor in it is read or written.
-//! First tag NULL for a tag means the first one of the NIC, as on cLAN: programs that use none at all work, and so do
+//! Goal      descriptors are read, and answers written, only where the program has registered memory under
+//!           the VI's tag.
+//! Twice     the NIC knows each region for moving data; it is kept here as well, by address, to check what
+//!           calls say of it and to hold it still while a descriptor in it is read or written.
+//! First tag NULL for a tag means the first one of the NIC, as on cLAN: programs that use none at all work,
+//! and so do
 //!           those that register memory under the one tag they made and leave their VIs without (ARMCI).
 
 use crate::abi::{VIP_BOOLEAN, VIP_MEM_ATTRIBUTES, VIP_PROTECTION_HANDLE, VIP_PVOID, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, reading, writing};
-use crate::handles::{self, Object, QuickMap};
-use crate::nic::{Kind, Nic};
+use crate::handles::{self, Object};
+use crate::objects::members::Tag;
+use crate::objects::memory::Memory;
+use crate::objects::nic::{Kind, Nic};
 use core::ptr::NonNull;
-use kiban_ground::Region;
-use kiban_stack::vi::MemoryAttributes;
+use kiban_base::Region;
+use kiban_vi::MemoryAttributes;
 use std::sync::Arc;
 
 /// Bytes of one region at most, and of all together: no bound of ours, an address space has that much.
 pub(crate) const BLOCK_BYTES_MAX: usize = isize::MAX as usize / 2;
 pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
-
-/// A protection tag that a program holds.
-pub(crate) struct Tag {
-    pub(crate) nic: Arc<Nic>,
-    pub(crate) number: u32,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) address: usize,
-    pub(crate) length: usize,
-    pub(crate) tag: u32,
-}
-
-impl Memory {
-    /// Whether `length` bytes from `address` on lie within.
-    pub(crate) fn holds(&self, address: usize, length: usize) -> bool {
-        address
-            .checked_sub(self.address)
-            .and_then(|at| at.checked_add(length))
-            .is_some_and(|end| end <= self.length)
-    }
-}
-
-/// What a NIC's program has registered, by handle.
-#[derive(Default)]
-pub(crate) struct Memories {
-    by_handle: QuickMap<u32, Memory>,
-    bytes: usize,
-    /// The tag that NULL means, and whether the program has been given it.
-    first_tag: Option<(u32, bool)>,
-}
-
-impl Memories {
-    pub(crate) fn get(&self, handle: u32) -> Answer<&Memory> {
-        self.by_handle.get(&handle).ok_or(VIP_RETURN::INVALID_PARAMETER)
-    }
-
-    /// Forgets everything: the handles, for whoever gives the memory back.
-    pub(crate) fn take_all(&mut self) -> Vec<u32> {
-        self.bytes = 0;
-        self.by_handle.drain().map(|(handle, _)| handle).collect()
-    }
-}
 
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
@@ -78,7 +38,7 @@ pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
         }
     };
     let tag = Arc::new(Tag { nic: nic.clone(), number });
-    Ok(nic.adopt(Kind::Tag, number, Object::Tag(tag))?.as_pointer())
+    Ok(handles::adopt(nic, Kind::Tag, number, Object::Tag(tag))?.as_pointer())
 }
 
 pub(crate) fn destroy_tag(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Answer {
@@ -89,7 +49,7 @@ pub(crate) fn destroy_tag(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Ans
     let mut memories = writing(&nic.memories);
     nic.core.destroy_tag(tag.number)?;
     memories.first_tag.take_if(|(first, _)| *first == tag.number);
-    nic.disown(Kind::Tag, tag.number);
+    handles::disown(nic, Kind::Tag, tag.number);
     Ok(())
 }
 
@@ -135,8 +95,8 @@ pub(crate) fn register(
     if length > BLOCK_BYTES_MAX || memories.bytes.checked_add(length).is_none_or(|bytes| bytes > BYTES_MAX) {
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
-    // SAFETY: vipl.h asks for memory that stays until it is deregistered, and the NIC drops the region then; nobody has
-    // a Rust reference to memory of the program's.
+    // SAFETY: vipl.h asks for memory that stays until it is deregistered, and the NIC drops the region then;
+    // nobody has a Rust reference to memory of the program's.
     let region = unsafe { Region::foreign(base, length, None) };
     let handle = nic.core.register(region, attributes)?;
     memories.by_handle.insert(handle, Memory { address, length, tag: attributes.tag });

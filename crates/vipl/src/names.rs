@@ -1,49 +1,23 @@
 //! Name service: names for host addresses, and who is there.
 //!
-//! Order     a hosts file (the program's, else the one that `KIBAN_VI_HOSTS` names), then what the word says by itself (an
-//!           address; in shared memory the name of a NIC *is* its address), then, over UDP and on a board, the system.
+//! Order     a hosts file (the program's, else the one that `KIBAN_VI_HOSTS` names), then what the word says
+//!           by itself (an address; in shared memory the name of a NIC *is* its address), then, over UDP and
+//!           on a board, the system.
 //! File      lines of `ADDRESS NAME ...`; `#` begins a comment; addresses of other devices are passed over.
-//! Left out  the system is not asked for the name of an address: what the file does not know is named by its address.
+//! Left out  the system is not asked for the name of an address: what the file does not know is named by its
+//!           address.
 
 use crate::abi::{VIP_AUTODISCOVERY_LIST, VIP_CHAR, VIP_NET_ADDRESS, VIP_RETURN, VIP_ULONG};
-use crate::border::{Answer, Out, locked, read};
+use crate::border::{Answer, Out, read};
 use crate::device::host_named;
-use crate::nic::Nic;
+use crate::objects::hosts::Hosts;
+use crate::objects::nic::Nic;
 use core::ptr::NonNull;
-use kiban_real::vi::{BOARD_PORT, HostAddress, UDP_PORT};
+use kiban_os::lock;
+use kiban_vi_runtime::{BOARD_PORT, HostAddress, UDP_PORT};
 use std::ffi::{CStr, OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
-
-/// What a hosts file says.
-#[derive(Default, Debug)]
-pub(crate) struct Hosts {
-    lines: Vec<(HostAddress, Vec<String>)>,
-}
-
-impl Hosts {
-    fn of(text: &str, own: &HostAddress) -> Hosts {
-        let line = |line: &str| {
-            let mut words = line.split('#').next()?.split_whitespace();
-            let host = host_named(words.next()?, own)?;
-            Some((host, words.map(String::from).collect()))
-        };
-        Hosts { lines: text.lines().filter_map(line).collect() }
-    }
-
-    fn of_name(&self, name: &str) -> impl Iterator<Item = HostAddress> {
-        let is_so_called = |names: &[String]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        self.lines.iter().filter(move |(_, names)| is_so_called(names)).map(|(host, _)| host.clone())
-    }
-
-    fn of_host(&self, host: &HostAddress) -> Option<&str> {
-        self.lines
-            .iter()
-            .find(|(known, _)| known == host)
-            .and_then(|(_, names)| names.first())
-            .map(|name| &**name)
-    }
-}
 
 /// # Safety
 /// `path` is null or ends with a 0.
@@ -61,12 +35,12 @@ pub(crate) unsafe fn start(nic: &Nic, path: *const VIP_CHAR) -> Answer {
             Hosts::of(&text, &nic.host)
         }
     };
-    *locked(&nic.hosts) = Some(hosts);
+    *lock(&nic.hosts) = Some(hosts);
     Ok(())
 }
 
 pub(crate) fn stop(nic: &Nic) -> Answer {
-    locked(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
+    lock(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
 }
 
 /// What the system knows by a name, of our own family.
@@ -76,7 +50,7 @@ fn of_the_system(name: &str, port: u16, own: &SocketAddr) -> impl Iterator<Item 
 
 /// Every address of a name, each once.
 fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
-    let mut found: Vec<HostAddress> = match &*locked(&nic.hosts) {
+    let mut found: Vec<HostAddress> = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
         Some(hosts) => hosts.of_name(name).collect(),
     };
@@ -118,13 +92,15 @@ pub(crate) unsafe fn by_name(
     let found = addresses(nic, name)?;
     let host = usize::try_from(index).ok().and_then(|index| found.get(index));
     let host = host.ok_or(VIP_RETURN::ERROR_NAMESERVICE)?;
-    // SAFETY: promised by the caller. Programs set the discriminator before and after this call: it is left alone.
+    // SAFETY: promised by the caller. Programs set the discriminator before and after this call: it is left
+    // alone.
     unsafe { crate::connect::write(nic, at, host, None) };
     Ok(())
 }
 
 /// # Safety
-/// `at` is null or an address as long as it says; `name` has room for `*room` bytes, and `room` is null or valid.
+/// `at` is null or an address as long as it says; `name` has room for `*room` bytes, and `room` is null or
+/// valid.
 pub(crate) unsafe fn by_address(
     nic: &Nic,
     at: *const VIP_NET_ADDRESS,
@@ -134,7 +110,7 @@ pub(crate) unsafe fn by_address(
     // SAFETY: promised by the caller.
     let (host, bytes_max, used) =
         unsafe { (crate::connect::read_host(nic, at)?, read(room)?, Out::at(room)?) };
-    let told = match &*locked(&nic.hosts) {
+    let told = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
         Some(hosts) => hosts.of_host(&host).map(String::from),
     };
@@ -160,12 +136,13 @@ pub(crate) unsafe fn by_address(
 /// Fills in who can be reached: this NIC, and what the hosts file knows.
 ///
 /// # Safety
-/// `list` is null or valid, and its array has as many places as it says, each null or with room for an address.
+/// `list` is null or valid, and its array has as many places as it says, each null or with room for an
+/// address.
 pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> Answer {
     // SAFETY: promised by the caller.
     let (mut told, out) = unsafe { (read(list)?, Out::at(list)?) };
     let mut there = vec![nic.host.clone()];
-    if let Some(hosts) = &*locked(&nic.hosts) {
+    if let Some(hosts) = &*lock(&nic.hosts) {
         there.extend(hosts.lines.iter().map(|(host, _)| host.clone()).filter(|host| *host != nic.host));
     }
     let room = if told.ADAddrArray.is_null() { 0 } else { told.NumAdAddrs as usize };
@@ -180,23 +157,4 @@ pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> A
     }
     out.put(told);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hosts_file_is_read_line_by_line() {
-        let own = HostAddress::Name(b"me".to_vec());
-        let text = "# comment\nserver  one uno # the first\n\nother two\n192.0.2.1:7 three\nserver again\n";
-        let hosts = Hosts::of(text, &own);
-        let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
-        assert_eq!(hosts.of_name("UNO").collect::<Vec<_>>(), [name("server")]);
-        assert_eq!(hosts.of_name("three").count(), 0, "an address of another device");
-        assert_eq!(hosts.of_host(&name("server")), Some("one"));
-        assert_eq!(hosts.of_host(&name("nobody")), None);
-        let udp = HostAddress::Udp(([127, 0, 0, 1], 1).into());
-        assert_eq!(Hosts::of(text, &udp).of_name("three").count(), 1);
-    }
 }

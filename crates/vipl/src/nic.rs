@@ -1,108 +1,23 @@
 //! NICs: opening, closing, bounds, and whose number is whose handle.
 
 use crate::abi::{VIP_CHAR, VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_RETURN, VIP_ULONG, service};
-use crate::border::{Answer, Out, locked, writing};
-use crate::connect::Waiters;
+use crate::border::{Answer, Out, writing};
 use crate::device;
-use crate::handles::{self, Handle, Object, QuickMap};
-use crate::memory::Memories;
-use crate::names::Hosts;
-use crate::notify::Callbacks;
-use kiban_real::random;
-use kiban_real::vi::{Device, Failure, HostAddress, OpenError};
-use kiban_stack::vi::{Config, ConnectError, Refusal};
-use std::ffi::{CStr, c_void};
+use crate::handles::{self, Object};
+use crate::objects::callbacks::Callbacks;
+use crate::objects::handle::{Handle, QuickMap};
+use crate::objects::nic::{Nic, Numbers};
+use kiban_os::lock;
+use kiban_os::random;
+use kiban_vi::{Config, ConnectError, Refusal};
+use kiban_vi_runtime::{Device, Failure, OpenError};
+use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
-
-/// A NIC that a program has opened.
-pub(crate) struct Nic {
-    /// The NIC itself, driven in real time.
-    pub(crate) core: kiban_real::vi::Nic,
-    pub(crate) config: Config,
-    pub(crate) host: HostAddress,
-    handle: OnceLock<Handle>,
-    name: [VIP_CHAR; 64],
-    /// The host address: `VipQueryNic` gives a pointer to it.
-    address: Box<[u8]>,
-    pub(crate) memories: RwLock<Memories>,
-    /// Descriptors that are posted, by address: the handle of the memory in which they lie.
-    pub(crate) posted: Mutex<QuickMap<usize, u32>>,
-    /// Handles of what was made on this NIC, by the NIC's own numbers.
-    numbers: Mutex<Numbers>,
-    /// Threads that wait for requests to connect.
-    pub(crate) waiters: Mutex<Waiters>,
-    pub(crate) hosts: Mutex<Option<Hosts>>,
-    pub(crate) callbacks: Callbacks,
-}
-
-#[derive(Default)]
-struct Numbers {
-    tags: QuickMap<u32, Handle>,
-    vis: QuickMap<u32, Handle>,
-    queues: QuickMap<u32, Handle>,
-    /// Requests have no number that is told.
-    requests: Vec<Handle>,
-}
-
-/// What a number of the NIC's is of.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    Tag,
-    Vi,
-    Queue,
-}
-
-impl Numbers {
-    fn of(&mut self, kind: Kind) -> &mut QuickMap<u32, Handle> {
-        match kind {
-            Kind::Tag => &mut self.tags,
-            Kind::Vi => &mut self.vis,
-            Kind::Queue => &mut self.queues,
-        }
-    }
-}
 
 /// The bounds of a NIC that a program opens. Servers of the time waited at a discriminator for every client.
 fn config() -> Config {
     Config { requests_max: 4096, ..Config::default() }
-}
-
-impl Nic {
-    pub(crate) fn handle(&self) -> VIP_NIC_HANDLE {
-        self.handle.get().map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
-    }
-
-    /// An object made on this NIC gets a handle.
-    pub(crate) fn adopt(&self, kind: Kind, number: u32, object: Object) -> Answer<Handle> {
-        let handle = handles::insert(object)?;
-        locked(&self.numbers).of(kind).insert(number, handle);
-        Ok(handle)
-    }
-
-    /// An object has gone: nobody finds it any more.
-    pub(crate) fn disown(&self, kind: Kind, number: u32) {
-        if let Some(handle) = locked(&self.numbers).of(kind).remove(&number) {
-            handles::remove(handle);
-        }
-    }
-
-    pub(crate) fn adopt_request(&self, object: Object) -> Answer<Handle> {
-        let handle = handles::insert(object)?;
-        locked(&self.numbers).requests.push(handle);
-        Ok(handle)
-    }
-
-    pub(crate) fn disown_request(&self, handle: Handle) -> Option<Object> {
-        locked(&self.numbers).requests.retain(|known| *known != handle);
-        handles::remove(handle)
-    }
-
-    /// The handle of a number, for answers; null when it has none.
-    pub(crate) fn handle_of(&self, kind: Kind, number: u32) -> *mut c_void {
-        let mut numbers = locked(&self.numbers);
-        numbers.of(kind).get(&number).map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
-    }
 }
 
 /// A timeout of the program's: milliseconds, or for ever.
@@ -130,6 +45,8 @@ impl From<Refusal> for VIP_RETURN {
             Refusal::TransferBytes => VIP_RETURN::INVALID_MTU,
             Refusal::Qos => VIP_RETURN::INVALID_QOS,
             Refusal::RdmaRead => VIP_RETURN::INVALID_RDMAREAD,
+            // What this VIPL has no code of its own for.
+            _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
 }
@@ -144,6 +61,8 @@ impl From<ConnectError> for VIP_RETURN {
             ConnectError::Qos => VIP_RETURN::INVALID_QOS,
             ConnectError::Timeout => VIP_RETURN::TIMEOUT,
             ConnectError::Unreachable => VIP_RETURN::NOT_REACHABLE,
+            // What this VIPL has no code of its own for.
+            _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
 }
@@ -154,20 +73,21 @@ impl From<Failure> for VIP_RETURN {
             Failure::Refused(refusal) => refusal.into(),
             Failure::Timeout => VIP_RETURN::TIMEOUT,
             Failure::Connect(error) => error.into(),
-            // A queue that reports elsewhere is not waited for; the handle of a NIC that is closed names nothing.
+            // A queue that reports elsewhere is not waited for; the handle of a NIC that is closed names
+            // nothing.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
-            // The device is there no more.
-            Failure::Gone => VIP_RETURN::ERROR_RESOURCE,
+            // `Gone`: the device is there no more. VIPL has no code of its own for others.
+            _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
 }
 
-fn open_first(devices: &[Device]) -> Result<kiban_real::vi::Nic, OpenError> {
+fn open_first(devices: &[Device]) -> Result<kiban_vi_runtime::Nic, OpenError> {
     let (last, first) = devices.split_last().expect("a name means a device at least");
     first
         .iter()
-        .find_map(|device| kiban_real::vi::Nic::open_with(device, config()).ok())
-        .map_or_else(|| kiban_real::vi::Nic::open_with(last, config()), Ok)
+        .find_map(|device| kiban_vi_runtime::Nic::open_with(device, config()).ok())
+        .map_or_else(|| kiban_vi_runtime::Nic::open_with(last, config()), Ok)
 }
 
 /// # Safety
@@ -215,7 +135,7 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
     let Some(Object::Nic(nic)) = handles::remove(Handle::of(pointer)) else {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     };
-    let Numbers { tags, vis, queues, requests } = core::mem::take(&mut *locked(&nic.numbers));
+    let Numbers { tags, vis, queues, requests } = core::mem::take(&mut *lock(&nic.numbers));
     let numbered = [tags, vis, queues];
     for handle in numbered.iter().flat_map(QuickMap::values).chain(&requests) {
         handles::remove(*handle);

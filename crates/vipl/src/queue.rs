@@ -2,22 +2,14 @@
 
 use crate::abi::{VIP_BOOLEAN, VIP_PVOID, VIP_RETURN, VIP_ULONG};
 use crate::border::Answer;
-use crate::handles::Object;
-use crate::nic::{Kind, Nic};
-use crate::notify::Line;
+use crate::handles::{self, Object};
+use crate::objects::members::Queue;
+use crate::objects::nic::{Kind, Nic};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Entries of one queue at most.
 pub(crate) const ENTRIES_MAX: usize = 1 << 20;
-
-/// A completion queue that a program holds.
-pub(crate) struct Queue {
-    pub(crate) nic: Arc<Nic>,
-    pub(crate) number: u32,
-    /// Callbacks that wait for entries.
-    pub(crate) line: Arc<Line>,
-}
 
 fn entries(count: VIP_ULONG) -> Answer<usize> {
     match usize::try_from(count) {
@@ -31,7 +23,7 @@ pub(crate) fn create(nic: &Arc<Nic>, count: VIP_ULONG) -> Answer<VIP_PVOID> {
     let count = entries(count)?;
     let number = nic.core.create_queue(count)?;
     let queue = Queue { nic: nic.clone(), number, line: Arc::default() };
-    match nic.adopt(Kind::Queue, number, Object::Queue(Arc::new(queue))) {
+    match handles::adopt(nic, Kind::Queue, number, Object::Queue(Arc::new(queue))) {
         Ok(handle) => Ok(handle.as_pointer()),
         Err(code) => {
             nic.core.destroy_queue(number)?;
@@ -42,7 +34,7 @@ pub(crate) fn create(nic: &Arc<Nic>, count: VIP_ULONG) -> Answer<VIP_PVOID> {
 
 pub(crate) fn destroy(queue: &Queue) -> Answer {
     queue.nic.core.destroy_queue(queue.number)?;
-    queue.nic.disown(Kind::Queue, queue.number);
+    handles::disown(&queue.nic, Kind::Queue, queue.number);
     Ok(())
 }
 

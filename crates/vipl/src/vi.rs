@@ -6,37 +6,11 @@ use crate::abi::{
 use crate::border::Answer;
 use crate::handles::{self, Object};
 use crate::memory;
-use crate::nic::{Kind, Nic};
-use crate::notify::Line;
-use crate::work::Direction;
-use kiban_stack::vi::{Reliability, Remoteness, ViAttributes, ViState};
+use crate::objects::members::Vi;
+use crate::objects::nic::{Kind, Nic};
+use kiban_vi::{Reliability, Remoteness, ViAttributes, ViState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
-
-/// A VI that a program holds.
-pub(crate) struct Vi {
-    pub(crate) nic: Arc<Nic>,
-    pub(crate) number: u32,
-    /// The NIC's number of its protection tag.
-    pub(crate) tag: AtomicU32,
-    /// Whether sends and receives report to a completion queue.
-    reports: [bool; 2],
-    /// A pointer of the program's own.
-    pub(crate) user_data: AtomicPtr<core::ffi::c_void>,
-    /// Callbacks that wait for sends and for receives.
-    pub(crate) lines: [Arc<Line>; 2],
-}
-
-impl Vi {
-    pub(crate) fn handle(&self) -> VIP_PVOID {
-        self.nic.handle_of(Kind::Vi, self.number)
-    }
-
-    /// Whether a queue reports to a completion queue: then it is not waited for (VI Architecture 1.0).
-    pub(crate) fn reports(&self, direction: Direction) -> bool {
-        self.reports[direction as usize]
-    }
-}
 
 fn reliability(level: u16) -> Answer<Reliability> {
     match level {
@@ -126,7 +100,7 @@ pub(crate) fn create(
         user_data: AtomicPtr::default(),
         lines: Default::default(),
     });
-    match nic.adopt(Kind::Vi, number, Object::Vi(vi)) {
+    match handles::adopt(nic, Kind::Vi, number, Object::Vi(vi)) {
         Ok(handle) => Ok(handle.as_pointer()),
         Err(code) => {
             nic.core.destroy_vi(number)?;
@@ -137,7 +111,7 @@ pub(crate) fn create(
 
 pub(crate) fn destroy(vi: &Vi) -> Answer {
     vi.nic.core.destroy_vi(vi.number)?;
-    vi.nic.disown(Kind::Vi, vi.number);
+    handles::disown(&vi.nic, Kind::Vi, vi.number);
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 use crate::abi::{VIP_RETURN, VIP_ULONG, VIP_WAIT_REPORT, policy, wide};
 use crate::border::Answer;
-use crate::nic::Nic;
-use kiban_ground::{Report, Wait};
-use kiban_real::vi::Queue;
+use crate::objects::nic::Nic;
+use kiban_base::{Report, Wait};
+use kiban_vi_runtime::Queue;
 use std::time::Duration;
 
 /// A policy as the program names it.
@@ -42,7 +42,7 @@ pub(crate) fn report(nic: &Nic, queue: Queue) -> VIP_WAIT_REPORT {
         SpunNs: nanos(spun),
         CostNs: nanos(cost),
         OptimumNs: nanos(optimum),
-        BlockCostNs: kiban_real::costs().block(),
+        BlockCostNs: kiban_os::costs().block(),
         SpinNs: spin,
         Policy: number,
         Reserved: 0,

@@ -1,41 +1,40 @@
 //! Work: from descriptors in the program's memory to the NIC, and back.
 //!
-//! Goal      a descriptor is read once, when it is posted, and judged in the copy: what the program does to it afterwards
-//!           changes nothing. Its answer is written once, before the program is handed it.
-//! Refused   what cannot be queued at all: crooked, outside registered memory of the VI's tag, posted already.
-//! At fault  what can be queued but not done: it comes back in its turn, with a status. On a send: reserved bits of
-//!           `Control`, an operation that is none, no address segment where one belongs, immediate data with a read, a `Length`
-//!           that is not the sum. On a receive the `Length` of the last use may stand: programs post again what came back.
-//! Gone      if the descriptor's memory was deregistered meanwhile, the answer is not written: it is counted as an error
-//!           of protection on completion, and the program gets the pointer all the same.
+//! Goal      a descriptor is read once, when it is posted, and judged in the copy: what the program does to
+//!           it afterwards changes nothing. Its answer is written once, before the program is handed it.
+//! Refused   what cannot be queued at all: crooked, outside registered memory of the VI's tag, posted
+//!           already.
+//! At fault  what can be queued but not done: it comes back in its turn, with a status. On a send: reserved
+//!           bits of `Control`, an operation that is none, no address segment where one belongs, immediate
+//!           data with a read, a `Length` that is not the sum. On a receive the `Length` of the last use may
+//!           stand: programs post again what came back.
+//! Gone      if the descriptor's memory was deregistered meanwhile, the answer is not written: it is counted
+//!           as an error of protection on completion, and the program gets the pointer all the same.
 
 use crate::abi::{VIP_CONTROL_SEGMENT, VIP_DESCRIPTOR, VIP_DESCRIPTOR_ALIGNMENT, VIP_RETURN, VIP_SEGMENT};
 use crate::abi::{control, status};
-use crate::border::{Answer, locked, reading};
-use crate::memory::Memories;
-use crate::nic::Nic;
-use crate::vi::Vi;
+use crate::border::{Answer, reading};
+use crate::errors;
+use crate::objects::callbacks::Context;
+use crate::objects::members::{Direction, Vi};
+use crate::objects::memory::Memories;
+use crate::objects::nic::Nic;
 use arrayvec::ArrayVec;
 use core::mem::offset_of;
-use kiban_ground::Wait;
-use kiban_stack::vi::{Done, DoneAs, Operation, Remote, Segment, Status, Work};
+use kiban_base::Wait;
+use kiban_os::lock;
+use kiban_vi::{Done, DoneAs, Operation, Remote, Segment, Status, Work};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// Which queue of a VI.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    Send = 0,
-    Receive = 1,
-}
 
 /// Segments that are read of a descriptor at most: what the NIC takes, and an address segment.
 const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more than the call.
+/// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more
+/// than the call.
 type Segments = ArrayVec<Segment, SEGMENTS_MAX>;
 
 /// Copies a descriptor out of registered memory: its control segment, and the others into `segments`.
@@ -55,9 +54,9 @@ fn copy(
     {
         return Err(BAD);
     }
-    // SAFETY: these bytes are aligned and lie in memory that the program has registered, and keeps until it deregisters
-    // it, for which it needs the lock that our caller holds. Another thread of the program's may be writing to it:
-    // then a volatile copy is some mixture of what was there, and all numbers are valid.
+    // SAFETY: these bytes are aligned and lie in memory that the program has registered, and keeps until it
+    // deregisters it, for which it needs the lock that our caller holds. Another thread of the program's may
+    // be writing to it: then a volatile copy is some mixture of what was there, and all numbers are valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
     let count = usize::from(control.SegCount);
     if count <= SEGMENTS_MAX {
@@ -113,7 +112,7 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
     let at = descriptor.expose_provenance();
     let mut segments = Segments::new();
     let descriptor = copy(&reading(&nic.memories), handle, at, vi.tag.load(Relaxed), &mut segments)?;
-    match locked(&nic.posted).entry(at) {
+    match lock(&nic.posted).entry(at) {
         Entry::Occupied(_) => return Err(VIP_RETURN::INVALID_PARAMETER),
         Entry::Vacant(free) => free.insert(handle),
     };
@@ -130,7 +129,7 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
         }
     };
     if posted.is_err() {
-        locked(&nic.posted).remove(&at);
+        lock(&nic.posted).remove(&at);
     }
     Ok(posted?)
 }
@@ -151,15 +150,16 @@ fn answer(nic: &Nic, done: Done) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
             DoneAs::Read => status::OP_RDMA_READ,
         }
         | immediate.map_or(0, |_| status::IMMEDIATE);
-    let handle = locked(&nic.posted).remove(&at);
+    let handle = lock(&nic.posted).remove(&at);
     let memories = reading(&nic.memories);
     let is_there = handle
         .and_then(|handle| memories.get(handle).ok())
         .is_some_and(|memory| memory.holds(at, CONTROL_BYTES));
     if is_there {
         let put = |field: usize, value: u32| {
-            // SAFETY: the control segment lies, aligned, in memory that is registered still, and the lock held keeps it
-            // so; the descriptor is the NIC's until this call hands it back, so nobody has a reference to it.
+            // SAFETY: the control segment lies, aligned, in memory that is registered still, and the lock
+            // held keeps it so; the descriptor is the NIC's until this call hands it back, so nobody has a
+            // reference to it.
             unsafe { core::ptr::with_exposed_provenance_mut::<u32>(at + field).write_volatile(value) }
         };
         put(offset_of!(VIP_CONTROL_SEGMENT, Length), done.length);
@@ -169,7 +169,7 @@ fn answer(nic: &Nic, done: Done) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
         put(offset_of!(VIP_CONTROL_SEGMENT, Status), word);
     } else {
         drop(memories);
-        nic.callbacks.completion_had_no_memory(nic, pointer, word & status::OP_MASK);
+        errors::completion_had_no_memory(nic, Context(pointer.cast()), word & status::OP_MASK);
     }
     (pointer, if done.status.is_ok() { VIP_RETURN::SUCCESS } else { VIP_RETURN::DESCRIPTOR_ERROR })
 }

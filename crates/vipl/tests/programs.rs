@@ -1,8 +1,11 @@
-//! The C programs of `tests/c` and `examples/c`: compiled as strictly as compilers can, linked to the library, run.
+//! The C programs of `tests/c` and `examples/c`: compiled as strictly as compilers can, linked to the
+//! library, run.
 //!
 //! Goal      what `vipl.h` promises is kept by the library that programs link to, from C and from C++.
-//! How       `cc` and `c++` (or `CC` and `CXX`), warnings being errors; every program tells stories and ends with 0.
-//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it printed.
+//! How       `cc` and `c++` (or `CC` and `CXX`), warnings being errors; every program tells stories and ends
+//!           with 0.
+//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it
+//!           printed.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -264,7 +267,8 @@ fn a_header_alone_compiles_and_may_be_included_twice() {
             .arg(&header);
         command.arg("/dev/null");
         let output = output(command);
-        // An empty translation unit is the one thing to complain of, in a strict dialect: the headers fill it.
+        // An empty translation unit is the one thing to complain of, in a strict dialect: the headers fill
+        // it.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
@@ -273,7 +277,8 @@ fn a_header_alone_compiles_and_may_be_included_twice() {
 fn a_header_whose_layout_was_touched_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // A struct with one more field, made by a macro where the header says uint16_t: the checks have to notice.
+    // A struct with one more field, made by a macro where the header says uint16_t: the checks have to
+    // notice.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());

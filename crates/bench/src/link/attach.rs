@@ -1,22 +1,26 @@
 //! A program that is attached to the board through shared memory, in place of the board's own application.
 //!
-//! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for its answer, as the board
-//!           does for work.
-//! Transfer  the same kernel peer, board and device as in the other rows; what comes is read, and what leaves is written, by the
-//!           attached program. It shares the kernel peer's processor: with whole segments those two and the board would keep three
-//!           busy, and two are what there is; packet by packet the board's is the busy one.
+//! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for
+//!           its answer, as the board does for work.
+//! Transfer  the same kernel peer, board and device as in the other rows; what comes is read, and what leaves
+//!           is written, by the attached program. It shares the kernel peer's processor: with whole segments
+//!           those two and the board would keep three busy, and two are what there is; packet by packet the
+//!           board's is the busy one.
 //! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
 
 use super::board::{Application, config};
-use super::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespace, open, peer};
+use super::device::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespace, open};
+use super::peer;
+use kiban_base::{Instant, Wait};
 use kiban_board::Board;
-use kiban_ground::{Instant, Wait};
-use kiban_real::clock::pin_thread;
-use kiban_real::random;
-use kiban_real::streams::{Attachment, Settings};
-use kiban_real::{Clock, Driver};
+use kiban_link::Driver;
+use kiban_os::Clock;
+use kiban_os::clock::pin_thread;
+use kiban_os::random;
 use kiban_service::config::{End, Kind, ServicePlan};
 use kiban_service::services::{Services, make};
+use kiban_streams::Settings;
+use kiban_tokio::Attachment;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +66,8 @@ fn services(door: &Path) -> Services {
     services
 }
 
-/// A board with its services, and perhaps an application, whose bytes are counted; who works beside it ends it.
+/// A board with its services, and perhaps an application, whose bytes are counted; who works beside it ends
+/// it.
 fn with_board<T: Send>(
     device: Device,
     own: Option<Application>,
@@ -78,8 +83,8 @@ fn with_board<T: Send>(
         let mut driver =
             Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
                 .map_err(|error| error.to_string())?;
-        driver.join_packets(0, Box::new(link)).map_err(|error| error.to_string())?;
-        driver.add_outward(Box::new(services(&door))).map_err(|error| error.to_string())?;
+        driver.join_packets(0, Box::new(link));
+        driver.add_outward(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
         // The door is open after the first turn.
         driver.turn();
@@ -175,7 +180,7 @@ async fn near(
     let listener = board.listen(SocketAddr::from((BEHIND, port))).await.expect("the port is free");
     listens.send(()).expect("somebody waits");
     let (mut stream, _) = listener.accept().await.expect("it calls");
-    let mut buffer = crate::noise(1, BUFFER_BYTES);
+    let mut buffer = crate::noise::noise(1, BUFFER_BYTES);
     let mut taken = Taken::default();
     let until = clock.now() + length;
     if way == Way::Sends {

@@ -1,14 +1,15 @@
 //! A board behind the device, with an application that reads or writes.
 
-use super::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way};
+use super::device::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way};
+use kiban_base::{Instant, Wait};
 use kiban_board::{
     Board, BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, Program, StreamId,
 };
-use kiban_ground::{Instant, Wait};
-use kiban_real::link::tun::TunLink;
-use kiban_real::random;
-use kiban_real::{Clock, Driver};
-use kiban_stack::tcp;
+use kiban_link::Driver;
+use kiban_link::frames::tun::TunLink;
+use kiban_os::Clock;
+use kiban_os::random;
+use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Application {
             length,
             until: Instant::NEVER,
             stream: None,
-            buffer: crate::noise(2, BUFFER_BYTES),
+            buffer: crate::noise::noise(2, BUFFER_BYTES),
             taken: Taken::default(),
             is_done: false,
         }
@@ -127,7 +128,7 @@ pub(super) fn run(
     let mut driver =
         Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
             .expect("files may be opened");
-    driver.join_packets(0, Box::new(link)).expect("the device can be watched");
+    driver.join_packets(0, Box::new(link));
     let number = driver.add(Box::new(Application::new(way, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
     // The kernel's side ends without ringing.

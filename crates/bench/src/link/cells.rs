@@ -1,21 +1,23 @@
 //! Two boards whose ATM lines are UDP: how many cells a second one core carries each way, both boards on it.
 //!
-//! Traffic   a TCP stream each way, so that every cell has payload, is segmented, carried by the system's UDP, reassembled and
-//!           checked; nothing is idle.
-//! Core      both boards take turns in one thread, pinned; what the system does for their sockets runs on the same core.
+//! Traffic   a TCP stream each way, so that every cell has payload, is segmented, carried by the system's
+//!           UDP, reassembled and checked; nothing is idle.
+//! Core      both boards take turns in one thread, pinned; what the system does for their sockets runs on the
+//!           same core.
 //! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
 //! Counted   cells that arrived at either board in a window; the direction with fewer counts.
 
+use super::device::{SINK, in_a_namespace};
 use super::flood::Flood;
-use super::in_a_namespace;
+use kiban_atm::wire::atm::Vc;
+use kiban_base::Instant;
 use kiban_board::{AtmPortConfig, Board, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
-use kiban_ground::Instant;
-use kiban_real::clock::pin_thread;
-use kiban_real::link::Address;
-use kiban_real::random;
-use kiban_real::{Clock, Driver};
-use kiban_stack::tcp;
-use kiban_wire::atm::Vc;
+use kiban_link::Address;
+use kiban_link::Driver;
+use kiban_os::Clock;
+use kiban_os::clock::pin_thread;
+use kiban_os::random;
+use kiban_tcpip::tcp;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -80,10 +82,10 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
     };
     let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
         .expect("files may be opened");
-    driver.join(0, address.open().expect("the loopback takes sockets")).expect("it can be watched");
+    driver.join(0, address.open().expect("the loopback takes sockets"));
     // One opens, and both send.
     driver.add(Box::new(match side {
-        0 => Flood::to(SocketAddr::new(peer, super::SINK), 1),
+        0 => Flood::to(SocketAddr::new(peer, SINK), 1),
         _ => Flood::at(own),
     }));
     driver

@@ -1,14 +1,15 @@
 //! An application of a board's that sends on every stream as much as it takes, and reads what comes.
 
-use super::{BUFFER_BYTES, SINK};
+use super::device::{BUFFER_BYTES, SINK};
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program, StreamId};
-use kiban_ground::Instant;
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 pub(super) struct Flood {
-    /// Where it listens, or to whom it opens so many streams.
+    /// Address to listen on.
     own: Option<IpAddr>,
+    /// Peer to connect to, and the number of streams to open.
     remote: Option<(SocketAddr, usize)>,
     buffer: Vec<u8>,
     received: u64,
@@ -20,14 +21,14 @@ impl Flood {
         Flood {
             own: None,
             remote: Some((remote, streams)),
-            buffer: crate::noise(4, BUFFER_BYTES),
+            buffer: crate::noise::noise(4, BUFFER_BYTES),
             received: 0,
         }
     }
 
     /// Waits for others.
     pub(super) fn at(own: IpAddr) -> Flood {
-        Flood { own: Some(own), remote: None, buffer: crate::noise(5, BUFFER_BYTES), received: 0 }
+        Flood { own: Some(own), remote: None, buffer: crate::noise::noise(5, BUFFER_BYTES), received: 0 }
     }
 
     /// Payload bytes that came.

@@ -1,13 +1,17 @@
-//! What idle sessions take: the growth of this process while a board has [`SESSIONS`] with this host's kernel.
+//! What idle sessions take: the growth of this process while a board has [`SESSIONS`] with this host's
+//! kernel.
 //!
-//! Counted   resident memory, from before the board is built until all sessions are there and a hundred of them, spread evenly,
-//!           have echoed. The kernel's ends are the kernel's memory, not the process's; of them it has a number each.
+//! Counted   resident memory, from before the board is built until all sessions are there and a hundred of
+//!           them, spread evenly, have echoed. The kernel's ends are the kernel's memory, not the process's;
+//!           of them it has a number each.
 
-use super::{BEHIND, Device, SINK, board, in_a_namespace, open, peer};
+use super::device::{BEHIND, Device, SINK, in_a_namespace, open};
+use super::{board, peer};
+use kiban_base::{Instant, Wait};
 use kiban_board::{Board, Completion, Host, Program};
-use kiban_ground::{Instant, Wait};
-use kiban_real::random;
-use kiban_real::{Clock, Driver};
+use kiban_link::Driver;
+use kiban_os::Clock;
+use kiban_os::random;
 use std::any::Any;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -75,7 +79,7 @@ pub(super) fn run() -> f64 {
             clock,
         )
         .expect("files may be opened");
-        driver.join_packets(0, Box::new(link)).expect("the device can be watched");
+        driver.join_packets(0, Box::new(link));
         driver.add(Box::new(Echo { buffer: vec![0; 4096] }));
         let (all_there, seen) = (AtomicBool::new(false), AtomicBool::new(false));
         let grown = std::thread::scope(|scope| {

@@ -1,93 +1,48 @@
-//! TCP of a board against this host's kernel, through TUN, beside what the device allows and what two kernels do.
+//! TCP of a board against this host's kernel, through TUN, beside what the device allows and what two kernels
+//! do.
 //!
-//! Claim     with whole segments a board receives and sends at 0.6 or more of what a stub does that is no TCP, receiving also at
-//!           0.7 of what two kernel endpoints do over a veth; packet by packet at MTU 1500 at 0.75 of the stub.
-//! Stub      ([`stub`]) answers a handshake, then acknowledges whatever comes, or sends whatever the window takes: no timers,
-//!           no congestion control, nothing sent twice. It copies payload as an application would, and forms or verifies sums
-//!           where the device does not. So it is what the kernel boundary costs.
-//! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with cubic ([`peer`]), pinned to one
-//!           processor, the stub or the board to the other, where both spin. A fresh namespace and device for every sample; sides take turns.
+//! Claim     with whole segments a board receives and sends at 0.6 or more of what a stub does that is no
+//!           TCP, receiving also at
+//!           0.7 of what two kernel endpoints do over a veth; packet by packet at MTU 1500 at 0.75 of the
+//!           stub.
+//! Stub      ([`stub`]) answers a handshake, then acknowledges whatever comes, or sends whatever the window
+//!           takes: no timers, no congestion control, nothing sent twice. It copies payload as an application
+//!           would, and forms or verifies sums where the device does not. So it is what the kernel boundary
+//!           costs.
+//! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with cubic ([`peer`]),
+//!           pinned to one processor, the stub or the board to the other, where both spin. A fresh namespace
+//!           and device for every sample; sides take turns.
 //! Counted   payload bytes at whoever receives, from the first to the last.
-//! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own limit.
+//! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own
+//!           limit.
 //! Attached  a program that uses the board through shared memory ([`attach`]), beside the board's own.
-//! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle sessions ([`idle`]).
+//! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
+//!           sessions ([`idle`]).
 //! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` picks some.
 
 mod attach;
 mod board;
 mod cells;
+mod device;
 mod flood;
 mod idle;
 mod peer;
 mod sixty;
 mod stub;
 
-use kiban_ground::Instant;
+use crate::rows::wanted;
+use device::{BEHIND, Device, SINK, SOURCE, Way, in_a_namespace, open};
 use kiban_lab::{Bench, Options, Target, Unit};
-use kiban_real::clock::{Clock, allowed_cpus, pin_thread};
-use kiban_real::link::interface;
-use kiban_real::link::tun::{Carries, TunLink};
+use kiban_os::clock::{Clock, allowed_cpus, pin_thread};
 use sixty::Sender;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The kernel's address, and that of who is behind the device.
-const KERNEL: [u8; 4] = [10, 9, 0, 1];
-const BEHIND: [u8; 4] = [10, 9, 0, 2];
-/// Where whoever is behind the device takes bytes, and where it sends them.
-const SINK: u16 = 9;
-const SOURCE: u16 = 19;
-const DEVICE: &str = "kiban0";
-/// Bytes that an application reads or writes at once.
-const BUFFER_BYTES: usize = 256 << 10;
-
-/// Which way payload goes, seen from behind the device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Receives,
-    Sends,
-}
-
-/// What the device does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Device {
-    mtu_bytes: usize,
-    /// Whether segments cross it whole.
-    whole: bool,
-}
-
-impl Device {
-    fn mss(self) -> usize {
-        self.mtu_bytes - 40
-    }
-}
 
 /// Who is behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
     Stub,
     Board,
-}
-
-/// Bytes and the moments of the first and the last.
-#[derive(Clone, Copy, Default)]
-struct Taken {
-    bytes: u64,
-    first: Option<Instant>,
-    last: Option<Instant>,
-}
-
-impl Taken {
-    fn take(&mut self, bytes: usize, now: Instant) {
-        self.first.get_or_insert(now);
-        self.last = Some(now);
-        self.bytes += bytes as u64;
-    }
-
-    fn gbit_per_second(&self) -> f64 {
-        let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
-        self.bytes as f64 * 8e-9 / last.since(first).as_secs_f64()
-    }
 }
 
 pub(crate) fn run(options: &Options) {
@@ -107,7 +62,7 @@ pub(crate) fn run(options: &Options) {
     for (group, whole, mtus) in
         [("whole", true, [(1500, 0.6), (9180, 0.6)]), ("packets", false, [(1500, 0.75), (9180, 0.75)])]
     {
-        if crate::wanted(group) {
+        if wanted(group) {
             mtus.into_iter().for_each(|(mtu_bytes, ratio)| {
                 beside_the_stub(&mut bench, Device { mtu_bytes, whole }, ratio, cpus, length);
             });
@@ -115,7 +70,7 @@ pub(crate) fn run(options: &Options) {
     }
     let device = Device { mtu_bytes: 1500, whole: true };
     let board = |way| transfer(Who::Board, way, device, cpus, length);
-    if crate::wanted("kernels") {
+    if wanted("kernels") {
         bench.compare(
             "MTU 1500, board over TUN receives, two kernels over veth",
             Unit::GbitPerSecond,
@@ -134,7 +89,7 @@ pub(crate) fn run(options: &Options) {
         }
     }
     // What readers know: gVisor 41.7 in and 27.7 out on such a machine, with the same offloads.
-    if crate::wanted("known") {
+    if wanted("known") {
         for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
             let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
             bench.single(
@@ -145,10 +100,10 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    if crate::wanted("attached") {
+    if wanted("attached") {
         attached(&mut bench, cpus, length, options.quick);
     }
-    if crate::wanted("cells") {
+    if wanted("cells") {
         for packed in [false, true] {
             let form = if packed { "27 in a datagram" } else { "a datagram each" };
             bench.single(
@@ -161,10 +116,10 @@ pub(crate) fn run(options: &Options) {
     }
     // The line limits these, or they are no rates: who else is at work matters little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
-    if crate::wanted("sixty") {
+    if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);
     }
-    if crate::wanted("idle") {
+    if wanted("idle") {
         if idle::files_max() < idle::SESSIONS + 100 {
             println!("link: {} idle sessions: skipped: 'ulimit -n' allows too few files", idle::SESSIONS);
         } else {
@@ -234,20 +189,10 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
     );
 }
 
-/// Runs something in a thread with a network namespace of its own.
-fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
-    std::thread::scope(|scope| {
-        let inside = scope.spawn(|| {
-            interface::enter_new_namespace().map_err(|error| error.to_string())?;
-            work()
-        });
-        inside.join().expect("the thread ends by itself")
-    })
-}
-
 /// One connection between the kernel and who is behind the device: Gbit/s at whoever receives.
 fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // Where others kept it off its processor all the time, everything came at one moment: nothing was measured.
+    // Where others kept it off its processor all the time, everything came at one moment: nothing was
+    // measured.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, way, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }
@@ -276,14 +221,4 @@ fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: D
         })
     });
     done.expect("it worked a moment ago")
-}
-
-fn open(device: Device) -> std::io::Result<TunLink> {
-    let mut link = TunLink::open(DEVICE, Carries::Packets, device.whole)?;
-    interface::set_mtu(DEVICE, device.mtu_bytes)?;
-    interface::set_queue(DEVICE, 1000)?;
-    interface::set_address(DEVICE, IpAddr::from(KERNEL), "10.9.0.0/24".parse().expect("a prefix"))?;
-    interface::set_up(DEVICE)?;
-    link.look_again()?;
-    Ok(link)
 }

@@ -1,10 +1,10 @@
 //! The kernel's side: plain loops over a socket.
 
-use super::{BUFFER_BYTES, SINK, Taken, in_a_namespace};
-use kiban_real::Clock;
-use kiban_real::clock::{pin_thread, thread_number};
-use kiban_real::measure::Settings;
-use kiban_stack::ip::Prefix;
+use super::device::{BUFFER_BYTES, SINK, Taken, in_a_namespace};
+use kiban_measure::Settings;
+use kiban_os::Clock;
+use kiban_os::clock::{pin_thread, thread_number};
+use kiban_tcpip::ip::Prefix;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ pub(super) fn connect(to: SocketAddr) -> TcpStream {
 
 /// Writes for so long, then says that it is done and waits for the other end.
 pub(super) fn send(mut socket: &TcpStream, clock: Clock, length: Duration) -> Taken {
-    let buffer = crate::noise(1, BUFFER_BYTES);
+    let buffer = crate::noise::noise(1, BUFFER_BYTES);
     let until = clock.now() + length;
     let mut taken = Taken::default();
     while clock.now() < until {

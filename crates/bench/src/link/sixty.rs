@@ -1,21 +1,25 @@
-//! Sixty sessions that send together over a rate-limited link: how evenly they share it, and how much of it they use.
+//! Sixty sessions that send together over a rate-limited link: how evenly they share it, and how much of it
+//! they use.
 //!
-//! Link      a veth between two namespaces with a token bucket of [`RATE`] on the sender's side: it takes nothing while it is full.
+//! Link      a veth between two namespaces with a token bucket of [`RATE`] on the sender's side: it takes
+//!           nothing while it is full.
 //! Senders   a board on a packet socket; or this host's own TCP, a thread a session, with cubic.
-//! Counted   payload bytes of each session at the receiver, a thread a session, over one window after all have begun.
+//! Counted   payload bytes of each session at the receiver, a thread a session, over one window after all
+//!           have begun.
 
-use super::SINK;
+use super::device::SINK;
 use super::flood::Flood;
 use super::peer::{self, Wire};
+use kiban_base::{Bell, Instant, Wait};
 use kiban_board::{Board, BoardConfig, EthernetPortConfig, MemoryConfig, PortConfig};
-use kiban_ground::{Bell, Instant, Wait};
-use kiban_real::clock::pin_thread;
-use kiban_real::link::Address;
-use kiban_real::random;
-use kiban_real::wait::{FutexSleeper, Waiting};
-use kiban_real::{Clock, Driver};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::tcp;
+use kiban_link::Address;
+use kiban_link::Driver;
+use kiban_os::Clock;
+use kiban_os::clock::pin_thread;
+use kiban_os::random;
+use kiban_os::wait::{FutexSleeper, Waiting};
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::tcp;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,7 +72,8 @@ pub(super) fn run(sender: Sender, cpus: [usize; 2], length: Duration) -> Shared 
     peer::over_wire(Wire { mtu_bytes: MTU_BYTES, near_has_address: own }, near, far).1
 }
 
-/// Takes what all sessions send; the window begins when the last of them has come and they have found their rates.
+/// Takes what all sessions send; the window begins when the last of them has come and they have found their
+/// rates.
 fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::Result<Shared> {
     let counts: Vec<AtomicU64> = (0..SESSIONS).map(|_| AtomicU64::new(0)).collect();
     let sockets = (0..SESSIONS).map(|_| Ok(listener.accept()?.0)).collect::<std::io::Result<Vec<_>>>()?;
@@ -121,7 +126,7 @@ fn board(clock: Clock, over: &AtomicBool) {
     };
     let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
         .expect("files may be opened");
-    driver.join(0, link).expect("the socket can be watched");
+    driver.join(0, link);
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);
     while !over.load(Ordering::Acquire) {

@@ -1,14 +1,14 @@
 //! What is no TCP: it answers a handshake, then acknowledges, or sends what the window takes.
 
-use super::{BUFFER_BYTES, Device, Taken, Way};
-use kiban_ground::{Sum, copy_and_sum};
-use kiban_real::Clock;
-use kiban_real::link::Link;
-use kiban_real::link::tun::TunLink;
-use kiban_wire::checksum;
-use kiban_wire::ipv4::{self, Header as Ipv4};
-use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::{self, Flags, Header, Options, Sequence};
+use super::device::{BUFFER_BYTES, Device, Taken, Way};
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_base::{Sum, copy_and_sum};
+use kiban_link::Link;
+use kiban_link::frames::tun::TunLink;
+use kiban_os::Clock;
+use kiban_tcpip::wire::ipv4::{self, Header as Ipv4};
+use kiban_tcpip::wire::tcp::{self, Flags, Header, Options, Sequence};
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
@@ -125,7 +125,7 @@ pub(super) fn run(
     };
     let front = if device.whole { FRONT } else { 0 };
     let whole_bytes = if device.whole { 65_000 / device.mss() * device.mss() } else { device.mss() };
-    let source = crate::noise(3, BUFFER_BYTES + whole_bytes);
+    let source = crate::noise::noise(3, BUFFER_BYTES + whole_bytes);
     let (mut room, mut application, mut at) = (vec![0; 70_000], vec![0; BUFFER_BYTES], 0);
     let mut taken = Taken::default();
     let (mut until, mut finished) = (None, false);

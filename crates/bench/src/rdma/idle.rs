@@ -1,9 +1,9 @@
 //! What idle queue pairs take: resident memory of two processes, one with each end of a thousand connections.
 
-use super::PATIENCE;
 use super::peer::{Peer, answer, next_word};
+use super::setting::PATIENCE;
 use kiban_lab::{Bench, Target, Trial, Unit};
-use kiban_real::rdma::{Address, Connect, Context, Lower, QpOptions};
+use kiban_rdma_runtime::{Address, Connect, Context, Lower, QpOptions};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const QUEUE_PAIRS: usize = 1000;

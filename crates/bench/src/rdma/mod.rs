@@ -1,70 +1,41 @@
 //! The RDMA NIC over TCP sockets, beside what the sockets themselves can do.
 //!
-//! Claim     a write into another process's memory costs hardly more than the bytes do on their socket; a short message costs
-//!           a quarter of a round trip more at most, and many short ones share a system call.
-//! Sides     RDMA Writes beside a raw stream of the same block size; Sends beside a raw ping-pong; both beside libfabric's and
-//!           UCX's TCP transports where these are installed; the memory that idle queue pairs take.
-//! Fair      the other end is a process of its own on another CPU, started by the benchmark from its own file. A sample makes
-//!           its connection, goes to and fro for a while, and then counts; it ends when the last byte has been *taken* there:
-//!           the raw reader says so by a byte a batch, the NIC's peer answers a read. Rings, their places within a page,
-//!           TCP_NODELAY and buffers left to the system are the same on both sides.
-//! Wait      what both sides do who wait: `blocking` sleeps (a blocking socket; [`Wait::Interrupt`]), `polling` spins (a
-//!           socket that never blocks; [`Wait::Poll`]).
+//! Claim     a write into another process's memory costs hardly more than the bytes do on their socket; a
+//!           short message costs a quarter of a round trip more at most, and many short ones share a system
+//!           call.
+//! Sides     RDMA Writes beside a raw stream of the same block size; Sends beside a raw ping-pong; both
+//!           beside libfabric's and UCX's TCP transports where these are installed; the memory that idle
+//!           queue pairs take.
+//! Fair      the other end is a process of its own on another CPU, started by the benchmark from its own
+//!           file. A sample makes its connection, goes to and fro for a while, and then counts; it ends when
+//!           the last byte has been *taken* there: the raw reader says so by a byte a batch, the NIC's peer
+//!           answers a read. Rings, their places within a page, TCP_NODELAY and buffers left to the system
+//!           are the same on both sides.
+//! Wait      what both sides do who wait: `blocking` sleeps (a blocking socket;
+//!           [`kiban_base::Wait::Interrupt`]), `polling` spins (a socket that never blocks;
+//!           [`kiban_base::Wait::Poll`]).
 //! Guard     the kernel's own work for the loopback may count as foreign: the limit is half a core.
 //! Left out  EFE: its figures are virtual and stand in tests.
 
 mod idle;
+mod measured;
 mod others;
 mod peer;
 mod programs;
 mod raw;
+mod serve;
+mod setting;
 mod verbs;
 
-pub(crate) use self::peer::{ROLE, serve};
+pub(crate) use self::peer::ROLE;
+pub(crate) use self::serve::serve;
 
 use self::peer::Peer;
+use self::setting::{BLOCKING, POLLING, size};
 use self::verbs::Stream;
-use kiban_ground::Wait;
+use crate::rows::wanted;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
-use kiban_real::clock::{allowed_cpus, pin_thread};
-use std::time::Duration;
-
-/// What each side's blocks go round in.
-const RING_BYTES: usize = 4 << 20;
-/// A reader says that it has taken so much.
-const BATCH_BYTES: usize = 16 << 20;
-/// Time for the warm-up of a sample.
-const WARM: Duration = Duration::from_millis(30);
-/// What a sample gives: work a second, and processor time of both processes for a unit of work, in nanoseconds.
-#[derive(Clone, Copy)]
-struct Measured {
-    per_second: f64,
-    cpu_nanos_each: f64,
-}
-
-impl Measured {
-    /// Measures `work` once, in this process and in the peer's.
-    fn of(trial: &Trial, peer: &Peer, work: impl FnOnce() -> f64) -> Measured {
-        let before = peer.cpu_nanos();
-        let span = trial.measure_once(work);
-        let cpu_nanos = span.cpu_nanos + (peer.cpu_nanos().saturating_sub(before));
-        Measured { per_second: span.per_second(), cpu_nanos_each: cpu_nanos as f64 / span.work }
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The two ways to wait that are compared.
-const BLOCKING: (&str, Wait) = ("blocking", Wait::Interrupt);
-const POLLING: (&str, Wait) = ("polling", Wait::Poll);
-
-fn size(bytes: usize) -> String {
-    match bytes {
-        0x10_0000.. => format!("{} MiB", bytes >> 20),
-        0x400.. => format!("{} KiB", bytes >> 10),
-        _ => format!("{bytes} B"),
-    }
-}
+use kiban_os::clock::{allowed_cpus, pin_thread};
 
 pub(crate) fn run(options: &Options) {
     let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
@@ -72,7 +43,8 @@ pub(crate) fn run(options: &Options) {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that nobody else stays pinned; the peer and all threads of the NICs inherit their CPU.
+    // A thread of its own, so that nobody else stays pinned; the peer and all threads of the NICs inherit
+    // their CPU.
     std::thread::scope(|threads| {
         let peer = threads.spawn(move || {
             let _ = pin_thread(other);
@@ -89,8 +61,6 @@ pub(crate) fn run(options: &Options) {
 fn pinned(options: &Options, peer: &mut Peer, other: usize) {
     let mut bench = Bench::new("rdma", options.clone());
     bench.options_mut().foreign_cores_max = 0.5;
-    let only = std::env::var("KIBAN_BENCH_ROWS").unwrap_or_default();
-    let wanted = |group: &str| only.is_empty() || only.split(',').any(|name| name == group);
     if wanted("write") {
         streams(&mut bench, peer);
     }

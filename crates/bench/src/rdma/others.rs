@@ -1,14 +1,14 @@
 //! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
 //!
-//! Both spin on both ends; so does the NIC beside them. Their server is started on the peer's CPU, their client on ours, a
-//! fresh pair each sample. `fi_pingpong` goes to and fro at every size, so what stands beside it are Sends to and fro;
-//! `ucx_perftest -t tag_bw` streams one way, so Writes stand beside it.
+//! Both spin on both ends; so does the NIC beside them. Their server is started on the peer's CPU, their
+//! client on ours, a fresh pair each sample. `fi_pingpong` goes to and fro at every size, so what stands
+//! beside it are Sends to and fro; `ucx_perftest -t tag_bw` streams one way, so Writes stand beside it.
 
 use super::peer::Peer;
+use super::setting::{POLLING, size};
 use super::verbs::{self, Stream};
-use super::{POLLING, size};
 use kiban_lab::{Bench, Target, Trial, Unit};
-use kiban_real::clock::{Clock, pin_thread};
+use kiban_os::clock::{Clock, pin_thread};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
@@ -49,7 +49,8 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// How a pair of programs is run: the port that tells when the server listens, and what both find in their environment.
+/// How a pair of programs is run: the port that tells when the server listens, and what both find in their
+/// environment.
 #[derive(Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) port: &'a str,
@@ -71,7 +72,8 @@ fn command(program: &str, arguments: &[&str], told: Told<'_>) -> Command {
     command
 }
 
-/// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if it fails.
+/// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if
+/// it fails.
 pub(super) fn beside(
     program: &str,
     told: Told<'_>,

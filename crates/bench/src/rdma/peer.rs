@@ -1,10 +1,8 @@
 //! The other end: a process of its own that does what it is asked, one thing after another.
 //!
-//! Words     a line asks (`raw-sink 65536 blocking`), a line answers with the address to connect to; the work is over when the
-//!           connection is. The process ends with its standard input.
+//! Words     a line asks (`raw-sink 65536 blocking`), a line answers with the address to connect to; the work
+//!           is over when the connection is. The process ends with its standard input.
 
-use super::{BLOCKING, POLLING, idle, raw, verbs};
-use kiban_ground::Wait;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -76,10 +74,6 @@ impl Drop for Peer {
     }
 }
 
-fn wait(word: &str) -> Wait {
-    [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a way to wait").1
-}
-
 /// Says something to whoever asked.
 pub(super) fn answer(words: impl std::fmt::Display) {
     println!("{words}");
@@ -91,20 +85,4 @@ pub(super) fn next_word() -> Option<String> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).ok().filter(|read| *read > 0)?;
     Some(line)
-}
-
-/// What the program does as a peer.
-pub(crate) fn serve() {
-    while let Some(line) = next_word() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| words[at].parse::<usize>().expect("a number");
-        match words[0] {
-            "raw-sink" => raw::sink(number(1), wait(words[2])),
-            "raw-echo" => raw::echo(number(1), wait(words[2])),
-            "verbs" => verbs::serve(words[1] == "crc", wait(words[2])),
-            "idle-accept" => idle::accept(number(1)),
-            "idle-connect" => idle::connect(number(1), words[2]),
-            other => panic!("the benchmark asks for {other}"),
-        }
-    }
 }

@@ -1,15 +1,18 @@
 //! Unmodified programs on the drop-in libraries: perftest, beside iperf3, a raw socket and `memcpy`.
 //!
-//! Claim     a program that was written for RDMA hardware moves bytes through kiban's libraries nearly as fast as the sockets
-//!           below them do; on one host, through shared memory, at a good part of what copying takes.
-//! Fair      server and client are processes on a CPU each, a fresh pair each sample; perftest polls, so does the raw socket
-//!           beside its latency, and both tell the median of as many trips. What iperf3 says is what its receiver took.
+//! Claim     a program that was written for RDMA hardware moves bytes through kiban's libraries nearly as
+//!           fast as the sockets below them do; on one host, through shared memory, at a good part of what
+//!           copying takes.
+//! Fair      server and client are processes on a CPU each, a fresh pair each sample; perftest polls, so does
+//!           the raw socket beside its latency, and both tell the median of as many trips. What iperf3 says
+//!           is what its receiver took.
 //! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
 
 use super::others::{Told, beside, free_port, is_installed};
 use super::peer::Peer;
-use super::{POLLING, raw, size};
-use kiban_ground::Region;
+use super::raw;
+use super::setting::{POLLING, size};
+use kiban_base::Region;
 use kiban_lab::{Bench, Target, Trial, Unit};
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! Raw TCP: blocks one way, and to and fro.
 
+use super::measured::Measured;
 use super::peer::{Peer, answer};
-use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
-use kiban_ground::Wait;
+use super::setting::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
+use kiban_base::Wait;
 use kiban_lab::Trial;
-use kiban_real::clock::Clock;
+use kiban_os::clock::Clock;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -18,7 +19,7 @@ struct Ring {
 
 impl Ring {
     fn new() -> Ring {
-        let bytes = crate::noise(1, RING_BYTES + PAGE_BYTES);
+        let bytes = crate::noise::noise(1, RING_BYTES + PAGE_BYTES);
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
         Ring { bytes, start }
     }

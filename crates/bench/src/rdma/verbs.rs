@@ -1,10 +1,11 @@
 //! The NIC's side: Writes one way, Sends to and fro, short Writes gathered.
 
+use super::measured::Measured;
 use super::peer::{Peer, answer};
-use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
-use kiban_ground::Wait;
+use super::setting::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
+use kiban_base::Wait;
 use kiban_lab::Trial;
-use kiban_real::rdma::{
+use kiban_rdma_runtime::{
     Access, Address, Connect, Connection, Context, Cq, CrcUse, Lower, Mr, Qp, QpOptions, Remote, Status, Wr,
 };
 use std::net::{Ipv4Addr, SocketAddr};
@@ -35,7 +36,7 @@ impl End {
         let options = QpOptions { max_send_wr: 1024, ..QpOptions::default() };
         let qp = pd.create_qp(&sent, &received, options).expect("room");
         let mr = pd.reg_mr(RING_BYTES, Access::ALL).expect("room");
-        mr.write(0, &crate::noise(2, RING_BYTES));
+        mr.write(0, &crate::noise::noise(2, RING_BYTES));
         End { context, received, sent, qp, mr }
     }
 

@@ -1,12 +1,12 @@
 //! kiban's side: two boards whose IP ports are joined by queues of PDUs.
 
-use super::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
+use super::joined::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
+use kiban_base::{Instant, Pdu, RngKey};
 use kiban_board::{
     Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, StreamId,
 };
-use kiban_ground::{Instant, Pdu, RngKey};
-use kiban_real::clock::Clock;
-use kiban_stack::tcp;
+use kiban_os::clock::Clock;
+use kiban_tcpip::tcp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -40,7 +40,7 @@ pub(super) enum Way {
 fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
     let segment_bytes_max = match way {
         Way::Frames => MSS,
-        Way::Cut => kiban_ground::SLICES_MAX * MSS,
+        Way::Cut => kiban_base::SLICES_MAX * MSS,
         Way::Whole => WHOLE_BYTES,
     };
     let port = IpPortConfig {
@@ -62,13 +62,14 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
         timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
-    // One session may hold half of what there is. What arrives lies in the sender's pages; the receiving pool stays
-    // untouched, but the ledger counts it in pages that hold one segment each.
+    // One session may hold half of what there is. What arrives lies in the sender's pages; the receiving pool
+    // stays untouched, but the ledger counts it in pages that hold one segment each.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // All that the window and the queues hold, and few more: a pool goes round, and a small one stays in the cache.
+        // All that the window and the queues hold, and few more: a pool goes round, and a small one stays in
+        // the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
     BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }

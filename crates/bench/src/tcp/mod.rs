@@ -1,123 +1,41 @@
 //! TCP between two ends in one thread, kiban's boards against smoltcp.
 //!
-//! Claim     frame by frame at MTU 1500 at least 1.5 times smoltcp's goodput per core; with segments of up to 64 KB handed
-//!           down whole, as a device that cuts would take them, at least 3 times.
-//! Joined    both stacks alike: two ends, a bounded queue of packets each way, a turn each: take what has arrived, let the
-//!           application work, send what may be sent. One clock reading a turn, lent to both ends.
-//! Work      one connection, one direction. The application writes from a buffer of [`SOURCE_BYTES`] for as long as there is
-//!           room and reads into a buffer whatever has come: a copy at each end.
-//! Checks    both stacks form the sum of what they send and verify the sum of what arrives; kiban's port does not believe
-//!           the sums that its neighbour's PDUs carry, so payload is read on arrival. Before a sample counts, megabytes
-//!           are compared byte for byte; after it, the bytes last read, and nothing was sent twice or refused.
-//! Frames    kiban's row at MTU 1500 lets the port cut what TCP hands down and merge what arrives: every packet between
-//!           the ends is of that size, with headers and checksums of its own. A row beside it does neither.
-//! smoltcp   0.14 over frames that are made once and used again, without Ethernet or congestion control, with delayed
-//!           acknowledgements or without, whatever is faster; taking, working and sending in the order that lets an
-//!           acknowledgement carry the open window.
+//! Claim     frame by frame at MTU 1500 at least 1.5 times smoltcp's goodput per core; with segments of up to
+//!           64 KB handed down whole, as a device that cuts would take them, at least 3 times.
+//! Joined    both stacks alike: two ends, a bounded queue of packets each way, a turn each: take what has
+//!           arrived, let the application work, send what may be sent. One clock reading a turn, lent to both
+//!           ends.
+//! Work      one connection, one direction. The application writes from a buffer of
+//!           [`SOURCE_BYTES`](joined::SOURCE_BYTES) for as long as there is room and reads into a buffer
+//!           whatever has come: a copy at each end.
+//! Checks    both stacks form the sum of what they send and verify the sum of what arrives; kiban's port does
+//!           not believe the sums that its neighbour's PDUs carry, so payload is read on arrival. Before a
+//!           sample counts, megabytes are compared byte for byte; after it, the bytes last read, and nothing
+//!           was sent twice or refused.
+//! Frames    kiban's row at MTU 1500 lets the port cut what TCP hands down and merge what arrives: every
+//!           packet between the ends is of that size, with headers and checksums of its own. A row beside it
+//!           does neither.
+//! smoltcp   0.14 over frames that are made once and used again, without Ethernet or congestion control, with
+//!           delayed acknowledgements or without, whatever is faster; taking, working and sending in the
+//!           order that lets an acknowledgement carry the open window.
 //! Tuned     each side runs over a grid of buffers and queues first; its best setting counts, and is printed.
 //! Counted   payload bytes read, by the CPU time of the thread.
-//! Left out  what a device or the kernel costs. smoltcp's segmentation offload leaves sums to the device, so it cannot be
-//!           had with sums that are formed and verified; the last row gives smoltcp an MTU of 64 KB instead.
+//! Left out  what a device or the kernel costs. smoltcp's segmentation offload leaves sums to the device, so
+//!           it cannot be had with sums that are formed and verified; the last row gives smoltcp an MTU of 64
+//!           KB instead.
 
 mod boards;
+mod joined;
 mod smol;
 
 use boards::Way;
+use joined::{Application, Joined, MTU_BYTES, Setting};
 use kiban_lab::table::figure;
 use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
-use kiban_real::clock::{Clock, thread_cpu_nanos};
+use kiban_os::clock::{Clock, thread_cpu_nanos};
 
-/// The application's buffers, bytes.
-const SOURCE_BYTES: usize = 64 << 10;
+/// Bytes that are compared before a sample counts.
 const CHECKED_BYTES: u64 = 8 << 20;
-const MTU_BYTES: usize = 1500;
-const MSS: usize = 1460;
-/// The largest number of full segments in one IP packet.
-const WHOLE_BYTES: usize = 44 * MSS;
-
-/// What is tuned.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Setting {
-    /// The receive window, bytes.
-    window_bytes: usize,
-    /// Packets that may wait between the two ends.
-    packets: usize,
-    /// Whether acknowledgements may wait for company; kiban pays one a burst either way.
-    delayed_ack: bool,
-    /// Whether segments carry timestamps (RFC 7323), as kiban's do unless they are switched off; smoltcp's carry none.
-    timestamps: bool,
-}
-
-/// Two ends and a connection from the first to the second.
-trait Joined {
-    /// Each end works once; the application writes at the first and reads at the second.
-    fn turn(&mut self, clock: &Clock, application: &mut Application);
-
-    /// What must not have happened.
-    fn check(&self);
-}
-
-/// Writes the same bytes again and again and reads them.
-struct Application {
-    source: Vec<u8>,
-    buffer: Vec<u8>,
-    written: u64,
-    read: u64,
-    last_read: usize,
-    /// Whether everything that is read is compared.
-    compares: bool,
-}
-
-impl Application {
-    fn new() -> Application {
-        Application {
-            source: crate::noise(1, SOURCE_BYTES),
-            buffer: vec![0; SOURCE_BYTES],
-            written: 0,
-            read: 0,
-            last_read: 0,
-            compares: true,
-        }
-    }
-
-    /// Writes for as long as all that is offered is taken.
-    fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
-        loop {
-            let offered = &self.source[self.written as usize % SOURCE_BYTES..];
-            let taken = write(offered);
-            self.written += taken as u64;
-            if taken < offered.len() {
-                return;
-            }
-        }
-    }
-
-    /// Reads until nothing is left.
-    fn read(&mut self, mut read: impl FnMut(&mut [u8]) -> usize) {
-        loop {
-            let count = read(&mut self.buffer);
-            if count == 0 {
-                return;
-            }
-            self.read += count as u64;
-            self.last_read = count;
-            if self.compares {
-                self.compare();
-            }
-        }
-    }
-
-    /// The bytes last read are those that stand there in the stream.
-    fn compare(&self) {
-        let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
-        let first = self.last_read.min(SOURCE_BYTES - from);
-        let (got, again) = self.buffer[..self.last_read].split_at(first);
-        assert!(
-            *got == self.source[from..from + first] && *again == self.source[..again.len()],
-            "bytes arrive intact"
-        );
-    }
-}
 
 /// Goodput in bits per nanosecond of CPU time, by way of `measure`.
 fn transfer<R>(

@@ -1,7 +1,7 @@
 //! smoltcp's side: two interfaces joined by rings of frames that are made once.
 
-use super::{Application, Joined, Setting};
-use kiban_real::clock::Clock;
+use super::joined::{Application, Joined, Setting};
+use kiban_os::clock::Clock;
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};

@@ -1,29 +1,32 @@
 //! Ways to wait, in real time: latency, CPU time and cost beside somebody who knows every arrival.
 //!
-//! Claim     one adaptive policy is as quick as polling in bursts, as cheap as sleeping when little comes, never costs
-//!           more than twice the optimum, and is as good as sleeping when others want the core.
-//! Sides     adaptive against sleeping at once, spinning 20 to 300 us before sleeping (the paper's call), and polling.
-//! Fair      all policies of a row see the same gaps, one right after another in each round, in an order that turns.
-//!           Each row begins with policies that know nothing; a first part of every cell is not counted.
-//! Cost      CPU time of the receiver, plus length of the calls that woke it, plus the latency of every message at
-//!           price 1. The optimum knows all arrivals and pays for a sleep what sleeping at once was measured to cost in
-//!           the same row and round (it has no timed sleeps: see `ground/src/wait/optimum.rs`). With hogs most of the
-//!           cost is the scheduler's doing, which is not in the arrivals: there sleeping at once takes its place.
-//! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer was away
-//!           from its core for half a millisecond, is made again, some times; then the least disturbed attempt counts,
-//!           and the row is called noisy. Before each cell it waits until the machine is quiet: about two minutes then
-//!           become up to ten on a machine that others use.
+//! Claim     one adaptive policy is as quick as polling in bursts, as cheap as sleeping when little comes,
+//!           never costs more than twice the optimum, and is as good as sleeping when others want the core.
+//! Sides     adaptive against sleeping at once, spinning 20 to 300 us before sleeping (the paper's call), and
+//!           polling.
+//! Fair      all policies of a row see the same gaps, one right after another in each round, in an order that
+//!           turns. Each row begins with policies that know nothing; a first part of every cell is not
+//!           counted.
+//! Cost      CPU time of the receiver, plus length of the calls that woke it, plus the latency of every
+//!           message at price 1. The optimum knows all arrivals and pays for a sleep what sleeping at once
+//!           was measured to cost in the same row and round (it has no timed sleeps: see
+//!           `base/src/wait/optimum.rs`). With hogs most of the cost is the scheduler's doing, which is not
+//!           in the arrivals: there sleeping at once takes its place.
+//! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer
+//!           was away from its core for half a millisecond, is made again, some times; then the least
+//!           disturbed attempt counts, and the row is called noisy. Before each cell it waits until the
+//!           machine is quiet: about two minutes then become up to ten on a machine that others use.
 
 mod stage;
 
-use kiban_ground::{Bell, Costs, Evidence, Instant, Report, Wait, Waiter};
+use kiban_base::{Bell, Costs, Evidence, Instant, Report, Wait, Waiter};
 use kiban_lab::bench::Round;
 use kiban_lab::chart::svg_log;
 use kiban_lab::reproduce::{Curve, Figure};
 use kiban_lab::stats::median;
 use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
-use kiban_real::clock::allowed_cpus;
-use kiban_real::{Clock, Waiting};
+use kiban_os::clock::allowed_cpus;
+use kiban_os::{Clock, Waiting};
 use stage::{Cell, Hogs, Traffic};
 use std::hint::black_box;
 use std::time::Duration;
@@ -207,7 +210,7 @@ fn measure(
     cpus: [usize; 2],
 ) -> Row {
     let policies: &'static [Wait] = if hogs || options.quick { &POLICIES_FEW } else { &POLICIES };
-    let (clock, base) = (Clock::new(), kiban_real::costs());
+    let (clock, base) = (Clock::new(), kiban_os::costs());
     let mut places: Vec<Waiting> = policies.iter().map(|&wait| Waiting::new(wait, clock)).collect();
     let span = if hogs { size.hogs_span } else { size.span };
     let count = |span: Duration| (span.as_secs_f64() * 1e6 / traffic.mean_micros()) as usize;
@@ -239,7 +242,8 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // When the scheduler gives the core is not in the arrivals: sleeping at once stands in for the optimum.
+            // When the scheduler gives the core is not in the arrivals: sleeping at once stands in for the
+            // optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -443,7 +447,7 @@ pub(crate) fn run(options: &Options) {
             return;
         }
     };
-    let costs = kiban_real::costs();
+    let costs = kiban_os::costs();
     println!("What a sleep was measured to cost: {costs:?}\n");
     let size = Size::of(options);
     let (quiet, hogs): (&[Traffic], &[Traffic]) =

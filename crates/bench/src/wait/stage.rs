@@ -1,16 +1,16 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one traffic, one policy.
 //!
-//! Producer  spins until a message is due, notes the moment, makes it visible, rings. If it comes late (somebody had
-//!           its core), what follows moves back: there is no flood to catch up.
-//! Receiver  takes message by message through [`Waiting::wait`] and notes the latency: from the producer's moment to
-//!           having it.
-//! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's calls that
-//!           woke it.
+//! Producer  spins until a message is due, notes the moment, makes it visible, rings. If it comes late
+//!           (somebody had its core), what follows moves back: there is no flood to catch up.
+//! Receiver  takes message by message through [`Waiting::wait`] and notes the latency: from the producer's
+//!           moment to having it.
+//! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's
+//!           calls that woke it.
 //! Hogs      a thread on each of the two CPUs that does nothing but use it.
 
-use kiban_ground::{Bell, Costs, Instant, SimRng, optimum};
-use kiban_real::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
-use kiban_real::{EventSleeper, Sleeper, Waiting};
+use kiban_base::{Bell, Costs, Instant, SimRng, optimum};
+use kiban_os::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
+use kiban_os::{EventSleeper, Sleeper, Waiting};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,8 @@ const LATE_NANOS: u64 = 50_000;
 
 /// What others may use of a cell: that and 2 % of a core (the kernel's own threads).
 const FOREIGN_NANOS_MAX: u64 = 1_000_000;
-/// How long a producer may be away: longer, and another thread or, on a virtual machine, another guest had its core.
+/// How long a producer may be away: longer, and another thread or, on a virtual machine, another guest had
+/// its core.
 const LOST_NANOS_MAX: u64 = 500_000;
 /// A step of the producer's loop that takes longer than this is an absence. (Interrupts take less.)
 const AWAY_NANOS: u64 = 50_000;
@@ -132,7 +133,8 @@ impl Cell {
         lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
 
-    /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and every message's latency.
+    /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and every message's
+    /// latency.
     pub(super) fn cost_micros(&self, price: f64) -> f64 {
         let latency: u64 = self.latencies.iter().sum();
         let nanos = (self.receiver_cpu_nanos + self.ring_nanos) as f64 + price * latency as f64;
@@ -167,7 +169,8 @@ struct Queue {
     ready: Barrier,
 }
 
-/// Sleeps until others leave the machine alone for a moment, or `patience` is used up; takes from it what it took.
+/// Sleeps until others leave the machine alone for a moment, or `patience` is used up; takes from it what it
+/// took.
 pub(super) fn until_quiet(patience: &mut Duration) {
     const LOOK: Duration = Duration::from_millis(40);
     let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd may be opened"));
@@ -209,8 +212,9 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
     cell
 }
 
-/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`. (The
-/// machine's own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of 4 ms spoils a cell.)
+/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`.
+/// (The machine's own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of
+/// 4 ms spoils a cell.)
 struct Others(HashMap<PathBuf, u64>);
 
 impl Others {

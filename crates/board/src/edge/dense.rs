@@ -1,54 +1,29 @@
-//! Pages that are not full: what waits for slow readers is moved together when memory runs short.
+//! Compaction of partly filled pages: when memory runs short, data that waits for slow readers is moved
+//! together.
 //!
-//! Why       the peer chooses how long its segments are: one of 300 bytes holds a page of 4096 as long as nobody reads
-//!           it. The ledger of windows counts bytes; a few such streams would hold every page, and the board would hear
-//!           nobody any more.
-//! When      less than a quarter of the pages is left. Until then nothing is copied.
-//! What      of every stream the slices that fill less of a page than a full segment does, for so much the ledger counts
-//!           on, in order, into pages that streams share. Each is looked at once: a stream remembers how many are dense.
+//! Problem          the peer chooses the length of its segments: one of 300 bytes holds a page of 4096 until
+//!                  it is read. The window ledger counts bytes, so a few such streams could hold every page,
+//!                  and the board could not receive anything.
+//! Trigger          less than a quarter of the pages is free. Until then nothing is copied.
+//! Method           for every stream, slices that fill less of a page than a full segment does (the ledger
+//!                  assumes that much) are moved, in order, into pages that streams share. Each slice is
+//!                  examined once: a stream remembers how many of its slices are dense.
 
-use super::{Edge, Stream, StreamId};
-use alloc::vec::Vec;
-use kiban_ground::{Copies, Page, Pool};
-
-/// Streams with slices that nobody has looked at, and the page that is being filled.
-pub(crate) struct Loose {
-    /// What a full segment fills of a page, on average.
-    pub(crate) full_bytes: usize,
-    streams: Vec<StreamId>,
-    page: Option<Page>,
-}
-
-fn is_scarce(pool: &mut Pool) -> bool {
-    pool.at_home() * 4 < pool.capacity()
-}
-
-impl Loose {
-    pub(crate) fn new(full_bytes: usize) -> Loose {
-        Loose { full_bytes, streams: Vec::new(), page: None }
-    }
-
-    /// Whether there is anything to do but to note who has something loose.
-    #[inline]
-    pub(crate) fn is_wanted(&self, pool: &mut Pool) -> bool {
-        self.page.is_some() || is_scarce(pool)
-    }
-
-    /// The page that is being filled goes home: there is enough, or nobody is left.
-    pub(crate) fn relax(&mut self) {
-        self.page = None;
-    }
-}
+use super::completion::StreamId;
+use super::loose::is_scarce;
+use super::stream::Stream;
+use super::table::Edge;
+use kiban_base::{Copies, Page, Pool};
 
 impl Edge {
-    /// Something that may not fill its page waits on a stream.
+    /// Records that a stream holds a slice that may not fill its page.
     pub(crate) fn on_loose(&mut self, id: StreamId, pool: &mut Pool, copies: &mut Copies) {
         if let Some(stream) = self.stream(id).filter(|stream| !stream.is_loose) {
             stream.is_loose = true;
             self.loose.streams.push(id);
             let known = self.streams_made();
             if self.loose.streams.len() > 2 * known {
-                // Some have gone.
+                // Some streams have been closed.
                 let mut streams = core::mem::take(&mut self.loose.streams);
                 streams.retain(|id| self.stream(*id).is_some());
                 self.loose.streams = streams;
@@ -76,7 +51,7 @@ impl Edge {
 }
 
 impl Stream {
-    /// Moves slices of less than `full` bytes together. False when there is no page to move them to.
+    /// Moves slices of less than `full` bytes together. Returns false if there is no page to move them to.
     fn condense(
         &mut self,
         full: usize,
@@ -85,7 +60,7 @@ impl Stream {
         copies: &mut Copies,
     ) -> bool {
         self.crumbs = None;
-        // The last that was looked at may have room for more of its kind.
+        // The last slice examined may have room for more.
         let from = self.dense.saturating_sub(1).min(self.received.len());
         let mut rest = self.received.split_off(from).into_iter();
         while let Some(mut slice) = rest.next() {

@@ -1,21 +1,20 @@
 //! The board's side: what one client has there.
 
-use super::entry::{Ask, ENTRY_BYTES, Told, Why};
-use super::{BACKLOG_MAX, CLIENT_BELL, LISTENERS_MAX, Layout};
-use crate::{Completion, Host, StreamId};
+use crate::{Completion, Host, Reason, Refused, StreamId};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
-use kiban_ground::pipe::{Reader, Writer};
-use kiban_ground::ring::{Condemned, Consumer, Producer};
-use kiban_ground::{Bell, Region, Slice};
-use kiban_stack::tcp::{Nagle, Owner};
+use kiban_attach::{Ask, BACKLOG_MAX, CLIENT_BELL, ENTRY_BYTES, LISTENERS_MAX, Layout, Told, Why};
+use kiban_base::pipe::{Reader, Writer};
+use kiban_base::ring::{Condemned, Consumer, Producer};
+use kiban_base::{Bell, Region, Slice};
+use kiban_tcpip::tcp::{Nagle, Owner};
 
 /// Bytes that go from a pipe to a stream in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-kiban_ground::counters! {
+kiban_base::counters! {
     /// What one client has done.
     pub struct DeskCounters {
         /// Streams that it opened.
@@ -97,8 +96,6 @@ pub struct Desk {
     done: Producer,
     slots: Vec<Option<Slot>>,
     listeners: BTreeMap<u16, Listener>,
-    /// The port that was chosen last for a listener.
-    last_port: u16,
     places: BTreeMap<StreamId, Place>,
     /// What found the ring full.
     telling: VecDeque<Told>,
@@ -129,7 +126,6 @@ impl Desk {
             done: Producer::new(&region, layout.done_at(), shape),
             slots: (0..layout.slots()).map(|_| None).collect(),
             listeners: BTreeMap::new(),
-            last_port: 0,
             owner: None,
             places: BTreeMap::new(),
             telling: VecDeque::new(),
@@ -261,7 +257,7 @@ impl Desk {
                 }
             }
             Completion::PeerFinished { .. } => state.peer_finished = true,
-            Completion::Ended { reason, .. } => state.ended = Some(reason.into()),
+            Completion::Ended { reason, .. } => state.ended = Some(why(reason)),
             _ => {}
         }
         self.pump(slot, host)?;
@@ -362,7 +358,7 @@ impl Desk {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = super::listen(host, owner, local, &mut self.last_port).map(|(number, local)| {
+                let result = super::listen(host, owner, local).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local
@@ -471,7 +467,8 @@ impl Desk {
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
         }
-        // Who waits for room is woken when half of it is free, not for every piece: a wake-up may cost more than copying one.
+        // Who waits for room is woken when half of it is free, not for every piece: a wake-up may cost more
+        // than copying one.
         let mut moved = false;
         let room = self.layout.room();
         if let Some(stream) = state.stream {
@@ -576,7 +573,8 @@ impl Slot {
                 }
                 return Ok(moved);
             }
-            // What the stream has no room for stays in the pipe, but for a first piece that has the board tell of room.
+            // What the stream has no room for stays in the pipe, but for a first piece that has the board
+            // tell of room.
             let room = host.room(stream).unwrap_or(0);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
             let outward = &mut self.outward;
@@ -618,5 +616,29 @@ impl Slot {
             moved = true;
         }
         Ok(moved)
+    }
+}
+
+/// What a client is told when its stream ends for this reason.
+pub const fn why(reason: Reason) -> Why {
+    match reason {
+        Reason::Closed => Why::Closed,
+        Reason::Refused => Why::Refused,
+        Reason::Reset => Why::Reset,
+        Reason::TimedOut => Why::TimedOut,
+        Reason::Unreachable => Why::Unreachable,
+        Reason::Aborted => Why::Aborted,
+    }
+}
+
+impl From<Refused> for Why {
+    fn from(refused: Refused) -> Why {
+        use kiban_tcpip::tcp::Refusal;
+        match refused {
+            Refused::NoRoute => Why::NoRoute,
+            Refused::Tcp(Refusal::AddressInUse) => Why::InUse,
+            Refused::Tcp(Refusal::BadAddress) => Why::BadAddress,
+            _ => Why::TooMany,
+        }
     }
 }

@@ -16,15 +16,15 @@ use crate::edge::Edge;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use kiban_ground::{Context, Pdu, SecureRng};
-use kiban_stack::icmp::{self, Icmp, Trouble};
-use kiban_stack::ip::{Delivery, Hop, Ip, Packet, TroubleKind};
-use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
-use kiban_stack::udp::{self, Arrival, Udp};
-use kiban_wire::icmp::{UNREACHABLE_HOST, UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
-use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::Sequence;
-use kiban_wire::{icmpv6, ipv4, ipv6};
+use kiban_base::numbers::protocol;
+use kiban_base::{Context, Pdu, SecureRng};
+use kiban_tcpip::icmp::{self, Icmp, Trouble};
+use kiban_tcpip::ip::{Delivery, Hop, Ip, Packet, TroubleKind, target_of};
+use kiban_tcpip::tcp::{self, Indication, Segment, SessionId, Tcp};
+use kiban_tcpip::udp::{self, Arrival, Udp};
+use kiban_tcpip::wire::icmp::{UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
+use kiban_tcpip::wire::icmpv6;
+use kiban_tcpip::wire::tcp::Sequence;
 
 /// The IP family of one board.
 pub(crate) struct IpTower {
@@ -85,8 +85,8 @@ impl IpTower {
         }
     }
 
-    /// A packet has arrived at a port that shares its address with the host, whose other side is `passage`: if it is for nobody on
-    /// the board, it waits in `passing`. Otherwise it comes back.
+    /// A packet has arrived at a port that shares its address with the host, whose other side is `passage`:
+    /// if it is for nobody on the board, it waits in `passing`. Otherwise it comes back.
     pub(crate) fn pass(
         &mut self,
         mut pdu: Pdu,
@@ -94,16 +94,8 @@ impl IpTower {
         passing: &mut Vec<(usize, Option<IpAddr>, Pdu)>,
     ) -> Option<Pdu> {
         let Some(passage) = passage else { return Some(pdu) };
-        let is_ipv6 = pdu.pull_up(1).is_some() && pdu.head()[0] >> 4 == 6;
-        if pdu.pull_up(if is_ipv6 { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES }).is_none() {
-            // IP counts what is no packet.
-            return Some(pdu);
-        }
-        // Where the target stands (RFC 791 §3.1, RFC 8200 §3).
-        let target = match is_ipv6 {
-            true => IpAddr::from(*pdu.head()[24..].first_chunk::<16>().expect("40 bytes")),
-            false => IpAddr::from(*pdu.head()[16..].first_chunk::<4>().expect("20 bytes")),
-        };
+        // IP counts what is no packet.
+        let Some(target) = target_of(&mut pdu) else { return Some(pdu) };
         if self.ip.is_ours(target) {
             return Some(pdu);
         }
@@ -146,7 +138,8 @@ impl IpTower {
             return self.icmp.on_strange();
         }
         if let TroubleKind::FragmentationNeeded { mtu } = trouble.kind {
-            // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not to suffer for.
+            // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not
+            // to suffer for.
             let is_lie = trouble.protocol == protocol::TCP
                 && !self.tcp.believes(trouble.local(), trouble.remote(), Sequence(trouble.sequence()));
             if is_lie {
@@ -173,21 +166,15 @@ impl IpTower {
         }
     }
 
-    /// A packet of ours found nobody at its next hop: as if a router had said so (RFC 1122 §2.3.2.2, RFC 4861 §7.2.2).
+    /// A packet of ours found nobody at its next hop.
     pub(crate) fn on_undelivered(&mut self, pdu: &Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
-        let head = pdu.head();
-        let Some(is_ipv4) = head.first().map(|first| first >> 4 == 4) else { return };
-        // No such host (RFC 792; RFC 4443 §3.1).
-        let code = if is_ipv4 { UNREACHABLE_HOST } else { icmpv6::UNREACHABLE_ADDRESS };
-        let kind = TroubleKind::Unreachable { code };
-        let nobody = IpAddr::from([0, 0, 0, 0]);
-        if let Some(trouble) = icmp::read_quoted(head, kind, nobody) {
-            self.on_trouble(Trouble { reporter: trouble.source, ..trouble }, edge, cx);
+        if let Some(trouble) = icmp::undelivered(pdu.head()) {
+            self.on_trouble(trouble, edge, cx);
         }
     }
 
-    /// Nobody answers for a next hop: what was to be opened that way is not (RFC 1122 §2.3.2.2). Unlike what a router says this
-    /// is known for certain.
+    /// Nobody answers for a next hop: what was to be opened that way is not (RFC 1122 §2.3.2.2). Unlike what
+    /// a router says this is known for certain.
     pub(crate) fn on_nobody(&mut self, port: usize, next: IpAddr, edge: &mut Edge, cx: &mut Context<'_>) {
         let IpTower { ip, tcp, from_tcp, .. } = self;
         let is_that_way = |source, target| ip.first_hop(source, target) == Some((port, next));
@@ -213,8 +200,8 @@ impl IpTower {
     pub(crate) fn tell(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
             match indication {
-                Indication::Opened { session } | Indication::Accepted { session, .. } => {
-                    self.tell_way(session, cx);
+                Indication::Opened { session, remote } | Indication::Accepted { session, remote, .. } => {
+                    self.tell_way(session, remote.ip(), cx);
                 }
                 Indication::Doubtful { source, target } => {
                     self.doubts.extend(self.ip.first_hop(source, target));
@@ -222,7 +209,7 @@ impl IpTower {
                 }
                 _ => {}
             }
-            let unwanted = edge.on_tcp(indication, &self.tcp, cx.memory, cx.copies);
+            let unwanted = edge.on_tcp(indication, cx.memory, cx.copies);
             if let Some((session, bytes)) = unwanted {
                 self.tcp.consume(session, bytes, cx, &mut self.from_tcp);
             }
@@ -230,9 +217,8 @@ impl IpTower {
     }
 
     /// A session begins with what is known of its way.
-    fn tell_way(&mut self, session: SessionId, cx: &mut Context<'_>) {
-        let Some(info) = self.tcp.info(session) else { return };
-        match self.ip.path_mtu(info.remote.ip(), cx.now) {
+    fn tell_way(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
+        match self.ip.path_mtu(remote, cx.now) {
             0 => {}
             mtu => self.tcp.on_way(session, mtu.into(), cx, &mut self.from_tcp),
         }

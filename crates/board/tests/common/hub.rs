@@ -1,15 +1,16 @@
-//! Boards on one Ethernet: every frame that one sends reaches all others as bytes, as from a real link; a router, if
-//! there is one, hears everything too, and so does the test.
+//! Boards on one Ethernet: every frame that one sends reaches all others as bytes, as from a real link; a
+//! router, if there is one, hears everything too, and so does the test.
 
+use kiban_base::checksum;
+use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
+use kiban_base::numbers::{ether_type, protocol};
+use kiban_base::{Blocks, Instant, Memory, Pdu, Pool, Sum};
 use kiban_board::{
     Board, BoardConfig, Completion, EthernetPortConfig, Input, MemoryConfig, Output, PortConfig,
 };
-use kiban_ground::{Blocks, Instant, Memory, Pdu, Pool, Sum};
-use kiban_stack::ethernet::LinkConfig;
-use kiban_wire::discovery::{ALL_NODES, Item, Message};
-use kiban_wire::ethernet::{HEADER_BYTES, Header, Mac};
-use kiban_wire::numbers::{ether_type, protocol};
-use kiban_wire::{checksum, icmpv6, ipv6};
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::wire::discovery::{ALL_NODES, Item, Message};
+use kiban_tcpip::wire::{icmpv6, ipv6};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

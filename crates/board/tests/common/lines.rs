@@ -1,15 +1,15 @@
-//! Two boards with ATM ports, joined by two lines without length, in steps of virtual time. A third hand puts cells
-//! on either line, between those of the boards.
+//! Two boards with ATM ports, joined by two lines without length, in steps of virtual time. A third hand puts
+//! cells on either line, between those of the boards.
 
 use super::packets::noise;
 use super::{address, socket};
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::Vc;
+use kiban_base::{Instant, SimRng};
 use kiban_board::{
     AtmPortConfig, Board, BoardConfig, CircuitConfig, Completion, Input, MemoryConfig, Output, PortConfig,
     StreamId,
 };
-use kiban_ground::{Instant, SimRng};
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::Vc;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ impl Lines {
         self.hostile[side].extend_from_slice(cells);
     }
 
-    /// Lets `length` pass; what was sent meanwhile, and what the hostile hand put between, arrives at its end.
+    /// Lets `length` pass; what was sent meanwhile, and what the hostile hand put between, arrives at its
+    /// end.
     pub(crate) fn step(&mut self, length: Duration) {
         self.now += length;
         let mut trains: [Vec<TimedCell>; 2] = Default::default();
@@ -243,8 +244,8 @@ impl Lines {
         assert!(got == bytes, "and as it was sent");
     }
 
-    /// A world in which a good stream of `length` bytes goes from board 0 to board 1 while `attack` is at work at
-    /// every step, and everything comes to rest afterwards.
+    /// A world in which a good stream of `length` bytes goes from board 0 to board 1 while `attack` is at
+    /// work at every step, and everything comes to rest afterwards.
     pub(crate) fn under_attack(
         configs: [BoardConfig; 2],
         length: usize,

@@ -1,12 +1,13 @@
-//! Two boards joined by a cable without delay, in virtual time; beside it, boards on ATM lines and packets by hand.
+//! Two boards joined by a cable without delay, in virtual time; beside it, boards on ATM lines and packets by
+//! hand.
 #![allow(dead_code)]
 
 pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod packets;
 
+use kiban_base::{Instant, Pdu, RngKey};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
-use kiban_ground::{Instant, Pdu, RngKey};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,13 +1,13 @@
 //! Packets and cells made by hand, right in every respect until a test spoils them.
 
-use kiban_ground::{Instant, SimRng, Sum};
-use kiban_stack::atm::TimedCell;
-use kiban_wire::aal5::{self, Trailer};
-use kiban_wire::atm::{Header as CellHeader, Interface, Vc};
-use kiban_wire::checksum;
-use kiban_wire::crc::Crc32Aal5;
-use kiban_wire::numbers::{ether_type, protocol};
-use kiban_wire::{icmp, ipv4, tcp, udp};
+use kiban_atm::TimedCell;
+use kiban_atm::wire::aal5::{self, Trailer};
+use kiban_atm::wire::atm::{Header as CellHeader, Interface, Vc};
+use kiban_base::checksum;
+use kiban_base::crc::Crc32Aal5;
+use kiban_base::numbers::{ether_type, protocol};
+use kiban_base::{Instant, SimRng, Sum};
+use kiban_tcpip::wire::{icmp, ipv4, tcp, udp};
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes that differ from place to place and from seed to seed.

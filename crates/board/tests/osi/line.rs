@@ -1,11 +1,11 @@
 //! Two lower modules on a line: the network service of X.213 over X.25 and LAPB, frames lost or not.
 
-use kiban_board::osi::below::Below;
-use kiban_board::osi::line::{Line, LineConfig};
-use kiban_ground::{Instant, Rope};
-use kiban_stack::lapb::{self, Role};
-use kiban_stack::osi::network::{Indication, Origin, Reason, Request};
-use kiban_stack::x25::Call;
+use kiban_base::{Instant, Rope};
+use kiban_osi::lapb::{self, Role};
+use kiban_osi::network::{Indication, Origin, Reason, Request};
+use kiban_osi::stack::below::Below;
+use kiban_osi::stack::line::{Line, LineConfig};
+use kiban_osi::x25::Call;
 use proptest::prelude::*;
 
 /// The DTE is 0, the DCE 1.
@@ -41,21 +41,19 @@ impl Pair {
                     moved = true;
                     self.frames += 1;
                     if self.lose_every == 0 || !self.frames.is_multiple_of(self.lose_every) {
-                        self.lines[1 - from].receive(Rope::copied(&frame.to_vec()), self.now);
+                        self.lines[1 - from].arrive(Rope::copied(&frame.to_vec()), self.now);
                     }
                 }
             }
             if moved {
                 continue;
             }
-            let due = self.lines.iter().filter_map(Below::deadline).min();
-            match due.filter(|due| *due <= until) {
-                None => return,
-                Some(due) => {
-                    self.now = self.now.max(due);
-                    self.lines.iter_mut().for_each(|line| line.timeout(self.now));
-                }
+            let due = self.lines[0].deadline().min(self.lines[1].deadline());
+            if due > until {
+                return;
             }
+            self.now = self.now.max(due);
+            self.lines.iter_mut().for_each(|line| line.settle(self.now));
         }
     }
 
@@ -157,9 +155,11 @@ fn who_calls_on_a_dead_line_is_told() {
     let attempts = lapb::Config::new(Role::Dte).attempts_max;
     for _ in 0..=attempts {
         while line.poll_frame(now).is_some() {}
-        let Some(due) = line.deadline() else { break };
-        now = due;
-        line.timeout(now);
+        if line.deadline() == Instant::NEVER {
+            break;
+        }
+        now = line.deadline();
+        line.settle(now);
     }
     let told = Indication::Disconnected { origin: Origin::Provider, reason: Reason::Unreachable };
     assert_eq!(line.poll(now), Some(told));
@@ -195,14 +195,14 @@ proptest! {
         let mut pair = Pair::new(0);
         for act in acts {
             match act {
-                Act::Frame(frame) => pair.lines[0].receive(frame.into(), pair.now),
+                Act::Frame(frame) => pair.lines[0].arrive(frame.into(), pair.now),
                 Act::Bent(at, byte) => {
                     if let Some(frame) = pair.lines[1].poll_frame(pair.now) {
                         let mut frame = frame.to_vec();
                         if let Some(bent) = frame.get_mut(at) {
                             *bent = byte;
                         }
-                        pair.lines[0].receive(frame.into(), pair.now);
+                        pair.lines[0].arrive(frame.into(), pair.now);
                     }
                 }
                 Act::Carry => {
@@ -212,7 +212,7 @@ proptest! {
                 Act::Wait(millis) => {
                     pair.now += std::time::Duration::from_millis(millis);
                     let now = pair.now;
-                    pair.lines.iter_mut().for_each(|line| line.timeout(now));
+                    pair.lines.iter_mut().for_each(|line| line.settle(now));
                 }
                 Act::Ask(0) => pair.ask(0, Request::Connect),
                 Act::Ask(1) => pair.ask(0, Request::Accept),

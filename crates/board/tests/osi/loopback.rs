@@ -1,12 +1,12 @@
 //! Two towers with file services, whose network is two queues: of bytes, or of network service data units.
 
-use kiban_board::osi::files::Files;
-use kiban_board::osi::stream::{Stream, Wish};
-use kiban_board::osi::tower::TowerConfig;
-use kiban_ground::{Bytes, Instant};
-use kiban_stack::osi::ftam::{Config, Indication, Machine, Request, Role};
-use kiban_stack::osi::network;
-use kiban_wire::ftam::oids;
+use kiban_base::{Bytes, Instant};
+use kiban_osi::ftam::{Config, Indication, Machine, Request, Role};
+use kiban_osi::network;
+use kiban_osi::stack::files::Files;
+use kiban_osi::stack::stream::{Stream, Wish};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ftam::oids;
 
 /// How the two are joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,11 +70,13 @@ impl Pair {
                     assert!(!self.connected);
                     self.connected = true;
                     for side in [1 - from, from] {
-                        self.files[side].network(network::Indication::Connected, self.now, &mut ());
+                        self.files[side].arrive(network::Indication::Connected, self.now, &mut ());
+                        self.files[side].settle(self.now, &mut ());
                     }
                 }
                 (Join::Loopback, network::Request::Data(unit)) => {
-                    self.files[1 - from].network(network::Indication::Data(unit), self.now, &mut ());
+                    self.files[1 - from].arrive(network::Indication::Data(unit), self.now, &mut ());
+                    self.files[1 - from].settle(self.now, &mut ());
                 }
                 (_, request) => self.streams[from].request(request),
             }
@@ -85,16 +87,18 @@ impl Pair {
             self.sent[from].extend(&bytes);
             for read in bytes.chunks(portion) {
                 moved = true;
-                self.streams[1 - from].receive(Bytes::copy_from_slice(read));
+                self.streams[1 - from].arrive(Bytes::copy_from_slice(read));
                 while let Some(indication) = self.streams[1 - from].poll() {
-                    self.files[1 - from].network(indication, self.now, &mut ());
+                    self.files[1 - from].arrive(indication, self.now, &mut ());
+                    self.files[1 - from].settle(self.now, &mut ());
                 }
             }
         }
         if self.closes(from)
             && let Some(indication) = self.streams[1 - from].ended(network::Origin::User)
         {
-            self.files[1 - from].network(indication, self.now, &mut ());
+            self.files[1 - from].arrive(indication, self.now, &mut ());
+            self.files[1 - from].settle(self.now, &mut ());
             moved = true;
         }
         moved

@@ -1,9 +1,9 @@
 //! From F-INITIALIZE to F-TERMINATE through all layers.
 
 use super::loopback::{Join, Pair};
-use kiban_stack::osi::Selectors;
-use kiban_stack::osi::ftam::{Indication, Initialize, Request, State};
-use kiban_wire::ftam::*;
+use kiban_osi::Selectors;
+use kiban_osi::ftam::{Indication, Initialize, Request, State};
+use kiban_osi::wire::ftam::*;
 
 const ALL: FunctionalUnits = FunctionalUnits::READ
     .with(FunctionalUnits::WRITE)

@@ -1,8 +1,8 @@
 //! What comes byte by byte.
 
-use kiban_board::osi::stream::Stream;
-use kiban_ground::Bytes;
-use kiban_stack::osi::network::Indication;
+use kiban_base::Bytes;
+use kiban_osi::network::Indication;
+use kiban_osi::stack::stream::Stream;
 
 #[test]
 fn a_unit_that_comes_byte_by_byte_is_not_kept_in_as_many_pieces() {
@@ -14,7 +14,7 @@ fn a_unit_that_comes_byte_by_byte_is_not_kept_in_as_many_pieces() {
     bytes.extend_from_slice(&[3, 0, 0, 7, 1, 2, 3]);
     let mut units = Vec::new();
     for byte in bytes {
-        stream.receive(Bytes::copy_from_slice(&[byte]));
+        stream.arrive(Bytes::copy_from_slice(&[byte]));
         while let Some(Indication::Data(unit)) = stream.poll() {
             units.push(unit);
         }

@@ -5,38 +5,39 @@ use kiban_service::control::{Desk, Figures};
 use kiban_service::{Plan, Running};
 use std::process::ExitCode;
 
-/// Bridge an Ethernet link with a circuit (RFC 2684): a TAP device or an interface at one end, cells at the other.
+/// Bridge Ethernet over an ATM circuit (RFC 2684), from a TAP device or a network interface.
 ///
-/// Frames pass in both directions: with LLC/SNAP (PID 00-07, or 00-01 with --fcs; both are received), or with --vc-mux. It is a board
-/// of `kiban up` with a `[[bridge]]` of one circuit, so that kiban status, top, capture and down work with it; docs/atm-tools.md has bridges of
-/// several circuits. It runs in the foreground until ctrl-c or SIGTERM.
+/// Frames are sent with LLC/SNAP (PID 00-07, or 00-01 with --fcs; both are received) or with --vc-mux. The
+/// bridge is a board of `kiban up` with a `[[bridge]]` of one circuit, so kiban status, top, capture and down
+/// work with it. docs/atm-tools.md describes bridges of several circuits. It runs in the foreground until
+/// ctrl-c or SIGTERM.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --host-address 10.5.0.1/24\n  kiban atm bridge packet:eth1 pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --pcr 10000\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 8.35 --vc-mux\n  kiban status bridge-tap0\n\nExit status: 0 when it was stopped, 1 when it could not begin."
+    after_help = "Examples:\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --host-address 10.5.0.1/24\n  kiban atm bridge packet:eth1 pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --pcr 10000\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 8.35 --vc-mux\n  kiban status bridge-tap0\n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments."
 )]
 pub(crate) struct Bridge {
-    /// The link of Ethernet frames: tap:NAME, packet:INTERFACE and others of docs/links.md.
+    /// Ethernet link: tap:NAME, packet:INTERFACE or another of docs/links.md.
     frames: String,
-    /// The link of cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:.
+    /// Cell link: udp-cells:, tcp-cells:, pseudowire: or atmtcp:.
     cells: String,
-    /// The circuit, as VPI.VCI.
+    /// Circuit, as VPI.VCI.
     circuit: String,
-    /// No LLC/SNAP: the circuit carries frames alone (RFC 2684 section 6.2).
+    /// Use VC multiplexing, without LLC/SNAP headers (RFC 2684 section 6.2).
     #[arg(long)]
     vc_mux: bool,
-    /// Send frames with their check sequence.
+    /// Send frames with their frame check sequence (FCS).
     #[arg(long)]
     fcs: bool,
-    /// This host's own address on a TAP device that is made, with its net.
+    /// Address and prefix length of this host on the TAP device that is created.
     #[arg(long, value_name = "ADDRESS/BITS")]
     host_address: Option<String>,
-    /// The MTU of such a device.
+    /// MTU of that device.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
-    /// Shape the circuit to so many cells a second.
+    /// Shape the circuit to this peak cell rate, in cells/s.
     #[arg(long, value_name = "CELLS")]
     pcr: Option<f64>,
-    /// The name by which kiban status finds it [default: bridge- and the device].
+    /// Name of the board, for kiban status [default: bridge- and the device].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

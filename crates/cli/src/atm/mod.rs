@@ -7,7 +7,7 @@ mod switch;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Ping circuits, switch cells between links, bridge Ethernet over a circuit.
+/// Ping ATM circuits, switch cells between links, and bridge Ethernet over a circuit.
 #[derive(Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Atm {
@@ -30,9 +30,4 @@ impl Atm {
             Verb::Switch(switch) => switch.run(),
         }
     }
-}
-
-/// A value for machines that read a stream: JSON in one line.
-fn json_line(object: &impl serde::Serialize) -> Result<String, String> {
-    serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }

@@ -1,59 +1,61 @@
 //! `kiban atm ping`: OAM loopback cells, on a link of its own or from a board that runs.
 
-use super::json_line;
+use crate::output::json_line;
 use clap::Args;
-use kiban_ground::Instant;
-use kiban_real::atm::ping::{Event, Flow, Pinger};
-use kiban_real::link::{Address, AnyLink};
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_base::Instant;
+use kiban_link::atm::ping::{Event, Flow, Pinger};
+use kiban_link::{Address, AnyLink};
 use kiban_service::config::Length;
 use kiban_service::control::{Caller, Question, Reply};
 use kiban_service::signals::{self, Wish};
 use kiban_service::status::rounded;
-use kiban_wire::atm::{Interface, Vc};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Ping a circuit or a path: OAM loopback cells (I.610), and how long each takes.
+/// Ping a circuit or path with OAM loopback cells (I.610), and measure round trips.
 ///
-/// On a link of its own, which nobody else may have, or from a board that runs (--board). A circuit is named by VPI.VCI and pinged by F5
-/// cells, a path by its VPI and pinged by F4 cells. Whoever ends the circuit answers: boards of `kiban up` do, another `kiban atm
-/// ping` on the same circuit does, and with --segment the next point that ends a segment. Ctrl-c ends it, with the summary.
+/// Cells are sent over a link that no other program uses, or from a running board (--board). A circuit is
+/// given as VPI.VCI and pinged with F5 cells, a path as its VPI and pinged with F4 cells. The endpoint of the
+/// circuit answers: a board of `kiban up`, or another `kiban atm ping` on the same circuit. With --segment
+/// the next segment endpoint answers. Ctrl-c stops and prints the summary.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       the path 0, its first segment\n  kiban atm ping 0.100 --board lab --port atm                           from a board that runs\n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\n\nExit status: 0, or 1 when nothing came back."
+    after_help = "Examples:\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       path 0, first segment\n  kiban atm ping 0.100 --board lab --port atm                           from a running board\n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\n\nExit status: 0 if a reply was received, 1 otherwise, 2 for invalid arguments."
 )]
 pub(crate) struct Ping {
-    /// The link's address (docs/links.md), left out with --board, and the circuit as VPI.VCI or the path as VPI.
+    /// Address of the link (docs/links.md; omitted with --board), then the circuit as VPI.VCI or the path as
+    /// its VPI.
     #[arg(required = true, num_args = 1..=2, value_name = "LINK CIRCUIT")]
     words: Vec<String>,
-    /// So many; until ctrl-c if it is not said.
+    /// Number of pings [default: until ctrl-c].
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Between two of them.
+    /// Interval between pings.
     #[arg(long, short, value_name = "TIME", default_value = "1s")]
     interval: Length,
-    /// How long the last may take.
+    /// Timeout for the last reply.
     #[arg(long, short, value_name = "TIME", default_value = "5s")]
     timeout: Length,
-    /// Ping the segment, not from end to end.
+    /// Ping the segment instead of end to end.
     #[arg(long)]
     segment: bool,
-    /// The link is one between networks: paths of 12 bits.
+    /// Use NNI cell headers, which have 12-bit VPIs.
     #[arg(long, conflicts_with = "board")]
     nni: bool,
-    /// Ping from a board that runs; its name, which is not needed where one runs.
+    /// Ping from a running board; its name is needed only if several are running.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", requires = "port")]
     board: Option<String>,
-    /// The board's port.
+    /// Port of the board.
     #[arg(long, value_name = "NAME", requires = "board")]
     port: Option<String>,
-    /// Print JSON, an object a line: each answer, then the summary.
+    /// Print one JSON object per line: each reply, then the summary.
     #[arg(long)]
     json: bool,
-    /// Print the summary alone.
+    /// Print only the summary.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
 }
@@ -157,7 +159,7 @@ impl Ping {
         signals::hear(told).map_err(|error| error.to_string())?;
         let port = self.port.clone().unwrap_or_default();
         teller.begin(&format!("from board {}, port {port}", caller.name()), flow, self.segment)?;
-        let clock = kiban_real::Clock::new();
+        let clock = kiban_os::Clock::new();
         let mut sent = 0;
         while self.count.is_none_or(|count| sent < count) {
             let at = clock.now();
@@ -204,13 +206,15 @@ impl Teller {
 
     /// A line for people who want all of them.
     fn tell(&self, line: &str) -> Result<(), String> {
-        if self.json || self.quiet { Ok(()) } else { crate::print(&format!("{line}\n")) }
+        if self.json || self.quiet { Ok(()) } else { crate::output::print(&format!("{line}\n")) }
     }
 
     fn answer(&mut self, sequence: u64, time_us: f64) -> Result<(), String> {
         self.times.push(time_us);
         if self.json {
-            return crate::print(&json_line(&json!({ "sequence": sequence, "round_trip_us": time_us }))?);
+            return crate::output::print(&json_line(
+                &json!({ "sequence": sequence, "round_trip_us": time_us }),
+            )?);
         }
         self.tell(&format!("{}: sequence {sequence}, {:.3} ms", self.circuit, time_us / 1e3))
     }
@@ -227,7 +231,7 @@ impl Teller {
                 "circuit": self.circuit, "sent": sent, "received": came, "loss_percent": loss, "answered": answered,
                 "round_trip_us": times,
             });
-            crate::print(&json_line(&json!({ "summary": summary }))?)?;
+            crate::output::print(&json_line(&json!({ "summary": summary }))?)?;
         } else {
             let mut text = format!("{}: {sent} sent, {came} came back, {loss:.0} % lost\n", self.circuit);
             if let (Some(least), Some(mean), Some(most)) = (least, mean, most) {
@@ -235,7 +239,7 @@ impl Teller {
                 text +=
                     &format!("round trip min/avg/max {:.3}/{:.3}/{:.3} ms\n", ms(least), ms(mean), ms(most));
             }
-            crate::print(&text)?;
+            crate::output::print(&text)?;
         }
         Ok(if came > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -1,7 +1,7 @@
 //! `kiban atm switch`: cells between links, by circuit and by path.
 
-use super::json_line;
 use crate::board::link_cell;
+use crate::output::json_line;
 use clap::Args;
 use kiban_lab::table::Table;
 use kiban_service::config::Length;
@@ -11,48 +11,49 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Switch cells between links: circuits and whole paths, policed or shaped where that is wanted.
+/// Switch cells between links, by circuit or by path, with optional policing and shaping.
 ///
-/// Links are of any kind that carries cells (docs/links.md), entries lead both ways unless they say otherwise. OAM cells go with their
-/// circuit or path. A link that is lost is opened again. It runs in the foreground until ctrl-c or SIGTERM, and tells then what passed;
-/// SIGUSR1 has it told at once. On a terminal the table is renewed every second. docs/atm-tools.md has every key of FILE.
+/// A link is of any kind that carries cells (docs/links.md). Routes are bidirectional unless they are
+/// one-way. OAM cells follow their circuit or path. A lost link is reopened. The switch runs in the
+/// foreground until ctrl-c or SIGTERM, then prints its counters; SIGUSR1 prints them at once. On a terminal
+/// the table is refreshed every second. docs/atm-tools.md describes every key of FILE.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban atm switch switch.toml\n  kiban atm switch --link a=udp-cells:0.0.0.0:7000-192.0.2.1:7000 --link b=atmtcp:listen:0.0.0.0 \\\n      --route a:0.100=b:1.200 --route a:0.101=b:1.201,pcr=10000,cdvt=5ms,police=tag\n  kiban atm switch --link a=pseudowire:0.0.0.0-192.0.2.1,label=1000 --link b=udp-cells:0.0.0.0:7000-192.0.2.2:7000 \\\n      --route a:5=b:7 --json --every 10s                   a whole path\n  kiban atm switch --check switch.toml                     only judge it\n\nA file of the same:\n\n  [[link]]\n  name = \"a\"\n  link = \"udp-cells:0.0.0.0:7000-192.0.2.1:7000\"\n\n  [[link]]\n  name = \"b\"\n  link = \"atmtcp:listen:0.0.0.0\"\n\n  [[route]]\n  from = \"a:0.101\"\n  to = \"b:1.201\"\n  pcr = 10000\n  cdvt = \"5ms\"\n  police = \"tag\"\n\nExit status: 0 when it was stopped, 1 when it could not begin."
+    after_help = "Examples:\n  kiban atm switch switch.toml\n  kiban atm switch --link a=udp-cells:0.0.0.0:7000-192.0.2.1:7000 --link b=atmtcp:listen:0.0.0.0 \\\n      --route a:0.100=b:1.200 --route a:0.101=b:1.201,pcr=10000,cdvt=5ms,police=tag\n  kiban atm switch --link a=pseudowire:0.0.0.0-192.0.2.1,label=1000 --link b=udp-cells:0.0.0.0:7000-192.0.2.2:7000 \\\n      --route a:5=b:7 --json --every 10s                   a whole path\n  kiban atm switch --check switch.toml                     only check it\n\nThe same as a file:\n\n  [[link]]\n  name = \"a\"\n  link = \"udp-cells:0.0.0.0:7000-192.0.2.1:7000\"\n\n  [[link]]\n  name = \"b\"\n  link = \"atmtcp:listen:0.0.0.0\"\n\n  [[route]]\n  from = \"a:0.101\"\n  to = \"b:1.201\"\n  pcr = 10000\n  cdvt = \"5ms\"\n  police = \"tag\"\n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments."
 )]
 pub(crate) struct Switch {
-    /// The plan, in place of --link and --route.
+    /// Configuration file, instead of --link and --route.
     #[arg(conflicts_with_all = ["link", "route"], required_unless_present = "link")]
     file: Option<PathBuf>,
-    /// A link of cells, and how it is called.
+    /// Name and address of a link that carries cells.
     #[arg(long, value_name = "NAME=ADDRESS")]
     link: Vec<String>,
-    /// Where a circuit (LINK:VPI.VCI) or a path (LINK:VPI) leads, both ways. Options behind commas: one-way, pcr=, scr=, mbs=, cdvt=,
-    /// police=drop|tag|shape, queue=CELLS, frame-discard.
+    /// Route a circuit (LINK:VPI.VCI) or a path (LINK:VPI) in both directions. Options follow after commas:
+    /// one-way, pcr=, scr=, mbs=, cdvt=, police=drop|tag|shape, queue=CELLS, frame-discard.
     #[arg(long, value_name = "FROM=TO[,OPTION]...")]
     route: Vec<String>,
-    /// What the line of each --link has for cells [default: 149.76Mbit].
+    /// Cell rate of each --link [default: 149.76Mbit].
     #[arg(long, value_name = "RATE", requires = "link")]
     rate: Option<String>,
-    /// Headers of each --link have paths of 12 bits.
+    /// Use NNI cell headers (12-bit VPIs) on each --link.
     #[arg(long, requires = "link")]
     nni: bool,
-    /// Segments end at this --link: segment loopbacks are answered here.
+    /// Make this --link a segment endpoint, which answers segment loopbacks.
     #[arg(long, value_name = "NAME", requires = "link")]
     segment_end: Vec<String>,
-    /// Begin without links that are not there, and look for them later.
+    /// Start even if a link cannot be opened, and retry it later.
     #[arg(long, requires = "link")]
     retry: bool,
-    /// Keep all privileges after start, for debugging.
+    /// Do not drop privileges after start, for debugging.
     #[arg(long)]
     no_sandbox: bool,
-    /// Only judge the plan.
+    /// Only check the configuration.
     #[arg(long)]
     check: bool,
-    /// Tell what passed every so often, too.
+    /// Also print the counters at this interval.
     #[arg(long, value_name = "TIME")]
     every: Option<Length>,
-    /// Tell it as JSON, an object a line.
+    /// Print the counters as one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -71,7 +72,9 @@ impl Switch {
         if self.check {
             let (links, routes) = (plan.links.len(), plan.routes.len());
             let name = &plan.name;
-            crate::print(&format!("switch {name}: links: {links}, entries: {routes}; all is well\n"))?;
+            crate::output::print(&format!(
+                "switch {name}: links: {links}, entries: {routes}; all is well\n"
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
         crate::log::begin(false);
@@ -88,8 +91,8 @@ impl Switch {
         };
         let json = self.json;
         let tell = |status: &Status| match (json, is_live) {
-            (true, _) => crate::print(&json_line(status)?),
-            (false, false) => crate::print(&format!("{}\n", text(status))),
+            (true, _) => crate::output::print(&json_line(status)?),
+            (false, false) => crate::output::print(&format!("{}\n", text(status))),
             (false, true) => {
                 // From the top of a cleared screen.
                 let mut out = std::io::stdout().lock();

@@ -1,6 +1,6 @@
 //! Remote names: `ftam://user@host:port/path`.
 
-use kiban_wire::tpkt::PORT;
+use kiban_osi::wire::tpkt::PORT;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::str::FromStr;
 use url::{Host, Url};

@@ -1,8 +1,8 @@
 //! Attributes, as people and programs read them.
 
 use kiban_lab::table::Table;
-use kiban_wire::ber::Oid;
-use kiban_wire::ftam::{
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::ftam::{
     AccountAttribute, Availability, AvailabilityAttribute, ContentsType, DateAndTimeAttribute,
     LegalQualificationAttribute, ObjectType, PathnameAttribute, PermittedActions, ReadAttributes,
     SizeAttribute, UserIdentityAttribute, oids,
@@ -173,7 +173,8 @@ fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
     words.into_iter().filter(|(action, _)| actions.contains(*action)).map(|(_, word)| word).collect()
 }
 
-/// `2026-11-22 10:43:16`, if it is written as the standard has it; else as it came: some peers' years have three digits.
+/// `2026-11-22 10:43:16`, if it is written as the standard has it; else as it came: some peers' years have
+/// three digits.
 fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
     let text = date.text().escape_debug().to_string();

@@ -1,16 +1,15 @@
 //! What an initiator is asked to do.
 
 use super::address::Remote;
+use super::arguments::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Stat, Transfer, When};
 use super::attributes::{About, list};
 use super::link::{Link, Moved, Persistence};
 use super::options::{Association, Kind};
-use super::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Transfer};
-use crate::print;
-use clap::ValueEnum;
-use kiban_real::ftam::timing::Stopwatch;
-use kiban_stack::osi::ftam::filestore::Path as Name;
-use kiban_stack::osi::ftam::initiator::{Job, Outcome};
-use kiban_wire::ftam::{
+use crate::output::print;
+use kiban_ftam::timing::Stopwatch;
+use kiban_osi::ftam::filestore::Path as Name;
+use kiban_osi::ftam::initiator::{Job, Outcome};
+use kiban_osi::wire::ftam::{
     Account, AccountAttribute, Availability, AvailabilityAttribute, ChangeAttributes,
     LegalQualificationAttribute, SizeAttribute,
 };
@@ -20,15 +19,6 @@ use std::process::ExitCode;
 
 /// How deep directories are gone into.
 const DEPTH_MAX: usize = 32;
-
-/// When a file can be had.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum When {
-    /// At once.
-    Immediate,
-    /// After a while.
-    Deferred,
-}
 
 /// What a command did, for programs.
 #[derive(Default, Serialize)]
@@ -105,7 +95,7 @@ impl Report {
 }
 
 fn layers(stopwatch: &Stopwatch) -> Vec<Layer> {
-    let layer = |(task, spent, turns): (kiban_board::osi::meter::Task, std::time::Duration, u64)| Layer {
+    let layer = |(task, spent, turns): (kiban_osi::stack::meter::Task, std::time::Duration, u64)| Layer {
         task: task.name(),
         microseconds: spent.as_secs_f64() * 1e6,
         turns,
@@ -164,7 +154,7 @@ impl Get {
             return true;
         }
         let stat = Job::Stat { remote: remote.path.clone() };
-        match link.ask(stat, "").await {
+        match link.look(stat, "", &mut self.transfer.retries.clone()).await {
             Ok(Outcome::Attributes(attributes)) => About::of(&attributes).is_directory == Some(true),
             _ => false,
         }
@@ -184,7 +174,7 @@ impl Get {
         }
         let here = root.join(name);
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
-        for entry in entries(link, remote).await? {
+        for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
             let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
             // What a peer calls its files must not lead out of here.
             let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
@@ -233,7 +223,8 @@ impl Put {
         }
         while let Some((local, path, depth)) = waiting.pop() {
             let root = absolute(&parent(&local))?;
-            // Notes of interrupted transfers stand beside their files: another directory, another association.
+            // Notes of interrupted transfers stand beside their files: another directory, another
+            // association.
             let mut link = match links.take() {
                 Some((at, link)) if at == root => link,
                 other => {
@@ -318,7 +309,7 @@ async fn descend_local(
     for entry in listed.into_iter().rev() {
         let name = file_name(&entry.path())?;
         let kind = entry.file_type().map_err(|error| format!("{}: {error}", entry.path().display()))?;
-        if kind.is_symlink() || name == kiban_stack::osi::ftam::filestore::RESERVED {
+        if kind.is_symlink() || name == kiban_osi::ftam::filestore::RESERVED {
             continue;
         }
         waiting.push((entry.path(), format!("{}/{name}", remote.path), depth + 1));
@@ -332,8 +323,9 @@ impl Ls {
         let mut report = Report::default();
         let mut all = Vec::new();
         let mut waiting = vec![(self.remote.clone(), String::new(), 0)];
+        let mut retries = self.retries;
         while let Some((remote, prefix, depth)) = waiting.pop() {
-            match entries(&mut link, &remote).await {
+            match entries(&mut link, &remote, &mut retries).await {
                 Err(failure) => report.failures.push(failure),
                 Ok(found) => {
                     for mut entry in found {
@@ -356,28 +348,31 @@ impl Ls {
 }
 
 /// A directory's entries.
-async fn entries(link: &mut Link, remote: &Remote) -> Result<Vec<About>, String> {
+async fn entries(link: &mut Link, remote: &Remote, retries: &mut u32) -> Result<Vec<About>, String> {
     // ISODE's name for a user's own directory, which has none.
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
-    match link.ask(list, &remote.to_string()).await? {
+    match link.look(list, &remote.to_string(), retries).await? {
         Outcome::Entries(entries) => Ok(entries.iter().map(About::of).collect()),
         _ => Ok(Vec::new()),
     }
 }
 
-impl One {
-    pub(super) async fn stat(self) -> Result<ExitCode, String> {
+impl Stat {
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
         let mut link = here(&self.association, &self.remote)?;
         let mut report = Report::default();
-        match link.ask(Job::Stat { remote: self.remote.path.clone() }, &self.remote.to_string()).await {
+        let stat = Job::Stat { remote: self.remote.path.clone() };
+        match link.look(stat, &self.remote.to_string(), &mut self.retries).await {
             Ok(Outcome::Attributes(attributes)) => report.attributes = Some(About::of(&attributes)),
             Ok(_) => report.failures.push(format!("{}: the responder tells no attributes", self.remote)),
             Err(failure) => report.failures.push(failure),
         }
         report.finish(&self.association, link).await
     }
+}
 
+impl One {
     pub(super) async fn make_directory(self) -> Result<ExitCode, String> {
         let job = Job::MakeDirectory { remote: self.remote.path.trim_end_matches('/').to_owned() };
         plain(&self.association, vec![(job, self.remote)]).await

@@ -1,14 +1,16 @@
-//! An association that is made when it is needed and made again when it is lost, and the bar above its transfers.
+//! An association that is made when it is needed and made again when it is lost, and the bar above its
+//! transfers.
 
 use super::address::Remote;
 use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_real::Clock;
-use kiban_real::ftam::client::{Client, ClientConfig, ConnectError, Said, has_docket};
-use kiban_real::ftam::timing::Stopwatch;
-use kiban_stack::osi::ftam::filestore::RESERVED;
-use kiban_stack::osi::ftam::filestore::Trouble;
-use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
+use kiban_ftam::client::{Client, ClientConfig, ConnectError, Said, has_docket};
+use kiban_ftam::timing::Stopwatch;
+use kiban_os::Clock;
+use kiban_osi::ftam::filestore::RESERVED;
+use kiban_osi::ftam::filestore::Trouble;
+use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
+use kiban_osi::wire::ftam::ErrorIdentifier;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
@@ -78,6 +80,34 @@ impl Link {
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
         let asked = self.client().await?.run(job, None).await;
         asked.map_err(|failure| format!("{about}: {}", Said(&failure)))
+    }
+
+    /// A job that changes nothing: it is asked again when the association is lost, `retries` times in all.
+    pub(super) async fn look(&mut self, job: Job, about: &str, retries: &mut u32) -> Result<Outcome, String> {
+        let mut pause = PAUSE;
+        // Who connects for the first time is told at once what is wrong.
+        self.client().await?;
+        loop {
+            let (may_pass, error) = match self.connect().await {
+                Ok(client) => match client.run(job.clone(), None).await {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(failure) => {
+                        let is_lost = self.is_lost(&failure) && says_lost(&failure);
+                        if is_lost {
+                            self.client = None;
+                        }
+                        (is_lost, format!("{about}: {}", Said(&failure)))
+                    }
+                },
+                Err(error) => (may_pass(&error), format!("{}: {error}", self.host)),
+            };
+            if !may_pass || *retries == 0 {
+                return Err(error);
+            }
+            *retries -= 1;
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
     }
 
     /// A transfer, which is gone on with when the association is lost.
@@ -164,6 +194,12 @@ impl Link {
         }
         self.stopwatch
     }
+}
+
+/// Whether a failure is that of the association, and not the responder's answer.
+fn says_lost(failure: &Failure) -> bool {
+    let mut said = failure.diagnostics.iter();
+    failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
 }
 
 /// Whether connecting may succeed a moment later.

@@ -3,11 +3,11 @@
 use super::address::Remote;
 use crate::way::{Way, password};
 use clap::{Args, ValueEnum};
-use kiban_board::osi::tower::TowerConfig;
-use kiban_real::ftam::client::ClientConfig;
-use kiban_real::ftam::disk::Settings;
-use kiban_stack::osi::ftam::initiator;
-use kiban_wire::ftam::{
+use kiban_ftam::client::ClientConfig;
+use kiban_ftam::disk::Settings;
+use kiban_osi::ftam::initiator;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ftam::{
     BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
 };
 use sha2::{Digest, Sha256};
@@ -20,36 +20,36 @@ pub(crate) struct Association {
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// The account to be charged.
+    /// Account to charge.
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
     way: Way,
-    /// The largest TPDU that is proposed, bytes.
+    /// Maximum TPDU size to propose, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
     tpdu_bytes: u32,
-    /// Bytes of a data element (F-DATA).
+    /// Size of a data element (F-DATA) in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     fdata_bytes: u32,
-    /// Bytes between two checkpoints.
+    /// Interval between checkpoints, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_bytes: u64,
-    /// Propose neither restart nor recovery, for peers that refuse whoever does.
+    /// Do not propose restart or recovery, for peers that reject associations that do.
     #[arg(long)]
     no_recovery: bool,
-    /// Use the TCP of this board that runs (a service of kind "attach"), not this host's.
+    /// Use the TCP of this running board instead of the host's; the board needs a service of kind "attach".
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
-    /// Wait so many seconds for the association.
+    /// Timeout for establishing the association, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Print how long each layer worked.
+    /// Print the time spent in each layer.
     #[arg(long)]
     pub(crate) timing: bool,
-    /// Print one JSON object in place of words.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -57,11 +57,11 @@ pub(crate) struct Association {
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub(crate) enum Kind {
-    /// FTAM-3: bytes, as they are.
+    /// FTAM-3: unstructured bytes.
     Binary,
-    /// FTAM-1: text; lines are ended as each host ends them.
+    /// FTAM-1: text; line endings are converted to each host's.
     Text,
-    /// FTAM-2: text whose lines are records.
+    /// FTAM-2: text; each line is a record.
     Sequential,
 }
 
@@ -69,7 +69,8 @@ impl Kind {
     pub(crate) fn document(self) -> Document {
         match self {
             Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
-            // As ISODE and most profiles have it: GeneralString, and the borders between strings mean nothing.
+            // As ISODE and most profiles have it: GeneralString, and the borders between strings mean
+            // nothing.
             Kind::Text => Document::UnstructuredText(TextParameters {
                 universal_class_number: Some(27),
                 string_significance: Some(StringSignificance::NOT_SIGNIFICANT),

@@ -2,14 +2,18 @@
 
 use crate::way::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
-use kiban_real::exposure::{self, Private};
-use kiban_real::ftam::disk::Durability;
-use kiban_real::ftam::door::Gate;
-use kiban_real::ftam::serve::{Service, ServiceConfig};
-use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
-use kiban_real::osi::secure::{self, Identity};
-use kiban_real::sandbox::{Need, OnRefusal, Sandbox};
-use kiban_real::streams::folders;
+use kiban_ftam::disk::{Durability, Protected};
+use kiban_ftam::door::Gate;
+use kiban_ftam::osi::secure;
+use kiban_ftam::osi::secure::Identity;
+use kiban_ftam::serve::{Service, ServiceConfig};
+use kiban_ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_os::exposure;
+use kiban_os::exposure::Private;
+use kiban_os::unix::names;
+use kiban_sandbox as sandbox;
+use kiban_sandbox::{Need, OnRefusal, Sandbox};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,46 +31,48 @@ fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\n\nThe directory must hold none of the files that the server reads for itself.\nSIGHUP reads the users again. ctrl-c and SIGTERM let transfers end for ten seconds, then cut them; they can be resumed."
+    after_help = "Examples:\n  kiban ftam passwd users.toml collector\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\n\nThe directory must not contain any file that the server itself reads.\nSIGHUP reloads the users file. After ctrl-c or SIGTERM, transfers have ten seconds to finish; then they are interrupted and can be resumed."
 )]
 pub(super) struct Serve {
-    /// Where to listen; port 102 is the one that peers expect, and needs CAP_NET_BIND_SERVICE.
+    /// Address to listen on. Peers expect port 102, which needs CAP_NET_BIND_SERVICE.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:102")]
     listen: String,
-    /// The directory to serve: nothing outside of it can be reached, and it must not hold the users file or TLS files.
+    /// Directory to serve. Peers cannot reach anything outside it. It must not contain the users file or TLS
+    /// files.
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// The users file, made by `kiban ftam passwd`.
+    /// Users file, created by `kiban ftam passwd`.
     #[arg(long, value_name = "FILE")]
     users: PathBuf,
-    /// Speak TLS with this certificate (PEM), as IEC 62351 has it.
+    /// Use TLS (IEC 62351) with this certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Let in only peers with a certificate of these authorities (PEM).
+    /// Accept only peers with a certificate issued by these authorities (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// When data must have reached the disk.
+    /// When to sync data to disk.
     #[arg(long, value_enum, default_value = "end")]
     fsync: Fsync,
-    /// Most associations at a time.
+    /// Maximum number of concurrent associations.
     #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     associations_max: u32,
-    /// Most connections among them that have not yet said who they are.
+    /// Maximum number of these that are not yet authenticated.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     strangers_max: u32,
-    /// So many seconds nothing may move while a file is selected; then the association is cut, and can be gone on with.
+    /// Idle timeout while a file is selected, in seconds. The association is then aborted; its
+    /// transfer can be resumed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     silence_max: u32,
-    /// The largest TPDU, bytes.
+    /// Maximum TPDU size in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
     tpdu_bytes: u32,
-    /// Bytes of a data element (F-DATA) that is sent.
+    /// Size of a sent data element (F-DATA) in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     fdata_bytes: u32,
-    /// Keep all privileges after start, for debugging.
+    /// Do not drop privileges after start, for debugging.
     #[arg(long)]
     no_sandbox: bool,
     /// Print log lines as JSON.
@@ -74,27 +80,29 @@ pub(super) struct Serve {
     json: bool,
 }
 
-/// When data must have reached the disk.
+/// When to sync data to disk.
 #[derive(Clone, Copy, ValueEnum)]
 enum Fsync {
-    /// When the system likes: a crash of the host may cost files that were acknowledged.
+    /// Leave it to the operating system: a host crash may lose files that were confirmed.
     Never,
-    /// Before a transfer is confirmed.
+    /// Before confirming a transfer.
     End,
-    /// Before a checkpoint is confirmed, too.
+    /// Before confirming a transfer or a checkpoint.
     Checkpoints,
 }
 
 impl Serve {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         crate::log::begin(self.json);
-        let users = self.read_users()?;
+        let protected = Protected::default();
+        let users = self.read_users(&protected)?;
         if users.count() == 0 {
             let file = self.users.display();
             return Err(format!("{file} has no users: kiban ftam passwd {file} NAME makes one"));
         }
         let gate = Arc::new(Gate::new(users, Attempts::new(Patience::default())));
         let mut config = ServiceConfig::new(self.root.clone());
+        config.protected = protected.clone();
         config.disk.durability = match self.fsync {
             Fsync::Never => Durability::Never,
             Fsync::End => Durability::AtEnd,
@@ -106,7 +114,13 @@ impl Serve {
         config.responder.fdata_bytes = self.fdata_bytes as usize;
         config.tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
         if let Some((certificate, key)) = self.tls_cert.clone().zip(self.tls_key.clone()) {
-            let acceptor = secure::acceptor(&Identity { certificate, key }, self.tls_ca.as_deref());
+            let open = |path: &Path| {
+                let file = File::open(path)?;
+                protected.add_opened(path, &file)?;
+                Ok(file)
+            };
+            let identity = Identity { certificate, key };
+            let acceptor = secure::acceptor_with(&identity, self.tls_ca.as_deref(), open);
             config.tls = Some(acceptor.map_err(|error| error.to_string())?);
         }
         let service = Service::new(config, gate.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
@@ -129,12 +143,16 @@ impl Serve {
                 tokio::select! {
                     _ = interrupt.recv() => return,
                     _ = terminate.recv() => return,
-                    _ = hangup.recv() => match self.read_users() {
+                    _ = hangup.recv() => match self.read_users(&protected) {
                         Ok(users) => {
                             tracing::info!(users = users.count(), "users read again");
                             gate.set_users(users);
                         }
-                        Err(error) => tracing::error!(%error, "the users stay as they were"),
+                        Err(error) => {
+                            let opened = kiban_os::regular::open(&self.users);
+                            let hint = opened.err().filter(|_| !self.no_sandbox).map_or("", |error| sandbox::hint(&error));
+                            tracing::error!(error = format!("{error}{hint}"), "the users stay as they were");
+                        }
                     },
                 }
             }
@@ -144,15 +162,20 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Reads the users, unless they or anything else that this server reads for itself could be reached through the root.
-    fn read_users(&self) -> Result<Users, String> {
+    /// Reads the users file, or fails if it or any other file that this server reads for itself can be
+    /// reached through the root. Adds these files to `protected`: peers cannot fetch them even if they are
+    /// moved there or replaced later.
+    fn read_users(&self, protected: &Protected) -> Result<Users, String> {
         let files = [
             ("the users file", Some(&self.users)),
             ("the TLS certificate", self.tls_cert.as_ref()),
             ("the TLS key", self.tls_key.as_ref()),
             ("the TLS authorities' file", self.tls_ca.as_ref()),
         ];
-        let folders = folders();
+        for path in files.iter().filter_map(|(_, path)| *path) {
+            protected.add(path);
+        }
+        let folders = names::paths();
         let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
         let private = files.iter().filter_map(|(what, path)| Some(Private { what, path: path.as_ref()? }));
         let private: Vec<Private<'_>> = private.chain(sockets).collect();
@@ -160,18 +183,23 @@ impl Serve {
         if self.root.exists() {
             exposure::check(&self.root, &private).map_err(|error| error.to_string())?;
         }
-        Users::read(&self.users).map_err(|error| error.to_string())
+        let open = |path: &Path| {
+            let file = kiban_os::regular::open(path)?;
+            protected.add_opened(path, &file)?;
+            Ok(file)
+        };
+        Users::read_with(&self.users, open).map_err(|error| error.to_string())
     }
 }
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector                      asks for the password\n  KIBAN_FTAM_PASSWORD=secret kiban ftam passwd users.toml collector\n\nA new user may read. Edit the file to grant more: rights = \"all\", or those that it shall be (docs/ftam.md)."
+    after_help = "Examples:\n  kiban ftam passwd users.toml collector                      prompts for the password\n  KIBAN_FTAM_PASSWORD=secret kiban ftam passwd users.toml collector\n\nA new user may only read. Edit the file to grant more rights: rights = \"all\", or a list (docs/ftam.md)."
 )]
 pub(super) struct Passwd {
-    /// The users file.
+    /// Users file.
     file: PathBuf,
-    /// The user's name.
+    /// Name of the user.
     user: String,
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use kiban_lab::engine::{self, Live as Watch, Manifest, Record, View, questions};
-use kiban_real::Clock;
+use kiban_os::Clock;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
@@ -18,21 +18,21 @@ use std::time::Duration;
 /// The folder is looked at so often, and a key is heard at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Watch a run while it is made: progress, pace, its maps so far, what came last.
+/// Watch a run: progress, rate, the maps so far, and the latest records.
 ///
-/// It only reads the folder, so it may be begun and ended at any time, as often as one likes, also where the run is made by
-/// another machine that shares the folder. Keys: left and right for another picture, q to leave.
+/// This only reads the directory, so it can be started and stopped at any time, also on another machine that
+/// shares the directory. Press left or right for another picture, q to quit.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab run map.toml & kiban lab live map.lab\n  kiban lab live map.lab --once          one look, as text\n  kiban lab live map.lab --json          one look, for scripts\n\nWithout a terminal it is one look, too."
+    after_help = "Examples:\n  kiban lab run map.toml & kiban lab live map.lab\n  kiban lab live map.lab --once          print once, as text\n  kiban lab live map.lab --json          print once, for scripts\n\nWithout a terminal it prints once, too."
 )]
 pub(super) struct Live {
-    /// The folder of a run.
+    /// Directory of a run.
     dir: PathBuf,
-    /// Look once, and print it.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
-    /// Look once, and print JSON.
+    /// Print JSON once and exit.
     #[arg(long)]
     json: bool,
 }
@@ -47,9 +47,9 @@ impl Live {
         if self.json || self.once || !std::io::stdout().is_terminal() {
             let view = watch.look(clock.now()).map_err(say)?;
             if self.json {
-                super::json(&object(&view))?;
+                super::output::json(&object(&view))?;
             } else {
-                crate::print(&text(&view))?;
+                crate::output::print(&text(&view))?;
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -5,21 +5,21 @@ use kiban_lab::engine::{Merged, merge};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Put the records of shards into one folder.
+/// Merge the records of shards into one directory.
 ///
-/// The records stand in the order of the plan, so that the same records give the same bytes, however they were shared. What
-/// the folder has already stays: merging again with more shards adds to it.
+/// Records are sorted in the order of the plan, so the same records give the same bytes, however they were
+/// sharded. Existing records are kept: merging more shards later adds to them.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab merge map shards/*\n\nExit status: 0 when every trial has a record, 1 when some are missing."
+    after_help = "Examples:\n  kiban lab merge map shards/*\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
 )]
 pub(super) struct Merge {
-    /// The folder that gets them; it is made if it does not exist.
+    /// Output directory; created if it does not exist.
     out: PathBuf,
-    /// The folders of the shards.
+    /// Directories of the shards.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Print what was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -32,14 +32,14 @@ impl Merge {
         }
         let Merged { trials, records, twice, .. } = merged;
         if self.json {
-            super::json(&merged)?;
+            super::output::json(&merged)?;
         } else {
             let mut words = format!("{}: {records} of {trials} trials have a record", self.out.display());
             if twice > 0 {
                 words += &format!("; {twice} were made twice, the first counts");
             }
-            crate::print(&(words + "\n"))?;
+            crate::output::print(&(words + "\n"))?;
         }
-        Ok(super::status(records == trials))
+        Ok(super::output::status(records == trials))
     }
 }

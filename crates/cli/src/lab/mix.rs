@@ -10,39 +10,40 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Run flows of several kinds at once, over an ATM network with policing in virtual time, or over a real network.
+/// Run a mix of traffic flows over a simulated ATM network with policing, or over a real network.
 ///
-/// The plan says who is where, which paths with which contracts lead from where to where, and which flows use them: a constant
-/// rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. For each flow: rates, losses of cells and of pictures, delay
-/// variation; with --csv and --svg over time. In virtual time the same plan and seed give the same figures anywhere. With --to the
-/// same cells go in datagrams to a host that runs `kiban lab serve`, which stands for all other sites; TCP is the kernel's.
+/// The plan defines the sites, the paths between them with their traffic contracts, and the flows: constant
+/// bit rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. The result is, for each flow, the
+/// rates, cell and picture losses, and delay variation; --csv and --svg show them over time. In virtual time
+/// the same plan and seed always give the same figures. With --to, the cells are sent in UDP datagrams to a
+/// host that runs `kiban lab serve`, which represents all other sites; TCP flows use the kernel's TCP.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               each path's flows, one above the other\n  KIBAN_LAB_TOKEN=... kiban lab mix plan.toml --from here --to HOST    what leaves 'here', over a real network\n\ndocs/lab-mix.md has the keys of a plan.\nExit status: 0 when the plan was run, 1 when it was not, or ended before its time: then what there is is printed; 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               the flows of each path, stacked\n  KIBAN_LAB_TOKEN=... kiban lab mix plan.toml --from here --to HOST    send the flows of site 'here' over a real network\n\ndocs/lab-mix.md describes the keys of a plan.\n\nExit status: 0 if the plan ran to its end, 1 if it failed or ended early (partial results are printed), 2 for invalid arguments."
 )]
 pub(crate) struct Mix {
-    /// The plan, TOML.
+    /// Plan (TOML).
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// All chance comes from this number in place of the plan's.
+    /// Random seed; overrides the plan's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seconds in place of the plan's.
+    /// Duration in seconds; overrides the plan's.
     #[arg(long)]
     seconds: Option<f64>,
-    /// Print one JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print each flow over time as comma-separated values in place of the table.
+    /// Print each flow over time as comma-separated values instead of the table.
     #[arg(long)]
     csv: bool,
-    /// Write a picture of each path's flows over time into this folder.
+    /// Write an SVG of each path's flows over time into this directory.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Send to this host, which runs `kiban lab serve`, over the network there is; port 4195 where none is given.
+    /// Send over a real network to this host, which runs `kiban lab serve` [default port: 4195].
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Option<Host>,
-    /// The site of the plan that is here; a plan with two sites has its first one here.
+    /// Site of the plan that this host represents; a plan with two sites defaults to the first.
     #[arg(long, value_name = "SITE", requires = "to")]
     from: Option<String>,
     #[command(flatten)]
@@ -79,17 +80,17 @@ impl Mix {
             write_pictures(&outcome, folder)?;
         }
         if self.csv {
-            crate::print(&outcome.csv())?;
+            crate::output::print(&outcome.csv())?;
         } else if self.json {
-            crate::print(&crate::json(&outcome)?)?;
+            crate::output::print(&crate::output::json(&outcome)?)?;
         } else {
-            crate::print(&outcome.to_string())?;
+            crate::output::print(&outcome.to_string())?;
         }
         let early = outcome.real.as_ref().and_then(|real| real.ended_early.as_ref());
         if let Some(why) = early {
             eprintln!("kiban: the mix ended early: {why}");
         }
-        Ok(super::status(early.is_none()))
+        Ok(super::output::status(early.is_none()))
     }
 
     /// The site that is here.
@@ -114,7 +115,7 @@ impl Mix {
 fn interrupted() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
-    super::on_interrupt(move || raised.store(true, Ordering::Release))?;
+    super::interrupt::on_interrupt(move || raised.store(true, Ordering::Release))?;
     Ok(flag)
 }
 

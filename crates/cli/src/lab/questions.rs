@@ -6,13 +6,13 @@ use kiban_lab::engine::{Question, Time, Value, questions};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// List the questions that plans may ask, or all that can be said of one.
+/// List the questions available to plans, or describe one.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab questions                 all of them\n  kiban lab questions wide-area-atm   its parameters, its metrics, and a plan to begin with"
+    after_help = "Examples:\n  kiban lab questions                 list all\n  kiban lab questions wide-area-atm   parameters, metrics and an example plan"
 )]
 pub(super) struct Questions {
-    /// The question.
+    /// Name of the question.
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -30,15 +30,15 @@ impl Questions {
         };
         if self.json {
             let objects: Vec<serde_json::Value> = chosen.iter().map(|question| object(*question)).collect();
-            super::json(&objects)?;
+            super::output::json(&objects)?;
         } else if self.name.is_some() {
-            chosen.iter().try_for_each(|question| crate::print(&page(*question)))?;
+            chosen.iter().try_for_each(|question| crate::output::print(&page(*question)))?;
         } else {
             let mut table = Table::new("").words("question").words("time").words("what");
             for question in chosen {
                 table.row([question.name(), time(question), question.what()]);
             }
-            crate::print(&table.to_string())?;
+            crate::output::print(&table.to_string())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,28 +6,28 @@ use kiban_lab::engine::{Axes, Explanation, Question};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Draw maps and curves of a run, and write a page about it.
+/// Write a report of a run, with maps and curves.
 ///
-/// The page is one file for the browser, with all figures and their data; for a sweep of a real network also why each cell is
-/// slow, and what was tried against it. report.md, summary.json and an SVG a figure go into the folder 'report' below the run's.
-/// The figures are printed as well.
+/// The report is one HTML file with all figures and their data; for a sweep of a real network it also has the
+/// cause of each slow cell and the remedies that were tried. report.md, summary.json and one SVG per figure
+/// are written into the subdirectory 'report'. The figures are also printed.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab report map.lab                          then open map.lab/report.html\n  kiban lab report map.lab --html /srv/www/map.html --to /srv/www/map\n  kiban lab report lab-HOST --axes message_bytes,buffer_bytes\n\nExit status: 0 when every trial has a record, 1 when some are missing."
+    after_help = "Examples:\n  kiban lab report map.lab                          then open map.lab/report.html\n  kiban lab report map.lab --html /srv/www/map.html --to /srv/www/map\n  kiban lab report lab-HOST --axes message_bytes,buffer_bytes\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
 )]
 pub(super) struct Report {
-    /// The folder of a run, of merged ones, or of a sweep of a real network.
+    /// Directory of a run, of merged shards, or of a sweep of a real network.
     dir: PathBuf,
-    /// The page [default: DIR/report.html].
+    /// HTML file to write [default: DIR/report.html].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The folder for the other files [default: DIR/report].
+    /// Directory for the other files [default: DIR/report].
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// What goes across a map, and what goes down [default: the two with the most values].
+    /// Parameters on a map's horizontal and vertical axis [default: the two with the most values].
     #[arg(long, value_name = "ACROSS,DOWN", value_delimiter = ',', num_args = 1)]
     axes: Vec<String>,
-    /// Print the files' names as JSON in place of the figures.
+    /// Print the file names as JSON instead of the figures.
     #[arg(long)]
     json: bool,
 }
@@ -57,13 +57,13 @@ impl Report {
             eprintln!("kiban: {}: {warning}", self.dir.display());
         }
         if self.json {
-            super::json(&serde_json::json!({ "files": files }))?;
+            super::output::json(&serde_json::json!({ "files": files }))?;
         } else {
             let texts = report.figures.pictures.iter().map(|picture| picture.text.clone() + "\n");
             let texts: String = texts.collect();
             let count = files.len() - 1;
-            crate::print(&format!("{texts}{}; {}: {count} files\n", page.display(), to.display()))?;
+            crate::output::print(&format!("{texts}{}; {}: {count} files\n", page.display(), to.display()))?;
         }
-        Ok(super::status(report.records == report.trials))
+        Ok(super::output::status(report.records == report.trials))
     }
 }

@@ -9,59 +9,59 @@ use std::process::ExitCode;
 /// More trials than these are not begun without asking.
 const TRIALS_MAX: u64 = 100_000;
 
-/// Make the trials of a plan, or those that are still missing.
+/// Run the trials of a plan that have no record yet.
 ///
-/// The folder gets a line for each trial in records.jsonl as soon as it was made, so that a run may be ended at any moment;
-/// the same command goes on with it. Virtual time uses all processors. In real time trials run one after the other, and one
-/// that others disturbed is made again.
+/// Each trial is appended to records.jsonl as soon as it ends, so a run can be interrupted at any time; the
+/// same command resumes it. Virtual-time trials use all processors. Real-time trials run one at a time, and a
+/// trial disturbed by other load is repeated.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab run map.toml                        into map.lab\n  kiban lab run map.toml --out /data/map        go on with it if it was ended\n  kiban lab run map.toml --shard 3/8 --out 3    the third of eight parts; merge them afterwards\n  kiban lab run map.toml --cache ~/.cache/kiban  take what other runs have made already"
+    after_help = "Examples:\n  kiban lab run map.toml                        into map.lab\n  kiban lab run map.toml --out /data/map        resumes it if it was interrupted\n  kiban lab run map.toml --shard 3/8 --out 3    the third of eight parts; merge them afterwards\n  kiban lab run map.toml --cache ~/.cache/kiban  reuse records of other runs"
 )]
 pub(super) struct Run {
-    /// The plan (TOML; 'kiban lab questions NAME' prints one to begin with).
+    /// Plan (TOML); 'kiban lab questions NAME' prints an example.
     plan: PathBuf,
-    /// The folder of the run; it is made if it does not exist [default: the plan's name, .lab].
+    /// Directory of the run; created if it does not exist [default: the plan's name with .lab].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Make part k of n, k from 1.
+    /// Run shard k of n; k starts at 1.
     #[arg(long, value_name = "K/N")]
     shard: Option<Shard>,
-    /// Share records of virtual time with other runs through this folder.
+    /// Share records of virtual-time trials with other runs through this directory.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Threads for virtual time [default: one a processor].
+    /// Threads for virtual-time trials [default: one per processor].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Begin without asking, however many trials there are.
+    /// Do not ask for confirmation, however many trials there are.
     #[arg(long)]
     yes: bool,
-    /// Print what was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Run {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let (plan, question) = super::unjudged_plan(&self.plan)?;
+        let (plan, question) = super::plan::unjudged_plan(&self.plan)?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
         if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
             return Err("nothing was begun".to_owned());
         }
-        super::judge(&self.plan, &plan, question)?;
+        super::plan::judge(&self.plan, &plan, question)?;
         let ending =
             if shard.is_all() { ".lab".to_owned() } else { format!("-{shard}.lab").replace('/', "-of-") };
-        let out = self.out.unwrap_or_else(|| super::folder(&self.plan, &ending));
+        let out = self.out.unwrap_or_else(|| super::plan::folder(&self.plan, &ending));
         let say = |error: engine::StoreError| error.to_string();
-        let run = engine::Run::open(&out, Manifest::new(question, plan, shard)).map_err(say)?;
+        let run = engine::Run::open(&out, Manifest::new(question.time(), plan, shard)).map_err(say)?;
         for broken in &run.found().broken {
             eprintln!("kiban: {}: line {} was skipped: {}", out.display(), broken.line, broken.why);
         }
-        super::keep_at_interrupt(&out)?;
+        super::interrupt::keep_at_interrupt(&out)?;
         let cache = self.cache.as_deref().map(Cache::new);
         let options = Options { workers: self.jobs.map(usize::from), ..Options::default() };
-        let bar = super::bar(trials);
+        let bar = super::output::bar(trials);
         let progress = |progress: Progress<'_>| {
             let outcome = progress.outcome;
             bar.set_position(outcome.done());
@@ -72,14 +72,14 @@ impl Run {
         let outcome = sweep(question, &run, cache.as_ref(), &options, &progress).map_err(say)?;
         bar.finish_and_clear();
         if self.json {
-            super::json(&outcome)?;
+            super::output::json(&outcome)?;
         } else {
-            crate::print(&words(&outcome, &out.display().to_string()))?;
+            crate::output::print(&words(&outcome, &out.display().to_string()))?;
         }
         for failure in &outcome.failures {
             eprintln!("kiban: failed: {failure}");
         }
-        Ok(super::status(outcome.is_whole()))
+        Ok(super::output::status(outcome.is_whole()))
     }
 }
 

@@ -1,39 +1,40 @@
 //! `kiban lab script`: a plan's shards as jobs of others' schedulers.
 //!
-//! Goal      a cluster needs no more than a file: each job is `kiban lab run --shard`, and a merge comes last.
-//! Form      shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. `KIBAN` names the program, if it is not found
-//!           by its name.
-//! Limits    the folders have to be seen by all machines. What a site needs beside (partitions, accounts, quotas) is added by
-//!           hand: the files are short and say where.
+//! Goal      a cluster needs no more than a file: each job is `kiban lab run --shard`, and a merge comes
+//!           last.
+//! Form      shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. `KIBAN` names the program, if
+//!           it is not found by its name.
+//! Limits    the folders have to be seen by all machines. What a site needs beside (partitions, accounts,
+//!           quotas) is added by hand: the files are short and say where.
 
 use clap::{Args, ValueEnum};
 use kiban_lab::engine::{Question, Time};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print a job file that runs a plan in shards, and merges them.
+/// Print a job script that runs a plan in shards and merges them.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban lab script slurm map.toml --shards 8 > map.sbatch && sbatch map.sbatch\n  kiban lab script hyperqueue map.toml --shards 32 > map.sh && sh map.sh\n  kiban lab script kubernetes map.toml --shards 8 --image registry/kiban | kubectl apply -f -\n  kiban lab script parallel map.toml --shards 8 | sh"
 )]
 pub(super) struct Script {
-    /// For whom.
+    /// Job system.
     scheduler: Scheduler,
-    /// The plan.
+    /// Plan (TOML).
     plan: PathBuf,
-    /// Into how many parts.
+    /// Number of shards.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     shards: u32,
-    /// The folder that gets the shards and, in 'merged', all of them [default: the plan's name, .shards].
+    /// Directory of the shards; 'merged' below it gets all records [default: the plan's name with .shards].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Processors a shard.
+    /// Processors per shard.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
-    /// The image that has the program, for Kubernetes.
+    /// Container image with the program, for Kubernetes.
     #[arg(long, value_name = "NAME", default_value = "kiban")]
     image: String,
-    /// The claim of the volume that gets the records, for Kubernetes.
+    /// Persistent volume claim for the records, for Kubernetes.
     #[arg(long, value_name = "NAME", default_value = "kiban-lab")]
     claim: String,
 }
@@ -53,21 +54,21 @@ enum Scheduler {
 
 impl Script {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let (_, question) = super::plan(&self.plan)?;
+        let (_, question) = super::plan::plan(&self.plan)?;
         let text = match self.scheduler {
             Scheduler::Slurm => self.slurm(question)?,
             Scheduler::Kubernetes => self.kubernetes()?,
             Scheduler::HyperQueue => self.hyperqueue()?,
             Scheduler::Parallel => self.parallel(question)?,
         };
-        crate::print(&text)?;
+        crate::output::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// What scripts begin with: names of what they use, which may be said from outside.
     fn names(&self) -> Result<String, String> {
         let plan = absolute(&self.plan)?;
-        let out = absolute(&self.out.clone().unwrap_or_else(|| super::folder(&self.plan, ".shards")))?;
+        let out = absolute(&self.out.clone().unwrap_or_else(|| super::plan::folder(&self.plan, ".shards")))?;
         Ok(format!(
             "set -eu\nexport KIBAN=\"${{KIBAN:-kiban}}\"\nexport PLAN={}\nexport OUT={}\n",
             quoted(&plan)?,

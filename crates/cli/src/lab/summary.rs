@@ -5,13 +5,13 @@ use kiban_lab::engine::{Manifest, Question, Report, questions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show medians, their confidence intervals and quartiles of each point.
+/// Show the median, its confidence interval and the quartiles of each point.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab summary map.lab\n  kiban lab summary map.lab --json > map.json\n\nExit status: 0 when every trial has a record, 1 when some are missing."
+    after_help = "Examples:\n  kiban lab summary map.lab\n  kiban lab summary map.lab --json > map.json\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
 )]
 pub(super) struct Summary {
-    /// The folder of a run, or of merged ones.
+    /// Directory of a run or of merged shards.
     dir: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -25,11 +25,11 @@ impl Summary {
             eprintln!("kiban: {}: {warning}", self.dir.display());
         }
         if self.json {
-            super::json(&report.summary)?;
+            super::output::json(&report.summary)?;
         } else {
-            crate::print(&report.summary.table().to_string())?;
+            crate::output::print(&report.summary.table().to_string())?;
         }
-        Ok(super::status(report.records == report.trials))
+        Ok(super::output::status(report.records == report.trials))
     }
 }
 

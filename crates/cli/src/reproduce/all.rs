@@ -6,11 +6,12 @@ use kiban_lab::reproduce::page;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// All five papers: a verdict for every table and figure, what is left of each machine's weakness, and a page for the browser.
+/// All five papers: a verdict for every table and figure, what is left of each machine's weakness, and a page
+/// for the browser.
 ///
-/// The page holds everything (figures, values, constants, data to download), asks nobody for anything, and is read in light and
-/// dark. What is measured on this machine stands apart at its end and is part of no verdict; with --exact it is left out,
-/// and page and tables come out the same on every machine.
+/// The page holds everything (figures, values, constants, data to download), asks nobody for anything, and is
+/// read in light and dark. What is measured on this machine stands apart at its end and is part of no
+/// verdict; with --exact it is left out, and page and tables come out the same on every machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce all                         tables, and kiban-report.html\n  kiban reproduce all --html /tmp/papers.html  the page elsewhere\n  kiban reproduce all --quick --exact         seconds, and nothing that is measured\n  kiban reproduce all --json > papers.json    for programs\n\nThe page opens with any browser, from the disk."
@@ -39,7 +40,7 @@ impl All {
         let effort = if self.exact { Effort { measured: None, ..effort } } else { effort };
         // Before minutes of work: whether the page can be written at all.
         write(&self.html, "")?;
-        let bar = super::bar(effort.points());
+        let bar = super::output::bar(effort.points());
         let all = overview::make(&effort, &|| bar.inc(1));
         bar.finish_and_clear();
         let document = page::document(&all, &self.command());
@@ -50,7 +51,7 @@ impl All {
                 write(&folder.join(format!("{}.svg", picture.name)), &picture.standalone())?;
             }
         }
-        crate::print(&if self.json { crate::json(&all)? } else { all.to_string() })?;
+        crate::output::print(&if self.json { crate::output::json(&all)? } else { all.to_string() })?;
         eprintln!("the page: {}", self.html.display());
         Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 /// The OSI 7-layer board of 1992: file transfer by F-DATA and by TPDU size, time of each task.
 ///
-/// The board that kiban ships runs under a modelled processor and lower module of 1992, with one set of constants for all
-/// points; beside it the same wiring is measured on this machine as it is. Nothing leaves this machine.
+/// The board that kiban ships runs under a modelled processor and lower module of 1992, with one set of
+/// constants for all points; beside it the same wiring is measured on this machine as it is. Nothing leaves
+/// this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce osi-board                   the tables\n  kiban reproduce osi-board --csv > fig.csv   the figures' points\n  kiban reproduce osi-board --svg /tmp/figs   the figures"
@@ -28,7 +29,7 @@ impl OsiBoard {
             true => (Effort::QUICK, Plan::QUICK),
             false => (Effort::FULL, Plan::FULL),
         };
-        let bar = super::bar(effort.points());
+        let bar = super::output::bar(effort.points());
         let mut made = osi_board::make(effort, &mut || bar.inc(1));
         bar.finish_and_clear();
         if !self.output.csv {

@@ -1,6 +1,7 @@
 //! How what was made again is put out: tables, points or one JSON object, and pictures beside.
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::chart;
 use kiban_lab::reproduce::osi_board::OsiBoard;
 use kiban_lab::reproduce::rdma_nic::RdmaNic;
@@ -18,7 +19,8 @@ pub(super) struct Output {
     /// Print one JSON object in place of the tables.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the points of the figures and the cells of the maps as comma-separated values in place of the tables.
+    /// Print the points of the figures and the cells of the maps as comma-separated values in place of the
+    /// tables.
     #[arg(long)]
     pub(super) csv: bool,
     /// Write the figures, or the maps, into this folder, one SVG each.
@@ -101,7 +103,7 @@ impl Output {
             write_pictures(report.paper, made.pictures(), folder)?;
         }
         if self.csv {
-            crate::print(&made.csv())?;
+            crate::output::print(&made.csv())?;
         } else {
             self.print(made, || made.to_string())?;
         }
@@ -114,7 +116,7 @@ impl Output {
         object: &impl Serialize,
         tables: impl FnOnce() -> String,
     ) -> Result<(), String> {
-        crate::print(&if self.json { crate::json(object)? } else { tables() })
+        crate::output::print(&if self.json { crate::output::json(object)? } else { tables() })
     }
 }
 
@@ -127,4 +129,11 @@ fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<
         std::fs::write(folder.join(format!("{paper}-{name}.svg")), svg).map_err(say)?;
     }
     Ok(())
+}
+
+/// Shows a bar of points on standard error, if that is a terminal.
+pub(super) fn bar(points: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{wide_bar} {pos}/{len} points").expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(points), ProgressDrawTarget::stderr()).with_style(style)
 }

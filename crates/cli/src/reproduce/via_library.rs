@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// Waiting for packets over VI, 2000: CPU use by polling time, loss by polling time and buffer.
 ///
-/// A process waits by the decision code that kiban ships, on a modelled host of 2000, with one set of constants for all
-/// points, beside kiban's adaptive waiting. Nothing leaves this machine. With --measure, the paper's tables 1 and 2 on
-/// this machine in real time.
+/// A process waits by the decision code that kiban ships, on a modelled host of 2000, with one set of
+/// constants for all points, beside kiban's adaptive waiting. Nothing leaves this machine. With --measure,
+/// the paper's tables 1 and 2 on this machine in real time.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce via-library                   the tables (a minute or two)\n  kiban reproduce via-library --csv > fig.csv   the figure's points\n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine"
@@ -35,7 +35,7 @@ impl ViaLibrary {
             return Ok(ExitCode::SUCCESS);
         }
         let effort = if self.quick { Effort::quick() } else { Effort::full() };
-        let bar = super::bar(effort.points());
+        let bar = super::output::bar(effort.points());
         let made = via_library::make(&effort, &|| bar.inc(1));
         bar.finish_and_clear();
         self.output.put(&made)

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 /// TCP over a wide-area ATM network, 1996: delays, the throughput map, two sequences.
 ///
-/// Two workstations of 1995 with the TCP rules of Solaris 2.3, one set of constants for all cells, beside today's
-/// rules on the same workstations. Nothing leaves this machine.
+/// Two workstations of 1995 with the TCP rules of Solaris 2.3, one set of constants for all cells, beside
+/// today's rules on the same workstations. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce wide-area-atm                   tables, maps and sequences\n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures"
@@ -24,7 +24,7 @@ pub(crate) struct WideArea {
 impl WideArea {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
-        let bar = super::bar(effort.cells());
+        let bar = super::output::bar(effort.cells());
         let made = wide_area::make(effort, &|| bar.inc(1));
         bar.finish_and_clear();
         self.output.put(&made)

@@ -59,6 +59,9 @@ pub(crate) struct Running {
     out: Bytes,
     err: Bytes,
     readers: Vec<JoinHandle<()>>,
+    is_killed_by_plan: bool,
+    /// Whether one of its allocations fails ([`crate::memory`]).
+    is_refused: bool,
 }
 
 /// How a program ended, and what it said.
@@ -66,11 +69,14 @@ pub(crate) struct Ended {
     pub(crate) end: Option<End>,
     pub(crate) out: Vec<u8>,
     pub(crate) err: String,
+    /// Whether the system, or the allocator, refused it memory.
+    pub(crate) lacked_memory: bool,
 }
 
 impl Running {
     /// Starts a program whose plan begins at once, or when it is armed; `input` is what it reads.
     pub(crate) fn start(mut command: Command, plan: Plan, at_once: bool, input: &[u8]) -> Running {
+        let is_refused = command.get_envs().any(|(name, _)| name == crate::memory::VARIABLE);
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut traced = Traced::spawn(command, plan).expect("a program can be traced: that was tried");
@@ -90,7 +96,8 @@ impl Running {
             // It may end before it has read all.
             readers.push(std::thread::spawn(move || drop(stdin.write_all(&input))));
         }
-        Running { traced, out, err, readers }
+        let is_killed_by_plan = matches!(plan, Plan::Kill { .. });
+        Running { traced, out, err, readers, is_killed_by_plan, is_refused }
     }
 
     /// One that runs without faults.
@@ -107,7 +114,9 @@ impl Running {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.traced.wait(Duration::ZERO).is_some()
+        // Who has been killed may take a moment to go.
+        let is_killed = self.is_killed_by_plan && self.traced.harms() > 0;
+        self.traced.wait(if is_killed { PATIENCE } else { Duration::ZERO }).is_some()
     }
 
     /// Waits for its end. A program that does not end is killed.
@@ -119,7 +128,19 @@ impl Running {
         }
         self.traced.kill();
         self.readers.drain(..).for_each(|reader| drop(reader.join()));
-        Ended { end, out: self.out(), err: self.err() }
+        let lacked_memory = self.is_refused || self.traced.memory_refused();
+        Ended { end, out: self.out(), err: self.err(), lacked_memory }
+    }
+
+    /// Waits for its end, or for that of the board at the other end of its stream: then there is nothing to
+    /// judge. It hears nothing of a board that is gone until its own TCP gives up, minutes later.
+    pub(crate) fn ended_beside(&mut self, board: &mut Running) -> Option<Ended> {
+        until(|| self.has_ended() || board.has_ended());
+        if board.has_ended() && !self.has_ended() {
+            self.traced.kill();
+            return None;
+        }
+        Some(self.ended())
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -166,22 +187,28 @@ fn keep(mut from: impl Read + Send + 'static, to: Bytes) -> JoinHandle<()> {
 }
 
 impl Ended {
-    /// Says whether a program may end so: not by a panic, never not at all, and with a reason unless all is well.
+    /// Says whether a program may end so: not by a panic, never not at all, and with a reason unless all is
+    /// well.
     pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
         let said = self.err.trim();
-        // Rust's own word before main or a thread begins: it is no code of kiban's.
-        let is_runtime = said.contains("std/src/sys/pal/unix/stack_overflow.rs");
-        let why = if said.contains("panicked at") && !is_runtime {
+        // A process that is refused memory may end, with these words and no others (docs/security.md): those
+        // of the global allocator (std::alloc::handle_alloc_error), of std's for a thread that gets no signal
+        // stack, before any code of kiban's runs in it, and of glibc's where it cannot note the destructor of
+        // a thread-local variable (__cxa_thread_atexit_impl). All abort. Whoever judges also looks whether
+        // what was confirmed is whole, and whether the next process serves.
+        let count = |word| said.matches(word).count();
+        let stacks = count("std/src/sys/pal/unix/stack_overflow.rs");
+        let aborts = ["memory allocation of", "failed to register TLS destructor: out of memory"];
+        let ends_for_memory =
+            self.lacked_memory && (stacks > 0 || aborts.iter().any(|words| said.contains(words)));
+        let panics = count("panicked at") - if self.lacked_memory { stacks } else { 0 };
+        let why = if panics > 0 {
             "panicked"
         } else {
             match self.end {
                 None => "hangs",
                 Some(End::Code(0) | End::Signal(libc_numbers::SIGKILL)) => return Ok(()),
-                Some(End::Signal(libc_numbers::SIGABRT)) if is_runtime => return Ok(()),
-                // The global allocator's word (std::alloc::handle_alloc_error).
-                Some(End::Signal(libc_numbers::SIGABRT)) if said.contains("memory allocation of") => {
-                    return Ok(());
-                }
+                Some(End::Signal(libc_numbers::SIGABRT)) if ends_for_memory => return Ok(()),
                 Some(End::Signal(_)) => "died",
                 Some(End::Code(101)) => "panicked",
                 Some(End::Code(_)) if said.is_empty() && self.out.is_empty() => "ended without a reason",
@@ -203,7 +230,7 @@ mod libc_numbers {
 
 /// Asks until it is so, or says what was not.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     let end = clock.now() + PATIENCE;
     while !is_so() {
         if clock.now() >= end {

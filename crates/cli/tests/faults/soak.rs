@@ -13,7 +13,7 @@ const STEPS: u64 = 8;
 /// Failures that are told.
 const FAILURES_MAX: usize = 5;
 
-static CLOCK: LazyLock<kiban_real::Clock> = LazyLock::new(kiban_real::Clock::new);
+static CLOCK: LazyLock<kiban_os::Clock> = LazyLock::new(kiban_os::Clock::new);
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
@@ -54,7 +54,8 @@ impl Soak {
         Soak { name, place, failures: Vec::new(), runs: 0, harms: 0, calls: 0 }
     }
 
-    /// Runs it: without faults first, then by seeds, then with the n-th call failing, and with the n-th call its process's last.
+    /// Runs it: without faults first, then by seeds, then with the n-th call failing, and with the n-th call
+    /// its process's last.
     pub(crate) fn run(mut self, mut scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
         let one = number("KIBAN_SOAK_SEED");
         let deadline = number("KIBAN_SOAK_TIME").map(|seconds| CLOCK.now() + Duration::from_secs(seconds));

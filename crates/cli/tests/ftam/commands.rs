@@ -122,7 +122,8 @@ fn what_cannot_be_done_says_why_in_the_words_of_the_standard() {
     assert_eq!(twice.status.code(), Some(2));
 }
 
-/// A users file, keys and what else a server reads for itself must not be below its root, however they get there.
+/// A users file, keys and what else a server reads for itself must not be below its root, however they get
+/// there.
 #[test]
 fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     let place = Place::new();
@@ -189,6 +190,13 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     let runtime = format!("XDG_RUNTIME_DIR={}", place.at("root").display());
     let told = place.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
     assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
+    // So are they where they are without that variable.
+    let user = if rustix::process::geteuid().is_root() { "/run" } else { "/tmp" };
+    let none = ["env", "-u", "XDG_RUNTIME_DIR"];
+    let told = place.refuses(&none, &["--root", user, "--users", "/etc/hostname"]);
+    assert!(told.contains(&format!("the directory of kiban's sockets {user}/kiban")), "{told}");
+    let told = place.refuses(&none, &["--root", ".", "--users", "users.toml"]);
+    assert_eq!(told.matches("users.toml").count(), 1, "{told}");
     // What is beside the root, or around it, harms nobody; links in it lead nowhere.
     fs::remove_file(place.at("root/innocent")).expect("removed");
     fs::remove_file(place.at("root/users.toml")).expect("removed");
@@ -208,7 +216,8 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
     }
     fs::write(place.at("root/file"), b"").expect("written");
     let rows = [
-        // The root elsewhere, something of the root elsewhere, a foreign directory in the root, and a single file.
+        // The root elsewhere, something of the root elsewhere, a foreign directory in the root, and a single
+        // file.
         ("root elsewhere", ["--root", "elsewhere", "--users", "root/in/users.toml"]),
         ("root/in elsewhere", ["--root", "root", "--users", "elsewhere/users.toml"]),
         ("keys root/in", ["--root", "root", "--users", "keys/users.toml"]),
@@ -247,6 +256,85 @@ fn a_reload_refuses_users_that_were_moved_into_the_root() {
         server.log.wait("that the users stay", |line| line["message"] == "the users stay as they were");
     let error = told["error"].as_str().expect("words");
     assert!(error.contains("is inside the served directory"), "{error}");
+}
+
+/// Checks that a file can be neither fetched nor changed.
+fn refuses_file(place: &Place, tls: &[&str], there: &str) {
+    for (verb, files) in [
+        (&["get", "-q"][..], &[there, "stolen"][..]),
+        (&["stat"], &[there]),
+        (&["put", "-q"], &["mine", there]),
+        (&["append", "-q"], &["mine", there]),
+        (&["rm"], &[there]),
+    ] {
+        let arguments = [verb, tls, files].concat();
+        let output = place.try_run(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        assert!(!place.at("stolen").exists(), "{arguments:?}");
+    }
+}
+
+/// Whoever moves files about on the host makes nothing of the server's own one that peers may fetch or
+/// change.
+#[test]
+fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
+    let place = Place::new();
+    fs::copy(place.at("users.toml"), place.at("new.toml")).expect("copied");
+    fs::write(place.at("mine"), b"mine").expect("written");
+    let server = place.serve(&[], &[]);
+    let refused = |name: &str| refuses_file(&place, &[], &remote(server.port, name));
+    let contents = fs::read(place.at("users.toml")).expect("there");
+    fs::hard_link(place.at("users.toml"), place.at("root/hard")).expect("linked");
+    refused("hard");
+    fs::rename(place.at("users.toml"), place.at("root/moved")).expect("moved");
+    refused("moved");
+    // Others are taken over, and the old ones are still nobody's.
+    fs::rename(place.at("new.toml"), place.at("users.toml")).expect("moved");
+    let pid = server.pid().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there").success());
+    server.log.wait("new users", |line| line["message"] == "users read again");
+    refused("moved");
+    fs::rename(place.at("users.toml"), place.at("root/new")).expect("moved");
+    refused("new");
+    same(&place.at("root/hard"), &contents);
+    same(&place.at("root/moved"), &contents);
+    place.run(&["put", "-q", "mine", &remote(server.port, "theirs")]);
+    same(&place.at("root/theirs"), b"mine");
+}
+
+/// Editors, certbot and `kiban ftam passwd` put a new file in the place of the old one, and signal later or
+/// never.
+#[test]
+fn a_file_of_the_servers_own_that_is_replaced_is_not_served_although_nobody_signals() {
+    let place = Place::new();
+    let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
+    let pem = certificate.cert.pem();
+    // Of a directory that the server may open no file in, once it runs.
+    fs::create_dir(place.at("tls")).expect("made");
+    fs::write(place.at("tls/cert.pem"), &pem).expect("written");
+    fs::write(place.at("tls/key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    fs::write(place.at("clients-trust.pem"), pem).expect("written");
+    fs::write(place.at("mine"), b"mine").expect("written");
+    let server = place.serve(&[], &["--tls-cert", "tls/cert.pem", "--tls-key", "tls/key.pem"]);
+    let tls = ["--tls", "--tls-ca", "clients-trust.pem"];
+    let refused = |name: &str| refuses_file(&place, &tls, &remote(server.port, name));
+    for name in ["users.toml", "tls/cert.pem", "tls/key.pem"] {
+        let last = name.trim_start_matches("tls/");
+        let (linked, moved) = (format!("linked-{last}"), format!("moved-{last}"));
+        fs::copy(place.at(name), place.at("new")).expect("copied");
+        fs::hard_link(place.at("new"), place.at("root").join(&linked)).expect("linked");
+        fs::rename(place.at("new"), place.at(name)).expect("moved");
+        refused(&linked);
+        // One that the server has seen there stays refused when another one takes its place.
+        fs::rename(place.at(name), place.at("root").join(&moved)).expect("moved");
+        fs::copy(place.at("root").join(&moved), place.at(name)).expect("copied");
+        refused(&moved);
+        refused(&linked);
+        same(&place.at("root").join(&moved), &fs::read(place.at(name)).expect("there"));
+    }
+    let theirs = remote(server.port, "theirs");
+    place.run(&[&["put", "-q"], &tls[..], &["mine", &theirs]].concat());
+    same(&place.at("root/theirs"), b"mine");
 }
 
 fn cut_up(up: u64) -> Fate {
@@ -295,7 +383,8 @@ fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_unt
     let port = server.port;
     drop(server);
     same(&place.at("root/there"), b"old");
-    // The same names, so that it is the same transfer: the relay's port stands in them, so a new relay is no use.
+    // The same names, so that it is the same transfer: the relay's port stands in them, so a new relay is no
+    // use.
     let _server = place.serve_at(port, &[], &[]);
     let said = place.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
     assert!(said.contains("\"resumed\":true"), "{said}");
@@ -360,4 +449,25 @@ fn the_same_through_tls_and_not_without() {
     same(&place.at("root/there"), &contents);
     place.fails(&["ls", "--tls", &there("")], "certificate");
     place.fails(&["ls", "--timeout", "5", &there("")], "");
+}
+
+#[test]
+fn a_listing_is_asked_for_again_when_the_association_is_lost() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    for number in 0..200 {
+        std::fs::write(place.at("root").join(format!("file-{number}")), "x").expect("room");
+    }
+    // In the midst of the list, behind the association's own bytes.
+    let cut = || Relay::new(server.port, vec![Fate::Cut { up: u64::MAX, down: 3000 }]);
+    let here = |relay: &Relay| remote(relay.port, "");
+    place.fails(&["ls", "--retries", "0", &here(&cut())], "1011 lower layer failure");
+    let told = place.run(&["ls", "--json", &here(&cut())]);
+    let report: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(report["entries"].as_array().map(Vec::len), Some(200), "{told}");
+    // What the responder refuses is no loss: it is asked once.
+    let before = server.log.count("refused");
+    place.fails(&["stat", &remote(server.port, "nothing")], "nothing: ");
+    server.log.wait_count("refused", before + 1);
+    assert_eq!(server.log.count("refused"), before + 1);
 }

@@ -1,12 +1,14 @@
-//! What goes wrong around a filestore: full disks, forbidden files, files that change, peers that stop, guess, crowd and lie.
+//! What goes wrong around a filestore: full disks, forbidden files, files that change, peers that stop,
+//! guess, crowd and lie.
 //!
-//! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they were.
+//! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they
+//! were.
 
 use super::place::{Fate, Place, Relay, kiban, noise, remote, said, same};
-use kiban_board::osi::tower::TowerConfig;
-use kiban_real::ftam::client::{Client, ClientConfig};
-use kiban_real::ftam::disk::Settings;
-use kiban_stack::osi::ftam::initiator;
+use kiban_ftam::client::{Client, ClientConfig};
+use kiban_ftam::disk::Settings;
+use kiban_osi::ftam::initiator;
+use kiban_osi::stack::tower::TowerConfig;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -218,8 +220,8 @@ fn guesses_are_few_however_many_come_at_once() {
     server.log.wait_count("not let in", wrong);
     assert_eq!(server.log.count("not let in"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not judged");
-    // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be over before it comes, and
-    // begins anew with another guess.
+    // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be
+    // over before it comes, and begins anew with another guess.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
         let output = place.try_run(&["ls", &home]);

@@ -1,4 +1,5 @@
-//! A folder, a server of what is in its `root`, what the server logs, and a relay that can stop or cut what passes.
+//! A folder, a server of what is in its `root`, what the server logs, and a relay that can stop or cut what
+//! passes.
 
 use serde_json::Value;
 use std::fs;
@@ -242,7 +243,7 @@ pub(crate) fn remote(port: u16, path: &str) -> String {
 }
 
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::SimRng::from_seed(bytes as u64);
+    let mut chance = kiban_base::SimRng::from_seed(bytes as u64);
     (0..bytes.div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).take(bytes).collect()
 }
 

@@ -1,4 +1,5 @@
-//! Two hosts for stories of the laboratory: a network namespace each, a wire between them, `kiban lab serve` in one.
+//! Two hosts for stories of the laboratory: a network namespace each, a wire between them, `kiban lab serve`
+//! in one.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

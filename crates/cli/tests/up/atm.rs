@@ -1,4 +1,5 @@
-//! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by way of the kernels.
+//! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by
+//! way of the kernels.
 
 use crate::iperf::rate;
 use crate::place::{Board, Far, Place, connect, echo, enter};

@@ -1,8 +1,9 @@
-//! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients in this one and others,
-//! this host's kernel as the other end, in a network namespace of the test's own.
+//! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients
+//! in this one and others, this host's kernel as the other end, in a network namespace of the test's own.
 
 use crate::place::{Board, ECHO, PORT, Place, enter, text};
-use kiban_real::streams::{Attachment, Settings, Stream, nonblocking};
+use kiban_streams::{Settings, nonblocking};
+use kiban_tokio::{Attachment, Stream};
 use rustix::event::{PollFd, PollFlags};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -111,10 +112,10 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
         assert_eq!(lost.kind(), std::io::ErrorKind::NetworkUnreachable);
-        let clock = kiban_real::Clock::new();
+        let clock = kiban_os::Clock::new();
         let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("nobody answers for it");
         assert_eq!(absent.kind(), std::io::ErrorKind::HostUnreachable);
-        assert!(clock.now() < kiban_ground::Instant::from_nanos(10_000_000_000), "{:?}", clock.now());
+        assert!(clock.now() < kiban_base::Instant::from_nanos(10_000_000_000), "{:?}", clock.now());
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
@@ -252,8 +253,8 @@ fn a_client_that_is_killed_or_scribbles_ends_alone() {
 
 /// A client that greets well, and then fills its memory with nonsense.
 fn scribble(place: &Place) {
-    use kiban_real::link::channel::Half;
-    use kiban_real::streams::{greeting, understand};
+    use kiban_os::channel::Half;
+    use kiban_streams::{greeting, understand};
     let hello = greeting(4, 4096);
     let bytes = understand(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
     let mut half = Half::call_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");

@@ -1,7 +1,10 @@
-//! Records of a running board: each ends when its bound is met or who wanted it has had enough, and its file is whole.
+//! Records of a running board: each ends when its bound is met or who wanted it has had enough, and its file
+//! is whole.
 
 use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// A record that has begun.
@@ -32,8 +35,8 @@ fn signal(name: &str, child: &Child) {
 /// The records of a file, which ends where its last one does, and how often a word is in it.
 fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
     let bytes = std::fs::read(place.0.join(name)).expect("it was written");
-    let (file, _) = kiban_wire::capture::File::read(&bytes).expect("a capture");
-    assert_eq!(file.link_type, kiban_wire::capture::LINK_TYPE_ETHERNET);
+    let (file, _) = kiban_capture::File::read(&bytes).expect("a capture");
+    assert_eq!(file.link_type, kiban_capture::LINK_TYPE_ETHERNET);
     let records: Result<Vec<_>, _> = file.records(&bytes).collect();
     let count = records.unwrap_or_else(|broken| panic!("{name} is not whole: {broken:?}")).len();
     (count, bytes.windows(word.len()).filter(|window| *window == word).count())
@@ -46,7 +49,7 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
     }
     let place = Place::new("capture");
     let _board = place.up(&format!("{PORT}{ECHO}"));
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     let running = begin(&place, &["lan", "lan.pcap", "--seconds", "500ms"]);
     let again = place.kiban(&["capture", "lan", "other.pcap"]);
     assert!(text(&again).contains("port lan is being recorded into"), "{}", text(&again));
@@ -54,6 +57,8 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
     echo(&mut connect("10.9.0.2:7"), word);
     let (told, is_well) = ended(running);
     assert!(is_well && clock.now().as_secs_f64() >= 0.5, "{told}");
+    let mode = std::fs::metadata(place.0.join("lan.pcap")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "traffic is for nobody else");
     // There, and back.
     let (count, found) = records(&place, "lan.pcap", word);
     assert_eq!(found, 2);
@@ -111,8 +116,8 @@ fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
     echo(&mut session, b"a rare word");
     child.kill().expect("it is our child");
     child.wait().expect("it is our child");
-    let clock = kiban_real::Clock::new();
-    while !place.log().contains("killed.pcap packets=") {
+    let clock = kiban_os::Clock::new();
+    while !place.log().contains("killed.pcap\" packets=") {
         assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", place.log());
         board.status();
     }
@@ -127,4 +132,30 @@ fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
     let (told, is_well) = ended(last);
     assert!(is_well && told.contains("packets of port lan in last.pcap"), "{told}");
     assert_eq!(records(&place, "last.pcap", b"a rare word").1, 2);
+}
+
+#[test]
+fn a_files_name_writes_no_lines_of_the_log() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("capture-name");
+    let _board = place.up(&format!("{PORT}{ECHO}"));
+    let file = place.0.join("a\nERROR forged\u{1b}[2J.pcap");
+    // By the control socket, as any program of the user's.
+    let question = serde_json::json!({ "verb": "capture", "port": "lan", "file": file });
+    let mut control = UnixStream::connect(place.0.join("kiban/lab.sock")).expect("it listens");
+    writeln!(control, "{question}").expect("it takes it");
+    let mut answers = BufReader::new(control.try_clone().expect("a socket"));
+    let mut line = String::new();
+    answers.read_line(&mut line).expect("it answers");
+    // A second record at the same port is refused with the name of the first.
+    let again = place.kiban(&["capture", "lan", "other.pcap"]);
+    assert!(text(&again).contains("a\\nERROR forged\\u{1b}[2J.pcap"), "{}", text(&again));
+    control.shutdown(std::net::Shutdown::Write).expect("a socket");
+    answers.read_line(&mut line).expect("it answers");
+    assert!(line.contains("captured"), "{line}");
+    let log = place.log();
+    assert!(log.lines().any(|line| line.contains("recorded") && line.contains("forged")), "{log}");
+    assert!(!log.contains("\nERROR forged") && !log.contains('\u{1b}'), "{log:?}");
 }

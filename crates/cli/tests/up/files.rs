@@ -1,118 +1,236 @@
-//! Files that would keep the board: descriptors of clients whose closing takes an hour, and pipes in place of files.
+//! Files that would keep the board: descriptors of clients whose closing takes an hour, and pipes in place of
+//! files.
 
+#[path = "../../../os/tests/common/lingering.rs"]
+mod lingering;
+
+use crate::fuse::Unanswered;
 use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
-use kiban_real::streams::{Attachment, Settings};
-use kiban_real::unix::Peer;
+use kiban_os::unix::Peer;
+use kiban_streams::Settings;
+use kiban_tokio::Attachment;
+use lingering::lingering;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
-use std::io::{Read as _, Write as _};
+use rustix::process::PidfdFlags;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
+pub(crate) const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// A socket whose close(2) takes an hour, for its peer takes nothing; and that peer.
-fn lingering() -> (OwnedFd, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
-    // A bound, so that hundreds of these take little memory.
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 256 << 10).expect("an option");
-    let mut near = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
-    let (far, _) = listener.accept().expect("it called");
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 256 << 10).expect("an option");
-    near.set_nonblocking(true).expect("a socket");
-    while near.write(&[7; 65536]).is_ok() {}
-    rustix::net::sockopt::set_socket_linger(&near, Some(Duration::from_secs(3600))).expect("an option");
-    far.set_read_timeout(Some(LONG)).expect("a socket");
-    (near.into(), far)
-}
-
-/// Sends such a socket with some bytes, and lets go of it: its peer, or nothing where the system refuses it.
-fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
-    let (near, far) = lingering();
+/// Sends a file with some bytes: whether the system lets it pass.
+fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [near.as_fd()];
+    let files = [file.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&files));
-    match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
-        Ok(_) => {
-            // The board may have let go of it already: then this is the close that lingers.
-            kiban_real::unix::closing::close(near);
-            Some(far)
-        }
-        Err(error) => {
-            // SO_PASSRIGHTS (Linux 6.16); and who has been cut off already.
-            assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
-            rustix::net::sockopt::set_socket_linger(&near, None).expect("an option");
-            None
-        }
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
+    if let Err(error) = sent {
+        // SO_PASSRIGHTS (Linux 6.16); and who has been cut off already.
+        assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
     }
+    sent.is_ok()
 }
 
-/// Waits for the threads that close: a child that is forked meanwhile would hold the last of a socket, and linger in its exec.
-fn settle() {
-    let closes = || {
-        let threads = std::fs::read_dir("/proc/self/task").expect("a list");
-        let names =
-            threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
-        names.into_iter().any(|name| name.trim_end() == "kiban-closing")
-    };
-    let mut patience = std::iter::repeat_n((), 10_000_000);
-    assert!(
-        patience.any(|()| !closes() || {
-            std::thread::yield_now();
-            false
-        }),
-        "closing does not end"
-    );
+/// Sends a lingering socket, and lets go of it: its peer, or nothing where the system refuses it.
+fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
+    let (near, far) = lingering(LONG);
+    if send(socket, bytes, &near) {
+        // The board may have let go of it already: then this is the close that lingers.
+        kiban_os::unix::closing::close(near);
+        return Some(far);
+    }
+    rustix::net::sockopt::set_socket_linger(&near, None).expect("an option");
+    None
 }
 
-#[test]
-#[ignore = "a child that the test forks may hold the last of a lingering socket, and hang in its exec: 3 runs of 8"]
-fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
-    if !enter() {
-        return;
+/// The folder of the board that [`attacker`] attacks.
+const ATTACKED: &str = "KIBAN_ATTACKED";
+
+/// An attacker in a process of its own.
+struct Attacker {
+    child: std::process::Child,
+    said: BufReader<std::process::ChildStderr>,
+}
+
+impl Attacker {
+    /// Starts one, in the network namespace of this thread.
+    fn start(place: &Place) -> Attacker {
+        Attacker::start_by(place, Command::new(std::env::current_exe().expect("a path")))
     }
-    let place = Place::new("linger");
-    let mut board = place.up(&format!("{PORT}{ECHO}{DOORS}"));
-    let door = |name: &str| place.0.join("kiban").join(name);
-    let caller = |name: &str, kind| Peer::connect(&door(name), kind).expect("a door");
-    let mut far = Vec::new();
-    let mut kept = Vec::new();
-    let mut attached = 0;
-    for round in 0..30 {
-        for (name, kind) in [
-            ("lab.streams", SocketType::STREAM),
-            ("lab.sockets", SocketType::SEQPACKET),
-            ("lab.sock", SocketType::STREAM),
-        ] {
-            // In the place of memory, behind a line, and unread as the board hangs up.
-            for bytes in [&b"kiban-s3\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
-                let socket = caller(name, kind);
-                let attacked = attack(&socket, bytes);
-                attached += usize::from(attacked.is_some());
-                far.extend(attacked);
-                if round % 2 == 0 {
-                    kept.push(socket);
-                }
-                if kept.len() > 20 {
-                    kept.remove(0);
-                }
+
+    /// The same; `command` runs this program.
+    fn start_by(place: &Place, mut command: Command) -> Attacker {
+        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &place.0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it is this program");
+        let said = BufReader::new(child.stderr.take().expect("it is piped"));
+        Attacker { child, said }
+    }
+
+    /// Has it do something, and waits until it is done: how many sockets were taken so far.
+    fn attack(&mut self, what: &str) -> usize {
+        self.may(what).unwrap_or_else(|why| panic!("{what}: {why}"))
+    }
+
+    /// The same, unless it cannot: why not.
+    fn may(&mut self, what: &str) -> Result<usize, String> {
+        let to = self.child.stdin.as_mut().expect("it is piped");
+        // One that has ended has said why.
+        let _ = writeln!(to, "{what}");
+        let mut said = String::new();
+        loop {
+            let before = said.len();
+            if self.said.read_line(&mut said).expect("a pipe") == 0 {
+                return Err(format!("the attacker has ended: {said}"));
+            }
+            let line = said[before..].trim_end();
+            if let Some(why) = line.strip_prefix("skipped: ") {
+                return Err(why.into());
+            }
+            if let Some(count) = line.strip_prefix("taken: ") {
+                return Ok(count.parse().expect("a number"));
             }
         }
-        // Nothing has been read from any of them: every close that is waited for waits still.
-        settle();
-        assert_eq!(board.status()["name"], "lab");
     }
-    assert!(attached > 0, "memory may be sent to one of them, so anything may");
-    echo(&mut connect("10.9.0.2:7"), b"over the wire");
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        // It ends when it has nothing more to read.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The attacker: does what it reads, a word a line, and says when it is done. It forks nobody.
+#[test]
+#[ignore = "descriptors_that_linger_hold_up_neither_the_board_nor_its_clients runs it in a process of its own"]
+fn attacker() {
+    let Some(folder) = std::env::var_os(ATTACKED) else { return };
+    let door = |name: &str| PathBuf::from(&folder).join("kiban").join(name);
+    let caller = |name: &str, kind| Peer::connect(&door(name), kind, false).expect("a door");
+    let (mut far, mut kept) = (Vec::new(), Vec::new());
+    let (mut round, mut unanswered, mut taken) = (0, None, 0);
+    for what in std::io::stdin().lines() {
+        match what.expect("a pipe").as_str() {
+            "round" => {
+                for (name, kind) in [
+                    ("lab.streams", SocketType::STREAM),
+                    ("lab.sockets", SocketType::SEQPACKET),
+                    ("lab.sock", SocketType::STREAM),
+                ] {
+                    // In the place of memory, behind a line, and unread as the board hangs up.
+                    for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
+                        let socket = caller(name, kind);
+                        far.extend(attack(&socket, bytes));
+                        if round % 2 == 0 {
+                            kept.push(socket);
+                        }
+                        if kept.len() > 20 {
+                            kept.remove(0);
+                        }
+                    }
+                }
+                round += 1;
+            }
+            // One that is not accepted any more.
+            // A file of its own file system, as memory, more often than there are threads that close and
+            // files that may wait for them. Its own copy is never closed.
+            "mount" => match Unanswered::mount(Path::new(&folder).join("fuse")) {
+                Ok(mounted) => unanswered = Some(mounted),
+                Err(error) => eprintln!("skipped: {error}"),
+            },
+            "flood" => {
+                let Unanswered { file, .. } = unanswered.as_ref().expect("it is mounted");
+                for _ in 0..300 {
+                    let Ok(socket) = Peer::connect(&door("lab.streams"), SocketType::STREAM, false) else {
+                        break;
+                    };
+                    taken += usize::from(send(&socket, b"kiban-s4\0\0\0\x04\0\0\x10\0", file));
+                    kept.push(socket);
+                }
+            }
+            "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
+            "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
+            // They were closed all the same: their peers hear the end behind what had been sent.
+            "ends" => far.iter_mut().for_each(|far| {
+                far.read_to_end(&mut Vec::new()).expect("the end");
+            }),
+            other => panic!("{other}: no such attack"),
+        }
+        eprintln!("taken: {}", far.len() + taken);
+    }
+}
+
+/// The arguments of the board that [`older_kernel`] becomes, a line each.
+const BOARD: &str = "KIBAN_ARGUMENTS";
+
+/// Becomes a board for which the kernel has no SO_PASSRIGHTS (before Linux 6.16).
+#[test]
+#[ignore = "tests of this file become boards through it"]
+fn older_kernel() {
+    let Some(arguments) = std::env::var_os(BOARD) else { return };
+    let is = |argument, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+            .expect("a condition")
+    };
+    let setsockopt = if cfg!(target_arch = "x86_64") { 54 } else { 208 };
+    let (sol_socket, so_passrights, enoprotoopt) = (1, 83, 92);
+    let arch = std::env::consts::ARCH.try_into().expect("it has seccomp");
+    let rule = SeccompRule::new(vec![is(1, sol_socket), is(2, so_passrights)]).expect("a rule");
+    let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(enoprotoopt));
+    let rules = [(setsockopt, vec![rule])].into();
+    let filter = SeccompFilter::new(rules, allow, refuse, arch).expect("a filter");
+    let program: BpfProgram = filter.try_into().expect("a program");
+    seccompiler::apply_filter(&program).expect("seccomp");
+    let arguments = arguments.into_string().expect("they are text");
+    panic!("{}", Command::new(crate::place::KIBAN).args(arguments.lines()).exec());
+}
+
+/// Starts a board on such a kernel.
+fn begin_on_older_kernel(place: &Place, board: &Command) -> std::process::Child {
+    let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    command.args(["--exact", "files::older_kernel", "--ignored", "--nocapture"]);
+    command.env(BOARD, arguments.join("\n")).current_dir(&place.0);
+    for (name, value) in board.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let log = std::fs::File::create(place.0.join("log")).expect("a file");
+    command.stdout(Stdio::null()).stderr(log).spawn().expect("it is this program")
+}
+
+/// An honest client is served.
+fn honest(place: &Place) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let honest = async {
-            let lab =
-                Attachment::attach_at(&door("lab.streams"), Settings::default()).await.expect("it takes us");
+            let door = place.0.join("kiban/lab.streams");
+            // Clients that never greet are given up after a while. Until then they may fill the board's
+            // places, and those behind them the socket's backlog.
+            let lab = loop {
+                match Attachment::attach_at(&door, Settings::default()).await {
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.to_string().contains("clients: one has to go") => {}
+                    attached => break attached.expect("it takes us"),
+                }
+                tokio::task::yield_now().await;
+            };
             let mut stream =
                 lab.connect("10.9.0.2:7".parse().expect("an address")).await.expect("it is there");
             stream.write_all(b"through rings").await.expect("it takes it");
@@ -122,17 +240,69 @@ fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
         };
         tokio::time::timeout(LONG, honest).await.expect("in time");
     });
+}
+
+#[test]
+fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("linger");
+    let mut board =
+        place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin_on_older_kernel(&place, &command));
+    let mut attacker = Attacker::start(&place);
+    let mut taken = 0;
+    for _ in 0..30 {
+        taken = attacker.attack("round");
+        // Nothing has been read from any of them: every close that is waited for waits still.
+        assert_eq!(board.status()["name"], "lab");
+    }
+    assert!(taken > 0, "nothing is refused");
+    echo(&mut connect("10.9.0.2:7"), b"over the wire");
+    honest(&place);
     // Callers that are not accepted any more, and a board that stops.
-    far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s3"));
+    attacker.attack("last");
     let output = place.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
-    far.extend(kept.iter().filter_map(|socket| attack(socket, b"x")));
+    attacker.attack("kept");
     assert_eq!(board.wait(), Some(0), "{}", place.log());
-    // They were closed all the same: their peers hear the end behind what had been sent.
-    for mut far in far {
-        far.read_to_end(&mut Vec::new()).expect("the end");
-    }
+    attacker.attack("ends");
     assert!(!place.log().contains("panicked"), "{}", place.log());
+}
+
+#[test]
+fn descriptors_whose_close_is_never_answered_hold_up_neither_the_control_socket_nor_the_end() {
+    if !enter() {
+        return;
+    }
+    unanswered("unanswered", |_, command| crate::place::spawn(command));
+    unanswered("unanswered-older", |place, command| begin_on_older_kernel(place, &command));
+}
+
+fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
+    let place = Place::new(name);
+    let mut board = place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&place, command));
+    std::fs::create_dir(place.0.join("fuse")).expect("there is room for files of a while");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--"]).arg(std::env::current_exe().expect("a path"));
+    let mut attacker = Attacker::start_by(&place, command);
+    if let Err(why) = attacker.may("mount") {
+        return println!("skipped: no file system can be mounted: {why}");
+    }
+    attacker.attack("flood");
+    for _ in 0..3 {
+        assert_eq!(board.status()["name"], "lab");
+    }
+    honest(&place);
+    let output = place.kiban(&["down", "lab"]);
+    assert!(output.status.success(), "{}", text(&output));
+    // Readable when all of its threads have ended.
+    let pid = rustix::process::Pid::from_child(&board.child);
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is our child");
+    let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
+    let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience));
+    assert_eq!(ended, Ok(1), "the board cannot end: {}", place.log());
+    assert_eq!(board.wait(), Some(0), "{}", place.log());
 }
 
 #[test]
@@ -161,4 +331,132 @@ fn a_pipe_is_no_configuration_to_be_read_again() {
     let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::place::KIBAN);
     let output = crate::place::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_configuration_is_read_as_far_as_its_bound() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("long-configuration");
+    let board = place.up(&format!("{PORT}{ECHO}"));
+    let comments = |bytes: usize| "#".repeat(bytes - PORT.len() - ECHO.len());
+    let longest = place.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    let longest = longest.display().to_string();
+    assert!(place.kiban(&["up", "--check", &longest]).status.success());
+    // One more byte; and far more, of which no more is read.
+    for bytes in [(1 << 20) + 1, 700 << 20] {
+        place.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
+        std::fs::File::options()
+            .write(true)
+            .open(&longest)
+            .and_then(|file| file.set_len(bytes))
+            .expect("room");
+        for arguments in [&["reload"][..], &["up", "--check", &longest], &["up", &longest]] {
+            let output = place.kiban(arguments);
+            let told = text(&output);
+            assert_eq!(output.status.code(), Some(1), "{bytes} {arguments:?}: {told}");
+            assert!(
+                told.contains("board.toml: it is longer than 1048576 bytes"),
+                "{bytes} {arguments:?}: {told}"
+            );
+        }
+    }
+    assert_eq!(board.status()["reloads"], 1);
+}
+
+#[test]
+fn reloads_without_end_leave_few_lines() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("reloads");
+    let board = place.up(&format!("{PORT}{ECHO}"));
+    let socket = std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.sock")).expect("it listens");
+    let mut answers = BufReader::new(socket.try_clone().expect("a socket"));
+    let mut ask = |count: usize, words: &str| {
+        for _ in 0..count {
+            (&socket).write_all(b"{\"verb\":\"reload\"}\n").expect("it takes it");
+            let mut answer = String::new();
+            answers.read_line(&mut answer).expect("it answers");
+            assert!(answer.contains(words), "{answer}");
+        }
+    };
+    let clock = kiban_os::Clock::new();
+    ask(200, "done");
+    place.write("board.toml", "nothing\n");
+    ask(200, "refused");
+    let words = ["configuration read again", "the configuration stays as it was"];
+    let told = place.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
+    // 32 at once, and one a second.
+    let most = 33 + clock.now().as_secs_f64() as usize;
+    assert!((32..=most).contains(&told), "{told} lines, at most {most}");
+    assert_eq!(board.status()["reloads"], 200);
+}
+
+/// Calls one of a board's sockets.
+fn call(place: &Place, name: &str, kind: SocketType) -> OwnedFd {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
+    let address = rustix::net::SocketAddrUnix::new(place.0.join("kiban").join(name)).expect("a short path");
+    rustix::net::connect(&socket, &address).expect("it listens");
+    socket
+}
+
+/// Says something at a board's socket, and waits until the board hangs up.
+fn offend(place: &Place, name: &str, kind: SocketType, bytes: &[u8]) {
+    let socket = call(place, name, kind);
+    rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("it takes it");
+    let mut room = vec![0; 1 << 16];
+    while rustix::net::recv(&socket, &mut room, rustix::net::RecvFlags::empty())
+        .is_ok_and(|(count, _)| count > 0)
+    {}
+}
+
+#[test]
+fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("offences");
+    let board = place.up(&format!("{PORT}{ECHO}{DOORS}"));
+    let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
+    let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
+    // Whoever only looks is no offender.
+    for _ in 0..3 {
+        board.status();
+        for name in ["lab.streams", "lab.sockets"] {
+            assert!(kiban_streams::lives(&place.0.join("kiban").join(name)).expect("it is the board's"));
+        }
+    }
+    assert!(!place.log().contains("cut off"), "{}", place.log());
+    let question = vec![b' '; 20 << 10];
+    for (name, kind, bytes, socket, rule) in [
+        ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "its greeting is not understood"),
+        ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "its question is not understood"),
+        ("lab.sock", stream, &question, "control", "its question is longer than 16384 bytes"),
+    ] {
+        let lines = || place.log().lines().filter(|line| line.contains("a client is cut off")).count();
+        let before = lines();
+        offend(&place, name, kind, bytes);
+        let log = place.log();
+        let line = log.lines().rfind(|line| line.contains("a client is cut off")).expect("a line");
+        let words = [&format!("socket=\"{socket}\""), own.as_str(), rule];
+        assert!(words.iter().all(|words| line.contains(words)), "{words:?}: {line}");
+        for _ in 0..200 {
+            offend(&place, name, kind, bytes);
+        }
+        // 32 at once, and one a second.
+        let told = lines() - before;
+        assert!((2..100).contains(&told), "{told} lines");
+    }
+    // One too many hears what the limit is.
+    let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&place, "lab.streams", stream)).collect();
+    let mut said = [0; 256];
+    let last = call(&place, "lab.streams", stream);
+    let (length, _) =
+        rustix::net::recv(&last, &mut said, rustix::net::RecvFlags::empty()).expect("it says why");
+    let said = String::from_utf8_lossy(&said[..length]);
+    assert!(said.ends_with("the board has 256 of 256 clients: one has to go first"), "{said}");
+    echo(&mut connect("10.9.0.2:7"), b"it goes on");
 }

@@ -1,11 +1,12 @@
-//! What goes wrong: links that go down in the middle, garbage, crowds that do not read, more connections than there are places.
+//! What goes wrong: links that go down in the middle, garbage, crowds that do not read, more connections than
+//! there are places.
 
 use crate::iperf::rate;
 use crate::place::{
     ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
-use kiban_ground::SimRng;
-use kiban_real::link::packet::PacketLink;
+use kiban_base::SimRng;
+use kiban_os::packet::PacketLink;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -36,7 +37,8 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
         for _ in 0..2 {
             ip(&format!("link set {name} down"));
             let refused = counted(&board.status(), "refused");
-            // What the kernel still has is read, so that the board has something to say to who does not hear it.
+            // What the kernel still has is read, so that the board has something to say to who does not hear
+            // it.
             session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
             board.until("something was refused", |status| {
                 while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
@@ -73,13 +75,14 @@ fn garbage(chance: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// An IPv4 header for an address of the board's, with a sum that is right: length, fragment field and protocol are whatever is asked.
+/// An IPv4 header for an address of the board's, with a sum that is right: length, fragment field and
+/// protocol are whatever is asked.
 fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, target[0], target[1], target[2], 9];
     bytes.extend(target);
     bytes[2..4].copy_from_slice(&total.to_be_bytes());
     bytes[6..8].copy_from_slice(&fragment.to_be_bytes());
-    let sum = kiban_ground::Sum::of(&bytes).checksum();
+    let sum = kiban_base::Sum::of(&bytes).checksum();
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     bytes
 }
@@ -227,12 +230,14 @@ fn who_does_not_read_holds_no_more_than_a_share() {
         let out = served(status, 0, "bytes_out");
         out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
     });
-    // Of what is sent each has a floor that is never refused, which may be all there is; of what is received nothing is held.
+    // Of what is sent each has a floor that is never refused, which may be all there is; of what is received
+    // nothing is held.
     for pool in ["receive_bytes", "pdus"] {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // Who reads is served meanwhile; where no page was left for it, as soon as those who have long taken nothing are given up.
+    // Who reads is served meanwhile; where no page was left for it, as soon as those who have long taken
+    // nothing are given up.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
     for _ in 0..10 {
@@ -325,7 +330,8 @@ fn a_board_without_files_refuses_and_lives_on() {
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
-    // Who came last is one for whom there was no file; it may have heard so before it knew that it was connected.
+    // Who came last is one for whom there was no file; it may have heard so before it knew that it was
+    // connected.
     let heard = match &mut crowd[59] {
         Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
         Err(error) => Err(error.kind()),
@@ -430,7 +436,7 @@ fn who_says_nothing_keeps_nobody_out() {
         drop(silent);
     }
     // One that says nothing does not hold its place for long, either.
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");
     assert_eq!(silent.read(&mut [0; 1]).expect("it is hung up on"), 0);

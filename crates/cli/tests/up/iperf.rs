@@ -48,8 +48,8 @@ fn measured(output: &Output) -> (f64, f64) {
     (figure("bits_per_second"), figure("bytes"))
 }
 
-/// A run against an address, with a server that `begin` begins: bit/s that arrived. On a machine that has other things to do as well
-/// the best run is what the way can carry.
+/// A run against an address, with a server that `begin` begins: bit/s that arrived. On a machine that has
+/// other things to do as well the best run is what the way can carry.
 pub(crate) fn rate(client: &[&str], floor: f64, begin: impl Fn(Command) -> Child) -> f64 {
     let mut best = 0.0_f64;
     for _ in 0..RUNS_MAX {

@@ -1,4 +1,5 @@
-//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd, IP's options and fragments.
+//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd,
+//! IP's options and fragments.
 
 use crate::place::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
 use sha2::{Digest, Sha256};
@@ -139,7 +140,8 @@ fn files_come_and_go_over_every_link_and_mtu() {
             let status = is_clean(&board, &idle);
             let wrong = ["malformed", "starved", "strangers"].map(|name| counted(&status, name));
             assert_eq!(wrong, [0; 3], "{what}: {status}");
-            // Without offloads packets leave as they are on the wire, and with them segments that hold several.
+            // Without offloads packets leave as they are on the wire, and with them segments that hold
+            // several.
             let packets = bytes / mtu as u64;
             let out = counted(&status, "units_out");
             if options.is_empty() {

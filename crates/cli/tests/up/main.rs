@@ -1,4 +1,5 @@
-//! `kiban up` as an operator runs it, with this host's kernel as the other end, in network namespaces of the tests' own.
+//! `kiban up` as an operator runs it, with this host's kernel as the other end, in network namespaces of the
+//! tests' own.
 //!
 //! ```text
 //! place       what all share: a folder, a board, a second host
@@ -9,6 +10,9 @@
 //! iperf       a server and a client of iperf3
 //! harm        links that go, garbage, floods, crowds, nothing left
 //! files       descriptors that linger, pipes in place of files
+//! fuse        a file whose close is never answered
+//! folders     the directory of the sockets
+//! impostors   boards of other users, which root asks
 //! attach      programs that attach, through shared memory
 //! run         programs as they are
 //! rdma        verbs on boards, over cells and to the kernel
@@ -21,7 +25,10 @@ mod atm;
 mod attach;
 mod capture;
 mod files;
+mod folders;
+mod fuse;
 mod harm;
+mod impostors;
 mod iperf;
 mod kernel;
 mod place;

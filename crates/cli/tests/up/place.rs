@@ -1,12 +1,12 @@
 //! What the stories share: a folder, a board that is ready, another host, words that are said and heard.
 
-use kiban_real::link::interface::enter_new_namespace;
+use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl Board<'_> {
 
     /// Asks until it is so.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let clock = kiban_real::Clock::new();
+        let clock = kiban_os::Clock::new();
         loop {
             let status = self.status();
             if is_so(&status) {
@@ -187,6 +187,13 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
+/// Copies the program. Another process does: a child that this one forks meanwhile would hold the file open
+/// for writing until its own exec, and nobody could run it (ETXTBSY).
+pub(crate) fn copy_program(to: &Path) {
+    let output = run("cp", &[KIBAN, &to.display().to_string()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// The hash of all that comes.
 pub(crate) fn digest_of(from: &mut impl Read) -> [u8; 32] {
     let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 20]);
@@ -230,7 +237,8 @@ pub(crate) fn counted(status: &Value, name: &str) -> u64 {
     status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// Waits until sessions have gone and nothing of theirs is left: the memory in use is that of a board that has just begun.
+/// Waits until sessions have gone and nothing of theirs is left: the memory in use is that of a board that
+/// has just begun.
 pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     let used = |status: &Value, pool: &str| status["memory"][pool]["used"].as_u64().expect("a number");
     board.until("all is given back", |status| {

@@ -1,9 +1,9 @@
 //! Verbs on the TCP of running boards: two of them over cells, and this host's own TCP as the other end.
 
 use crate::place::{Board, ECHO, KIBAN, PORT, Place, enter, text};
-use kiban_ground::Wait;
-use kiban_real::clock::{Clock, thread_cpu_nanos};
-use kiban_real::rdma::{
+use kiban_base::Wait;
+use kiban_os::clock::{Clock, thread_cpu_nanos};
+use kiban_rdma_runtime::{
     Access, Completion, Connect, ConnectError, Connection, Context, Cq, Error, Listener, Lower, Mr, Pd, Qp,
     QpOptions, QpState, Status, Wr,
 };

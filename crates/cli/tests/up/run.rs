@@ -1,9 +1,10 @@
-//! `kiban run`: programs that know nothing of kiban, unchanged, on a running board's TCP; this host's kernel is the other end.
+//! `kiban run`: programs that know nothing of kiban, unchanged, on a running board's TCP; this host's kernel
+//! is the other end.
 //!
 //! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
 
 use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
-use kiban_real::Clock;
+use kiban_os::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::time::Duration;
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
 /// The folder of the library, made as `make verbs` makes it.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../service/preload/sockets.c");
@@ -63,7 +64,7 @@ impl Drop for Server {
 }
 
 fn since(clock: &Clock) -> Duration {
-    clock.now().since(kiban_ground::Instant::ZERO)
+    clock.now().since(kiban_base::Instant::ZERO)
 }
 
 fn answers_http(url: &str) -> bool {
@@ -229,8 +230,8 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // What is still on its way when the sender has sent enough is not counted by iperf3: buffers of both ends, some MB, and of eight
-    // streams a dozen.
+    // What is still on its way when the sender has sent enough is not counted by iperf3: buffers of both
+    // ends, some MB, and of eight streams a dozen.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
@@ -579,7 +580,8 @@ fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
     assert_eq!(text(&fetched), "hello", "{line}");
 }
 
-/// The program of `handlers.c`: its calls of the C library can be stood before, as a library that is preloaded calls them.
+/// The program of `handlers.c`: its calls of the C library can be stood before, as a library that is
+/// preloaded calls them.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");

@@ -1,6 +1,7 @@
-//! What a board drops after start, seen from outside: every thread, as root and as nobody; reloads that need what was dropped.
+//! What a board drops after start, seen from outside: every thread, as root and as nobody; reloads that need
+//! what was dropped.
 
-use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, ip, run, text};
+use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -147,7 +148,7 @@ pub(crate) fn nobodys(
     grants: &[String],
 ) -> impl FnOnce(Command) -> std::process::Child + use<> {
     let program = place.0.join("kiban-program");
-    std::fs::copy(KIBAN, &program).expect("room");
+    crate::place::copy_program(&program);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("we are root");
     let (folder, grants) = (place.0.clone(), grants.to_owned());
@@ -344,6 +345,104 @@ fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
         "{told}"
     );
     assert!(told.contains(&folder.display().to_string()) && told.contains("`write` of [sandbox]"), "{told}");
+    assert!(told.contains(&format!("write = \"{}\"", other.display())), "{told}");
     echo(&mut connect("10.9.0.2:7"), b"it goes on");
     assert_eq!(threads(board.child.id()).bounding, NET_ADMIN);
+}
+
+#[test]
+fn a_reload_that_cannot_open_a_file_any_more_says_that_the_sandbox_is_why() {
+    if !enter() {
+        return;
+    }
+    ip("link set lo up");
+    let place = Place::new("sandbox-denied");
+    // Not among the directories for temporary files, where files that are there can be opened.
+    let outside = std::path::PathBuf::from(format!("/run/kiban-outside-{}", std::process::id()));
+    std::fs::create_dir(&outside).expect("root may");
+    let config = format!("name = \"lab\"\n{UDP}");
+    let board = place.up(&config);
+    let file = place.0.join("board.toml");
+    std::fs::write(outside.join("board.toml"), &config).expect("root may");
+    std::fs::remove_file(&file).expect("it is ours");
+    std::os::unix::fs::symlink(outside.join("board.toml"), &file).expect("room");
+    let linked = text(&place.kiban(&["reload"]));
+    std::fs::remove_dir_all(&outside).expect("root may");
+    std::fs::remove_file(&file).expect("it is ours");
+    place.write("board.toml", &config);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::os::unix::fs::chown(&file, Some(65534), None).expect("we are root");
+    let owned = text(&place.kiban(&["reload"]));
+    for told in [linked, owned] {
+        let words = ["board.toml: Permission denied", "kiban dropped privileges after start", "put it back"];
+        assert!(words.iter().all(|words| told.contains(words)), "{told}");
+    }
+    std::os::unix::fs::chown(&file, Some(0), None).expect("we are root");
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 0 new, 0 closed\n");
+    assert_eq!(board.status()["reloads"], 1);
+}
+
+#[test]
+fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("sandbox-roots");
+    // Not below the directory of the configuration, all of which can be read.
+    let base = std::path::PathBuf::from(format!("/run/kiban-roots-{}", std::process::id()));
+    for folder in ["one", "two", "three"] {
+        std::fs::create_dir_all(base.join(folder)).expect("root may");
+        std::fs::write(base.join(folder).join("page"), folder).expect("root may");
+    }
+    let link = |to: &str| {
+        let _ = std::fs::remove_file(base.join("www"));
+        std::os::unix::fs::symlink(to, base.join("www")).expect("root may");
+    };
+    let page = || text(&run("curl", &["-sSf", "http://10.9.0.2/page"]));
+    let reload = || text(&place.kiban(&["reload"]));
+    link("one");
+    let http = format!(
+        "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}/www\"\n",
+        base.display()
+    );
+    let sandbox = format!("[sandbox]\nread = \"{}/two\"\n", base.display());
+    let _board = place.up(&format!("{PORT}{ECHO}{http}{sandbox}"));
+    let mut said = vec![page(), reload()];
+    link("two");
+    said.extend([reload(), page()]);
+    link("three");
+    let outside = reload();
+    said.push(page());
+    // Another directory of the same name.
+    std::fs::rename(base.join("two"), base.join("old")).expect("root may");
+    std::fs::create_dir(base.join("two")).expect("root may");
+    link("two");
+    let replaced = reload();
+    said.push(page());
+    std::fs::remove_dir_all(&base).expect("root may");
+    let (kept, changed) = ("services: 2 kept, 0 new, 0 closed\n", "services: 1 kept, 1 new, 1 closed\n");
+    assert_eq!(said, ["one", kept, changed, "two", "two", "two"]);
+    assert!(outside.contains("www is outside the directories that kiban kept open"), "{outside}");
+    let words = ["service http: ", "Permission denied", "a directory that was replaced"];
+    assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
+}
+
+/// Where the sandbox is not what forbids it.
+#[test]
+fn a_capture_that_its_user_may_not_write_says_which_user_that_is() {
+    if !enter() || !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to become somebody else");
+        return;
+    }
+    let place = Place::new("sandbox-user");
+    let folder = place.0.join("roots");
+    std::fs::create_dir(&folder).expect("room");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let far = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
+        address = \"10.8.0.2/24\"\n[sandbox]\nenabled = false\n";
+    let _board = place.up_by(far, nobodys(&place, &[]));
+    let file = folder.join("far.pcap").display().to_string();
+    let told = text(&place.kiban(&["capture", "far", &file, "--seconds", "10ms"]));
+    let words = ["Permission denied", "the board's process writes the file, as user "];
+    assert!(words.iter().all(|words| told.contains(words)), "{told}");
 }

@@ -1,11 +1,74 @@
 //! The service itself: its configuration, what it says, how it changes and ends.
 
-use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, ip, run, text};
+use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, spawn, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+#[test]
+fn every_command_takes_its_boards_name_in_the_same_way() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("which");
+    let mut board = place.up(&format!("{PORT}{ECHO}"));
+    for arguments in [
+        &["status", "--board", "lab"][..],
+        &["status", "lab"],
+        &["top", "--board", "lab"],
+        &["reload", "--board", "lab"],
+        &["capture", "--board", "lab", "lan", "lan.pcap", "--seconds", "10ms"],
+    ] {
+        let output = place.kiban(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    }
+    let output = place.kiban(&["status", "--board", "moon"]);
+    assert!(text(&output).contains("no board moon runs; these do: lab"), "{}", text(&output));
+    assert_eq!(place.kiban(&["status", "lab", "--board", "lab"]).status.code(), Some(2));
+    for name in ["", "../lab", "a/b"] {
+        assert!(text(&place.kiban(&["status", name])).contains("is no name of a board"));
+    }
+    assert!(place.kiban(&["down", "--board", "lab"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", place.log());
+}
+
+#[test]
+fn relative_directories_are_relative_to_the_configuration() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("relative");
+    std::fs::create_dir_all(place.0.join("site/www")).expect("room");
+    std::fs::write(place.0.join("site/www/page"), "found").expect("room");
+    let http = "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"www\"\n";
+    let config = format!("{PORT}{ECHO}{http}[sandbox]\nwrite = \"www\"\n");
+    let good = place.write("site/board.toml", &config).display().to_string();
+    // The working directory has none of that name.
+    let board = place.up_by(&config, |command| {
+        let mut words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        words.pop();
+        let mut other = Command::new(command.get_program());
+        other.args(words).arg(&good).current_dir("/").env("XDG_RUNTIME_DIR", &place.0);
+        other.env("NOTIFY_SOCKET", place.0.join("notify.sock"));
+        spawn(other)
+    });
+    assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
+    assert!(place.kiban(&["reload"]).status.success());
+    let file = place.0.join("site/www/lan.pcap").display().to_string();
+    assert!(place.kiban(&["capture", "lan", &file, "--seconds", "10ms"]).status.success());
+    drop(board);
+    // The error names the directory that was looked for.
+    std::fs::remove_dir_all(place.0.join("site/www")).expect("it is ours");
+    let told = text(&place.kiban(&["up", "--check", &good]));
+    assert!(told.contains(&format!("{}/site/www is no directory", place.0.display())), "{told}");
+    // What a pipe says stands nowhere.
+    std::fs::create_dir(place.0.join("www")).expect("room");
+    let shell = format!("cat {good} | {} up --check /dev/stdin", crate::place::KIBAN);
+    let output = Command::new("sh").args(["-c", &shell]).current_dir(&place.0).output().expect("sh is there");
+    assert!(output.status.success(), "{}", text(&output));
+}
 
 #[test]
 fn a_configuration_is_judged_without_touching_anything() {
@@ -106,7 +169,8 @@ fn files_of_200_mb_arrive_whole_and_figures_say_so() {
     assert!(!place.0.join("kiban/lab.sock").exists());
 }
 
-/// A figure, from a text that keeps the rules of the format: each name told and typed once before its values, which are numbers.
+/// A figure, from a text that keeps the rules of the format: each name told and typed once before its values,
+/// which are numbers.
 fn figure(text: &str, name: &str, label: &str) -> f64 {
     let (mut typed, mut seen, mut found) = (String::new(), std::collections::BTreeSet::new(), None);
     for line in text.lines() {
@@ -366,7 +430,7 @@ fn without_privileges_it_is_said_what_is_missing() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     };
     let program = place.0.join("kiban");
-    std::fs::copy(KIBAN, &program).expect("room");
+    crate::place::copy_program(&program);
     [place.0.as_path(), &program, &file].into_iter().for_each(open);
     let is_root = run("id", &["-u"]).stdout == b"0\n";
     let mut command = if is_root {
@@ -421,7 +485,7 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
         (format!("{udp}{forward}"), ["kernel:127.0.0.1:80", low]),
     ] {
         let (file, program) = (place.write("board.toml", &config), place.0.join("kiban"));
-        std::fs::copy(KIBAN, &program).expect("room");
+        crate::place::copy_program(&program);
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_bind_service", "--inh-caps=-all"]).arg(&program);
         let output = command.arg("up").arg(&file).env("XDG_RUNTIME_DIR", &place.0).output().expect("it runs");
@@ -435,7 +499,8 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
 
 /// A request for a connection to the board's echo from somebody who never answers.
 fn syn(number: u32) -> Vec<u8> {
-    use kiban_wire::{checksum, ipv4, numbers::protocol, tcp};
+    use kiban_base::{checksum, numbers::protocol};
+    use kiban_tcpip::wire::{ipv4, tcp};
     let (source, target) = ([10, 8, (number >> 8) as u8 | 1, number as u8].into(), [10, 8, 0, 2].into());
     let header = tcp::Header {
         source_port: 1024 + (number >> 4) as u16,
@@ -516,7 +581,7 @@ fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
     let near_board = near.up(&port(&format!("{a}-{b}"), "10.1.0.1", "host = \"tun:khost\"\n", ""));
     // Whose circuit it is InATMARP finds out.
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     let mut heard = Vec::new();
     connect("10.1.0.2:19").read_to_end(&mut heard).expect("all of it");
     assert_eq!(heard.len(), 5_000_000);

@@ -60,7 +60,8 @@ fn the_units_leave_little_exposed() {
             &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
         )
     };
-    // In tenths of systemd's points from 0 to 10. What is left: the network that they are for, and their capabilities.
+    // In tenths of systemd's points from 0 to 10. What is left: the network that they are for, and their
+    // capabilities.
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
     {

@@ -1,12 +1,13 @@
-//! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is killed.
+//! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is
+//! killed.
 
 use crate::place::{LONG, PORT, Place, enter, text};
-use kiban_ground::{Region, SharedBytes, Wait};
-use kiban_real::clock::process_cpu_nanos;
-use kiban_real::vi::{Address, Device, Failure, Nic};
-use kiban_stack::vi::{
+use kiban_base::{Region, SharedBytes, Wait};
+use kiban_os::clock::process_cpu_nanos;
+use kiban_vi::{
     Done, Event, MemoryAttributes, Reliability, Remote, Segment, Status, ViAttributes, ViState, Work,
 };
+use kiban_vi_runtime::{Address, Device, Failure, Nic};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -357,7 +358,7 @@ fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
     call().write_all(&decent[..20]).expect("it is taken");
     measures(&place, &pingpong);
     // More than may be silent; then none is left, and there is room again.
-    let clock = kiban_real::Clock::new();
+    let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
     assert!(clock.now().as_secs_f64() < 20.0, "each has some seconds");

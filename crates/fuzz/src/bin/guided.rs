@@ -1,4 +1,5 @@
-//! The search guided by coverage: libFuzzer over the target that `KIBAN_FUZZ` names. `make fuzz` builds and runs it.
+//! The search guided by coverage: libFuzzer over the target that `KIBAN_FUZZ` names. `make fuzz` builds and
+//! runs it.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,11 +1,13 @@
 //! Figures of a summary: medians as maps or as curves, each as a picture and as text.
 //!
-//! Map       two parameters of numbers that vary: the one with the earlier name goes down, the other across. Of more than two,
-//!           the two with the most values, or those that are asked for ([`Axes`]); everything else that varies makes a map for
-//!           each of its combinations.
-//! Curves    one parameter of numbers that varies: a curve for each combination of the words and flags that do.
-//! Limits    at most [`PICTURES_MAX`] pictures a metric, and [`CURVES_MAX`] curves a picture; what is more is counted, and stands
-//!           in the summary's table. A horizontal axis over two decades or more is logarithmic.
+//! Map       two parameters of numbers that vary: the one with the earlier name goes down, the other across.
+//!           Of more than two, the two with the most values, or those that are asked for ([`Axes`]);
+//!           everything else that varies makes a map for each of its combinations.
+//! Curves    one parameter of numbers that varies: a curve for each combination of the words and flags that
+//!           do.
+//! Limits    at most [`PICTURES_MAX`] pictures a metric, and [`CURVES_MAX`] curves a picture; what is more is
+//!           counted, and stands in the summary's table. A horizontal axis over two decades or more is
+//!           logarithmic.
 //! Left out  intervals: they are in the table.
 
 use super::explanation::Explanation;

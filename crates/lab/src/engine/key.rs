@@ -1,10 +1,11 @@
 //! By what a trial is known: SHA-256 over what decides its result.
 //!
-//! Form      the hash, in hexadecimal, of one JSON object without blanks, its names in alphabetical order: `point`,
-//!           `question`, `repetition` (in real time alone), `seed`, `version`.
+//! Form      the hash, in hexadecimal, of one JSON object without blanks, its names in alphabetical order:
+//!           `point`, `question`, `repetition` (in real time alone), `seed`, `version`.
 //! Exact     in virtual time the same key is the same record. In real time two repetitions are two trials.
-//! Limits    the version is that of the release: two builds of one release with different code have the same keys. A sweep
-//!           that finds records therefore makes one of them again and compares ([`mod@super::sweep`]).
+//! Limits    the version is that of the release: two builds of one release with different code have the same
+//!           keys. A sweep that finds records therefore makes one of them again and compares
+//!           ([`mod@super::sweep`]).
 
 use super::point::Point;
 use serde::Serialize;

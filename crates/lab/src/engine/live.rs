@@ -1,16 +1,20 @@
 //! A run that is watched: how far it is, how fast it goes, what came last, and its map so far.
 //!
-//! Goal      a dashboard reads what a run keeps, from another process and without holding it up; it needs nothing of the run.
+//! Goal      a dashboard reads what a run keeps, from another process and without holding it up; it needs
+//!           nothing of the run.
 //! Look      each [`Live::look`] reads the folder if it has grown since the last, and says what stands in it.
-//! Pace      trials a second over the last [`WINDOW`] of looks; what was there at the first look is nobody's pace.
-//! Limits    a look reads all records, so it costs what a summary costs; a watcher takes a second between two.
+//! Pace      trials a second over the last [`WINDOW`] of looks; what was there at the first look is nobody's
+//!           pace.
+//! Limits    a look reads all records, so it costs what a summary costs; a watcher takes a second between
+//!           two.
 
 use super::figures::Picture;
 use super::question::Metric;
 use super::record::Record;
 use super::report::Report;
-use super::store::{self, Manifest, StoreError};
-use kiban_ground::Instant;
+use super::store::{self, Manifest};
+use super::store_error::StoreError;
+use kiban_base::Instant;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -5,9 +5,11 @@
 //! ```
 //!
 //! Plan      what is asked, of which points, how often, from which seeds.
-//! Trial     a [`Question`] is asked once, of one [`Point`], with one seed, in virtual or in real time. It knows nothing of plans.
+//! Trial     a [`Question`] is asked once, of one [`Point`], with one seed, in virtual or in real time. It
+//!           knows nothing of plans.
 //! Record    one line of JSON ([`Record`]): all that later stages know.
-//! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made once.
+//! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made
+//!           once.
 
 pub mod explanation;
 pub mod figures;
@@ -22,6 +24,7 @@ pub mod record;
 pub mod report;
 pub mod shard;
 pub mod store;
+mod store_error;
 pub mod summary;
 pub mod sweep;
 
@@ -34,6 +37,7 @@ pub use question::{Failure, Metric, Metrics, Parameter, Question, Time};
 pub use record::Record;
 pub use report::Report;
 pub use shard::Shard;
-pub use store::{Broken, Cache, Manifest, Merged, Records, Run, StoreError, merge};
+pub use store::{Broken, Cache, Manifest, Merged, Records, Run, merge};
+pub use store_error::StoreError;
 pub use summary::Summary;
 pub use sweep::{Options, Outcome, Progress, sweep};

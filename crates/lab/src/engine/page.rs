@@ -11,8 +11,15 @@ use crate::table::figure;
 /// So many points have a row.
 const POINTS_MAX: usize = 2000;
 
-/// The page. `what` is the question in a sentence, `command` what makes the page again.
-pub(super) fn document(report: &Report, what: &str, command: &str) -> Document {
+impl Report {
+    /// Writes the page for the browser. `what` is the question in a sentence, `command` what makes the page
+    /// again.
+    pub fn html(&self, what: &str, command: &str) -> String {
+        document(self, what, command).html()
+    }
+}
+
+fn document(report: &Report, what: &str, command: &str) -> Document {
     let Summary { question, version, environments, fixed, .. } = &report.summary;
     let mut blocks = Vec::new();
     let warnings = report.warnings();

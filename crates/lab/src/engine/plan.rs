@@ -1,10 +1,14 @@
 //! Plans: what is asked, of which points, how often, from which seeds.
 //!
-//! Goal      a sweep is one small file that a person writes; every mistake in it is said before anything runs, with its line.
-//! Form      TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`, each of which is one value, a list,
-//!           `{ from, to, step }` or `{ from, to, times }`. What is not said has the question's default.
-//! Order     parameters by their names, the last one fastest; then seeds, then repetitions, which are the fastest of all.
-//! Limits    a range has at most [`VALUES_MAX`] values. All values stand in the plan, trials are numbers until they are made.
+//! Goal      a sweep is one small file that a person writes; every mistake in it is said before anything
+//!           runs, with its line.
+//! Form      TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`, each of which is one
+//!           value, a list, `{ from, to, step }` or `{ from, to, times }`. What is not said has the
+//!           question's default.
+//! Order     parameters by their names, the last one fastest; then seeds, then repetitions, which are the
+//!           fastest of all.
+//! Limits    a range has at most [`VALUES_MAX`] values. All values stand in the plan, trials are numbers
+//!           until they are made.
 //! Left out  points that are chosen from results: a plan is known before it runs.
 
 use super::point::{Point, Value};

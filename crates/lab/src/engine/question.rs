@@ -2,7 +2,7 @@
 
 use super::explanation::Explanation;
 use super::point::{Point, Value};
-use super::store::StoreError;
+use super::store_error::StoreError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// One trial. The order of the fields is that of the line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The hash of question, version, point and seed, and in real time of the repetition: by it a trial is known.
+    /// The hash of question, version, point and seed, and in real time of the repetition: by it a trial is
+    /// known.
     pub key: String,
     /// Which question.
     pub question: String,

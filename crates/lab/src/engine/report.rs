@@ -1,13 +1,14 @@
 //! A report of a run: a page for people, pictures, and the summary for machines.
 //!
 //! Page      [`Report::html`]: one file for the browser, with what the question explains.
-//! Files     `report.md`; `summary.json`; an SVG a figure. Each is written whole, and the same records give the same bytes.
+//! Files     `report.md`; `summary.json`; an SVG a figure. Each is written whole, and the same records give
+//!           the same bytes.
 
 use super::explanation::Explanation;
 use super::figures::{Axes, Figures, draw};
-use super::page;
 use super::question::Metric;
-use super::store::{Manifest, Records, StoreError, pretty, put_whole};
+use super::store::{Manifest, Records, pretty, put_whole};
+use super::store_error::StoreError;
 use super::summary::Summary;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -98,11 +99,6 @@ impl Report {
             warnings.push(format!("{} pictures were left out, being too many", self.figures.left_out));
         }
         warnings
-    }
-
-    /// The page for the browser. `what` is the question in a sentence, `command` what makes the page again.
-    pub fn html(&self, what: &str, command: &str) -> String {
-        page::document(self, what, command).html()
     }
 
     /// The page as Markdown.

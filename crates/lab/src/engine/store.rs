@@ -1,23 +1,27 @@
 //! What a sweep keeps: a folder for a run, and a cache that runs may share.
 //!
-//! Run       `run.json` says of what it is: plan, version, shard. `records.jsonl` grows by a line a trial, each written at
-//!           once: whatever ends the process, all lines before stay, and a run that goes on makes the rest.
-//! Broken    a line that is cut off, changed or of something else is named by its number and skipped; its trial is made again.
+//! Run       `run.json` says of what it is: plan, version, shard. `records.jsonl` grows by a line a trial,
+//!           each written at once: whatever ends the process, all lines before stay, and a run that goes on
+//!           makes the rest.
+//! Broken    a line that is cut off, changed or of something else is named by its number and skipped; its
+//!           trial is made again.
 //! Refused   a folder of another plan, version or shard, and one that another process is writing to.
 //! Cache     a record a file, by its key, put there by renaming: readers see it whole or not at all.
-//! Locks     are advisory, and network file systems may have none: then nobody notices two processes in one folder.
-//! Limits    a record survives the end of the process once it was written, and a loss of power once the run has ended; all keys
-//!           of a run are held in memory.
+//! Locks     are advisory, and network file systems may have none: then nobody notices two processes in one
+//!           folder.
+//! Limits    a record survives the end of the process once it was written, and a loss of power once the run
+//!           has ended; all keys of a run are held in memory.
 
 use super::key::{VERSION, key};
 use super::plan::{Members, Plan, Trial};
-use super::question::{Question, Time};
+use super::question::Time;
 use super::record::Record;
 use super::shard::Shard;
+use super::store_error::StoreError;
+use kiban_os::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -29,43 +33,6 @@ const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
 /// The last records are looked for in so much of the file's end.
 const LATEST_BYTES: u64 = 256 << 10;
-
-/// Why a store cannot be used.
-#[derive(Debug)]
-pub enum StoreError {
-    /// It does not belong to what is asked; the text says what to do.
-    Mismatch(String),
-    /// Somebody else writes to it.
-    Busy(PathBuf),
-    /// It cannot be read.
-    Read(PathBuf, io::Error),
-    /// It cannot be written.
-    Write(PathBuf, io::Error),
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Mismatch(what) => f.write_str(what),
-            StoreError::Busy(path) => {
-                write!(
-                    f,
-                    "{}: another process is writing to it; wait for it, or take another folder",
-                    path.display()
-                )
-            }
-            StoreError::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
-            StoreError::Write(path, error) if error.kind() == io::ErrorKind::StorageFull => write!(
-                f,
-                "{} cannot be written: the disk is full. What was recorded stays; make room and run the same again",
-                path.display()
-            ),
-            StoreError::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 /// Of what a run is.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -82,9 +49,9 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// A run of this kiban.
-    pub fn new(question: &dyn Question, plan: Plan, shard: Shard) -> Manifest {
-        let exact = question.time() == Time::Virtual;
+    /// Describes a run of this version of kiban, whose question is answered in `time`.
+    pub fn new(time: Time, plan: Plan, shard: Shard) -> Manifest {
+        let exact = time == Time::Virtual;
         Manifest { format: FORMAT, version: VERSION.to_owned(), exact, shard, plan }
     }
 
@@ -307,7 +274,8 @@ impl Records {
 
 /// A file that nobody else holds until this is dropped.
 ///
-/// To close it is not enough: a process that another thread has just forked shares the lock until it execs (flock(2)).
+/// To close it is not enough: a process that another thread has just forked shares the lock until it execs
+/// (flock(2)).
 #[derive(Debug)]
 struct Held(File);
 
@@ -386,7 +354,7 @@ impl Run {
     /// Where it cannot be written. What was recorded before is as it was.
     pub fn append(&self, record: &Record) -> Result<(), StoreError> {
         let line = line_of(record) + "\n";
-        let mut file = self.file.lock().expect("no writer panics");
+        let mut file = lock(&self.file);
         let length = file.0.metadata().map(|metadata| metadata.len());
         file.0.write_all(line.as_bytes()).map_err(|error| {
             // Part of a line may have found room.
@@ -402,7 +370,7 @@ impl Run {
     /// # Errors
     /// Where the disk has trouble.
     pub fn sync(&self) -> Result<(), StoreError> {
-        let file = self.file.lock().expect("no writer panics");
+        let file = lock(&self.file);
         file.0.sync_all().map_err(|error| StoreError::Write(self.dir.join(RECORDS), error))
     }
 }
@@ -425,11 +393,12 @@ pub struct Merged {
     pub broken: Vec<String>,
 }
 
-/// Puts the records of several folders into one, in the order of the plan: the same bytes for the same records, whoever
-/// made which. What `out` has already stays.
+/// Puts the records of several folders into one, in the order of the plan: the same bytes for the same
+/// records, whoever made which. What `out` has already stays.
 ///
 /// # Errors
-/// Where the folders are not of one plan and version, where exact records differ, and where files have trouble.
+/// Where the folders are not of one plan and version, where exact records differ, and where files have
+/// trouble.
 pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
     let first = dirs.first().map_or(out, PathBuf::as_path);
     let manifest = Manifest { shard: Shard::ALL, ..Manifest::read(first)? };

@@ -1,13 +1,14 @@
 //! A summary: what the trials of each point say together.
 //!
-//! Figures   of each metric the number, the ends, the quartiles (definition 7 of Hyndman and Fan 1996), the median.
-//! Interval  of the median, from order statistics: between the k-th least and the k-th greatest of n figures the true median
-//!           lies with the probability that a fair coin shows heads k to n-k times of n. That holds for every distribution
-//!           without jumps (Conover, Practical Nonparametric Statistics, 3.2). The narrowest with at least 95 %: it takes six
-//!           figures, and has fewer none.
+//! Figures   of each metric the number, the ends, the quartiles (definition 7 of Hyndman and Fan 1996), the
+//!           median.
+//! Interval  of the median, from order statistics: between the k-th least and the k-th greatest of n figures
+//!           the true median lies with the probability that a fair coin shows heads k to n-k times of n. That
+//!           holds for every distribution without jumps (Conover, Practical Nonparametric Statistics, 3.2).
+//!           The narrowest with at least 95 %: it takes six figures, and has fewer none.
 //! From      records alone: whoever has them can make it again. Points stand in the order of their values.
-//! Limits    trials are taken to be independent. In virtual time several seeds are several worlds; where a question does not
-//!           use its seed, the figures are equal and so is the interval.
+//! Limits    trials are taken to be independent. In virtual time several seeds are several worlds; where a
+//!           question does not use its seed, the figures are equal and so is the interval.
 
 use super::point::{Point, Value};
 use super::record::Record;
@@ -108,7 +109,8 @@ impl Spread {
 /// From rank k to rank n+1-k the confidence is 1 - 2 P(B < k), B binomial with n and 1/2.
 fn rank(count: usize) -> Option<(usize, f64)> {
     let n = count as f64;
-    // The probability of exactly k heads, as its logarithm: the half to the n-th would be nothing from 1075 on.
+    // The probability of exactly k heads, as its logarithm: the half to the n-th would be nothing from 1075
+    // on.
     let (mut log, mut below, mut best) = (-n * std::f64::consts::LN_2, 0.0, None);
     for k in 0..count / 2 {
         below += log.exp();
@@ -237,7 +239,8 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// Ranks as tables of the sign test have them (Conover, table A3; ranks for 95 % and the exact confidence).
+    /// Ranks as tables of the sign test have them (Conover, table A3; ranks for 95 % and the exact
+    /// confidence).
     #[test]
     fn an_interval_is_as_narrow_as_it_may_be() {
         for (count, expected) in [

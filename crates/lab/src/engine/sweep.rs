@@ -1,27 +1,33 @@
 //! A sweep: all trials of a shard that have no record yet.
 //!
-//! Virtual   on all processors, in any order; what the cache has is taken from there, and what is made is put there.
-//! Real      one after the other. Others' load is read around each trial ([`crate::load`]): a disturbed one is made again, up
-//!           to a bound; then the least disturbed counts and is marked. Nothing ever comes from a cache.
-//! Time      moments are those of a clock that only goes forwards: whoever sets the machine's time changes nothing.
-//! Builds    where a record of virtual time is found, one is made again and has to be the same: so records of another build of
-//!           this version are noticed.
-//! Failures  what is lost is tried again within the same bound, and then counted as failed; it has no record, so that the next
-//!           run tries it again. The other trials go on.
-//! Patience  where all trials need one peer, a peer that is lost is called again for a while ([`Options::patience`]); then the
-//!           sweep ends early, since the other trials would be lost as well, and the next run goes on.
+//! Virtual   on all processors, in any order; what the cache has is taken from there, and what is made is put
+//!           there.
+//! Real      one after the other. Others' load is read around each trial ([`crate::load`]): a disturbed one
+//!           is made again, up to a bound; then the least disturbed counts and is marked. Nothing ever comes
+//!           from a cache.
+//! Time      moments are those of a clock that only goes forwards: whoever sets the machine's time changes
+//!           nothing.
+//! Builds    where a record of virtual time is found, one is made again and has to be the same: so records of
+//!           another build of this version are noticed.
+//! Failures  what is lost is tried again within the same bound, and then counted as failed; it has no record,
+//!           so that the next run tries it again. The other trials go on.
+//! Patience  where all trials need one peer, a peer that is lost is called again for a while
+//!           ([`Options::patience`]); then the sweep ends early, since the other trials would be lost as
+//!           well, and the next run goes on.
 //! Limits    the load guard sees processors, not the network or the disk.
 
 use super::key::VERSION;
 use super::plan::Trial;
 use super::question::{Failure, Metrics, Question, Time};
 use super::record::Record;
-use super::store::{Cache, Run, StoreError, line_of};
+use super::store::{Cache, Run, line_of};
+use super::store_error::StoreError;
 use crate::environment::Environment;
 use crate::load::{Foreign, Meter, ProcMeter};
-use kiban_ground::Instant;
-use kiban_real::Clock;
-use kiban_real::measure::pause::pace;
+use kiban_base::Instant;
+use kiban_measure::pause::pace;
+use kiban_os::Clock;
+use kiban_os::{ignore_poison, lock};
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,8 +47,8 @@ pub struct Options {
     pub foreign_cores_max: f64,
     /// How often a real trial is made again that was disturbed or lost.
     pub redos_max: u32,
-    /// How long a real trial is tried again that was lost, whatever the number of tries; then the sweep ends early. None: it is
-    /// tried as often as a disturbed one, and the others go on.
+    /// How long a real trial is tried again that was lost, whatever the number of tries; then the sweep ends
+    /// early. None: it is tried as often as a disturbed one, and the others go on.
     pub patience: Option<Duration>,
 }
 
@@ -130,8 +136,8 @@ pub struct Lent<'a> {
     pub patience: &'a mut dyn Patience,
 }
 
-/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones included, and in real time
-/// also before the first.
+/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones
+/// included, and in real time also before the first.
 ///
 /// # Errors
 /// Where records cannot be written, or those that were found are not those that this build makes.
@@ -203,7 +209,7 @@ impl Sweep<'_> {
                     break;
                 }
                 let made = self.virtual_trial(trial, &compared);
-                let mut outcome = outcome.lock().expect("no worker panics while it counts");
+                let mut outcome = lock(&outcome);
                 match made {
                     Ok(Made::Cached) => outcome.cached += 1,
                     Ok(Made::New) => outcome.made += 1,
@@ -226,7 +232,7 @@ impl Sweep<'_> {
                 .into_iter()
                 .try_for_each(|hand| hand.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })?;
-        Ok(outcome.into_inner().expect("no worker panics while it counts"))
+        Ok(ignore_poison(outcome.into_inner()))
     }
 
     fn virtual_trial(&self, trial: &Trial, compared: &AtomicBool) -> Result<Made, StoreError> {
@@ -290,7 +296,8 @@ impl Sweep<'_> {
         Ok(outcome)
     }
 
-    /// Makes a trial until it was quiet, or too often: what came out, and the foreign load if it was never quiet.
+    /// Makes a trial until it was quiet, or too often: what came out, and the foreign load if it was never
+    /// quiet.
     fn quietest(&self, trial: &Trial, lent: &mut Lent<'_>, redone: &mut u64) -> Tried {
         let mut best: Option<(Metrics, f64)> = None;
         let mut lost_since = None;

@@ -1,9 +1,11 @@
-//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and as many lectures at once as are wanted.
+//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and as many lectures at
+//! once as are wanted.
 //!
 //! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; who sends to whom.
-//! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's; CDV tolerance.
-//! MPEG-2    5.5 Mbit/s of video and 0.38 of audio leave as 7.1 Mbit/s *with interleaving and cells*: RS(94, 88) in the way of AAL1
-//!           makes 5.88 · 94/88 · 53/47 = 7.083 of it. [`mpeg2`] has the other ways.
+//! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's;
+//!           CDV tolerance.
+//! MPEG-2    5.5 Mbit/s of video and 0.38 of audio leave as 7.1 Mbit/s *with interleaving and cells*: RS(94,
+//!           88) in the way of AAL1 makes 5.88 · 94/88 · 53/47 = 7.083 of it. [`mpeg2`] has the other ways.
 
 use super::plan::{Fec, Flow, Kind, Plan, Pvc, Site};
 
@@ -12,8 +14,8 @@ pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
 /// Its audio, bit/s.
 pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
 
-/// The rate on the line of MPEG-2's video and audio, bit/s: in a transport stream (188 bytes for 184) or not, and with which
-/// check octets.
+/// The rate on the line of MPEG-2's video and audio, bit/s: in a transport stream (188 bytes for 184) or not,
+/// and with which check octets.
 pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
     let checked = match fec {
@@ -24,7 +26,8 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
 }
 
-/// To what sources are shaped that are shaped for themselves, Mbit/s on the line: the largest picture takes 23 of its 33 ms.
+/// To what sources are shaped that are shaped for themselves, Mbit/s on the line: the largest picture takes
+/// 23 of its 33 ms.
 pub const SOURCE_MBPS: f64 = 8.0;
 
 /// Where cells are held back so that they keep to their contract.

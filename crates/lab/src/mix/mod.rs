@@ -1,4 +1,5 @@
-//! Several flows at once over an ATM network that polices them: rates, losses and delay variation of each, over time.
+//! Several flows at once over an ATM network that polices them: rates, losses and delay variation of each,
+//! over time.
 //!
 //! ```text
 //! Plan (TOML) ► run: sites, switches, boards, terminals in virtual time ► Outcome ► table, JSON, CSV, pictures
@@ -6,8 +7,9 @@
 //! ```
 //!
 //! Goal      what a contract does to traffic of different kinds that share it: paper \[2\]'s open question.
-//! Network   a star: each site has a switch for its own, a line to the network's switch, and permanent paths to other sites.
-//!           A path has a contract; the network's switch polices it with GCRA where it comes in, tags or drops.
+//! Network   a star: each site has a switch for its own, a line to the network's switch, and permanent paths
+//!           to other sites. A path has a contract; the network's switch polices it with GCRA where it comes
+//!           in, tags or drops.
 //! Exact     virtual time: the same plan and seed give the same figures anywhere.
 //! Left out  virtual paths over several switches of the network; signalling.
 

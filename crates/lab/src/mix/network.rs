@@ -1,4 +1,5 @@
-//! A plan in virtual time: the star is built, sources send, and what became of their cells is told for each sample.
+//! A plan in virtual time: the star is built, sources send, and what became of their cells is told for each
+//! sample.
 //!
 //! ```text
 //! source ─┐                                                                     ┌─ sink
@@ -6,25 +7,29 @@
 //! board  ─┘   circuits                              polices paths, a line each              └─ board
 //! ```
 //!
-//! Names     path n of the plan is VPI n + 1; circuits of flows are VCIs from 32 on. At its own port a circuit is in path 0.
-//! Queues    of each circuit and of each port hold `queue_cells`; what finds none free is dropped cell by cell.
-//! End       sources stop at `seconds`; then what is under way may arrive, so that what is missing afterwards is lost.
-//! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; its cells are counted on their lines, so that there is
-//!           no delay of each. What varies is told of blocks: how long after the one before each was there.
+//! Names     path n of the plan is VPI n + 1; circuits of flows are VCIs from 32 on. At its own port a
+//!           circuit is in path 0.
+//! Queues    of each circuit and of each port hold `queue_cells`; what finds none free is dropped cell by
+//!           cell.
+//! End       sources stop at `seconds`; then what is under way may arrive, so that what is missing afterwards
+//!           is lost.
+//! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; its cells are counted on their lines,
+//!           so that there is no delay of each. What varies is told of blocks: how long after the one before
+//!           each was there.
 
 use super::collect::{Collected, Fresh};
 use super::outcome::{Medium, Network, Outcome};
 use super::plan::{Flow, Kind, Plan, Pvc};
 use super::traffic::{self, BLOCK_OCTETS, contract, slot_us};
+use kiban_atm::wire::atm::{Interface, VCI_USER_FIRST, Vc};
+use kiban_atm::{FABRIC_DELAY, Name, Penalty, Route, Switch, SwitchPort};
+use kiban_base::Instant;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, MemoryConfig, PortConfig, StreamId,
 };
-use kiban_ground::Instant;
 use kiban_sim::traffic::{FrameSink, FrameSource, Ledger, Shared, StreamSink};
 use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plug, Program, SwitchNumber, TerminalNumber, World};
-use kiban_stack::atm::{FABRIC_DELAY, Name, Penalty, Route, Switch, SwitchPort};
-use kiban_stack::tcp;
-use kiban_wire::atm::{Interface, VCI_USER_FIRST, Vc};
+use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -66,7 +71,8 @@ struct Star {
     circuits: Vec<Circuit>,
 }
 
-/// Runs a plan that [`Plan::read`] or [`Plan::lecture`](super::Lecture::plan) has made; `done` is told how much of it is over, 0 to 1.
+/// Runs a plan that [`Plan::read`] or [`Plan::lecture`](super::Lecture::plan) has made; `done` is told how
+/// much of it is over, 0 to 1.
 pub fn run(plan: &Plan, done: &mut dyn FnMut(f64)) -> Outcome {
     let mut star = Star::new(plan);
     let mut flows: Vec<Collected> = plan.flows.iter().map(Collected::of).collect();
@@ -245,7 +251,7 @@ impl Star {
         let counters = *self.world.switch(self.network).counters();
         let others = self.switches.iter().chain(&self.edges);
         let others: Vec<_> = others.map(|other| *self.world.switch(*other).counters()).collect();
-        let full = |counters: &kiban_stack::atm::SwitchCounters| {
+        let full = |counters: &kiban_atm::SwitchCounters| {
             counters.cells_dropped_port_full + counters.cells_dropped_queue_full
         };
         let network = Network {
@@ -343,7 +349,7 @@ const PORT: u16 = 5001;
 
 fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
-    let prefix = kiban_stack::ip::Prefix::new(Pair::address(0), 24);
+    let prefix = kiban_tcpip::ip::Prefix::new(Pair::address(0), 24);
     let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
     port.line_bits_per_second = (plan.network.line_mbps * 1e6) as u64;
     port.circuits.push(CircuitConfig { contract, ..CircuitConfig::to(vc, Pair::address(1 - side)) });

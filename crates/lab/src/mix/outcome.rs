@@ -3,8 +3,8 @@
 use super::plan::Kind;
 use crate::report::picture::{Line, Stacked};
 use crate::table::Table;
+use kiban_atm::aal1::ReceiverCounters;
 use kiban_sim::traffic::StreamSink;
-use kiban_stack::atm::aal1::ReceiverCounters;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -55,8 +55,8 @@ pub struct FlowOutcome {
     pub cells_strange: u64,
     /// Of those that did not arrive: such that broke their contract. Known of each flow over a real network.
     pub cells_policed: Option<u64>,
-    /// Over a real network: datagrams that came after a later one of their circuit (RFC 4737 §3.3). Their cells arrived, and were
-    /// of no use.
+    /// Over a real network: datagrams that came after a later one of their circuit (RFC 4737 §3.3). Their
+    /// cells arrived, and were of no use.
     pub datagrams_reordered: u64,
     /// Pictures and the like sent.
     pub units: u64,
@@ -120,7 +120,8 @@ impl FlowOutcome {
         self.sequence_losses += counters.sequence_losses;
     }
 
-    /// What the far end knows of the source's clock, which is truly `truth` ppm off. Of several copies the worst is told.
+    /// What the far end knows of the source's clock, which is truly `truth` ppm off. Of several copies the
+    /// worst is told.
     pub(super) fn tell_clock(&mut self, truth: f64, sink: &StreamSink) {
         let worse = |one: Option<f64>, other: Option<f64>| {
             let error = |ppm: &f64| (ppm - truth).abs();
@@ -158,7 +159,8 @@ pub struct Network {
     pub cells_policed: u64,
     /// Cells marked as of low priority because they did.
     pub cells_tagged: u64,
-    /// Cells that found a queue full, here or in a site's switch; of a real network, that of a path that is shaped.
+    /// Cells that found a queue full, here or in a site's switch; of a real network, that of a path that is
+    /// shaped.
     pub cells_dropped_full: u64,
 }
 
@@ -183,8 +185,8 @@ pub struct Real {
     pub late_us_p99: Option<f64>,
     /// The latest.
     pub late_us_max: Option<f64>,
-    /// By how much the fastest of the last quarter of the time were later than those of the first, microseconds: two clocks that
-    /// drift, or a queue that stands.
+    /// By how much the fastest of the last quarter of the time were later than those of the first,
+    /// microseconds: two clocks that drift, or a queue that stands.
     pub drift_us: Option<f64>,
     /// Flows of the plan that leave other sites.
     pub left_out: Vec<String>,

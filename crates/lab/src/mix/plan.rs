@@ -1,7 +1,9 @@
 //! A plan: sites, paths between them with their contracts, and flows. TOML.
 //!
-//! Errors    name the line, what is wrong there and what to do; a key that is not known is an error with the nearest that is.
-//! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of the user.
+//! Errors    name the line, what is wrong there and what to do; a key that is not known is an error with the
+//!           nearest that is.
+//! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of
+//!           the user.
 
 use crate::nearest::nearest;
 use serde::{Deserialize, Deserializer};

@@ -1,19 +1,20 @@
-//! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry the same cells.
+//! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry
+//! the same cells.
 //!
-//! Chance    each circuit has its own, from the plan's seed and the circuit's number among those of all flows; it does not
-//!           matter which of the others are run.
+//! Chance    each circuit has its own, from the plan's seed and the circuit's number among those of all
+//!           flows; it does not matter which of the others are run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
-use kiban_ground::{Instant, SimRng};
+use kiban_atm::aal1::Form;
+use kiban_atm::wire::aal1::fec::Code;
+use kiban_atm::wire::atm::Vc;
+use kiban_atm::{Contract, Interval};
+use kiban_base::{Instant, SimRng};
 use kiban_sim::Terminal;
 use kiban_sim::traffic::{
     FrameSink, FrameSource, Jpeg, JpegConfig, Outlet, Periodic, Shared, Sporadic, StreamConfig, StreamSink,
     StreamSource, Unit,
 };
-use kiban_stack::atm::aal1::Form;
-use kiban_stack::atm::{Contract, Interval};
-use kiban_wire::aal1::fec::Code;
-use kiban_wire::atm::Vc;
 use std::time::Duration;
 
 /// Damage of a stream is told in pictures.

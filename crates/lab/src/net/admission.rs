@@ -1,11 +1,11 @@
 //! Who may measure: the token, and the addresses that may connect.
 //!
-//! Token     128 random bits unless the operator gives one; compared in a time that does not tell how much of it was right.
-//!           Neither the token nor what was tried is ever logged.
+//! Token     128 random bits unless the operator gives one; compared in a time that does not tell how much of
+//!           it was right. Neither the token nor what was tried is ever logged.
 //! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
-use kiban_real::random;
+use kiban_os::random;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io;

@@ -1,13 +1,13 @@
 //! The end that asks: a control connection, and a data connection for each trial.
 //!
-//! Loss      a peer that dies, or a network that does, is [`Failure::Lost`]; the control connection is then closed, and
-//!           [`Client::connect`] makes a new one.
+//! Loss      a peer that dies, or a network that does, is [`Failure::Lost`]; the control connection is then
+//!           closed, and [`Client::connect`] makes a new one.
 //! Bounds    every wait has a timeout, so that a peer that falls silent is noticed.
 
 use super::admission::Token;
 use super::protocol::*;
 use crate::engine::Failure;
-use kiban_real::measure::{Capture, Counters, Settings};
+use kiban_measure::{Capture, Counters, Settings};
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;

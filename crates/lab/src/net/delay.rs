@@ -1,16 +1,17 @@
 //! Round trips, and the part of them that distance explains.
 //!
-//! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c = 2.1e8 m/s in fibre).
-//!           A round trip here carries N bytes each way: 2L/c + 16N/B.
+//! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
+//!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
 //! Rate      B is given, or fitted: the slope of the shortest round trips over their bytes.
-//! Rest      what remains: hosts, switches, queues. L cannot be measured from here: without it the constant is shown whole.
+//! Rest      what remains: hosts, switches, queues. L cannot be measured from here: without it the constant
+//!           is shown whole.
 
-use super::evidence::Pattern;
 use super::protocol::Work;
 use super::session::Session;
-use super::setup::Setup;
-use super::transactions::Line;
 use crate::engine::Failure;
+use crate::net::trial::evidence::Pattern;
+use crate::net::trial::setup::Setup;
+use crate::net::trial::transactions::Line;
 use crate::stats::{quantile, sorted};
 use crate::table::Table;
 use serde::Serialize;

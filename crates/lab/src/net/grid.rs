@@ -1,11 +1,11 @@
 //! What a sweep measures: all combinations of some settings, as a plan of the engine says them.
 //!
-//! Maps      message length and socket buffers are a map's sides; what the cells of a map have in common is a group.
+//! Maps      message length and socket buffers are a map's sides; what the cells of a map have in common is a
+//!           group.
 
-use super::evidence::Pattern;
-use super::question::NAME;
-use super::setup::{SYSTEM, Setup};
 use crate::engine::{Plan, Value};
+use crate::net::trial::evidence::Pattern;
+use crate::net::trial::setup::{QUESTION, SYSTEM, Setup};
 
 /// All combinations.
 #[derive(Clone, PartialEq, Debug)]
@@ -50,7 +50,7 @@ impl Grid {
             })
         };
         let parameters = parameters.map(|(name, values)| (name.to_owned(), once(values)));
-        Plan { question: NAME.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
+        Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
     }
 
     /// What a plan asks for, and of which host; none if it is of something else.
@@ -77,7 +77,7 @@ impl Grid {
             congestion: words("congestion"),
             seconds: plan.trial(0).point.figure("seconds")?,
         };
-        let host = words("host").pop().filter(|_| plan.question == NAME)?;
+        let host = words("host").pop().filter(|_| plan.question == QUESTION)?;
         Some((host, grid))
     }
 

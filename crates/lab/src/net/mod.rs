@@ -7,39 +7,35 @@
 //! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
 //! ```
 //!
-//! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], and what it [found](findings::Findings).
+//! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], and what it
+//!           [found](findings::Findings).
 //! Trial     in real time: [`transactions`] (write, write, read) or a [`stream`].
-//! Evidence  what the kernels of both ends say of the connection (TCP_INFO), what they counted, and a short capture.
-//! Cause     of evidence alone ([`cause`]); what it does not decide is not explained, and the evidence is shown.
-//! Limits    Linux at both ends; exchanges are asked for by the client (for the others run the server at the other end).
+//! Evidence  what the kernels of both ends say of the connection (TCP_INFO), what they counted, and a short
+//!           capture.
+//! Cause     of evidence alone ([`cause`]); what it does not decide is not explained, and the evidence is
+//!           shown.
+//! Limits    Linux at both ends; exchanges are asked for by the client (for the others run the server at the
+//!           other end).
 //! Left out  UDP, several streams at once, captures of what the server sends.
 
 pub mod admission;
-pub mod advice;
-pub mod boundary;
-pub mod cause;
 pub mod client;
 pub mod delay;
-pub mod digest;
-pub mod evidence;
-pub mod findings;
+mod diagnosis;
 pub mod grid;
-pub mod map;
 pub mod protocol;
 pub mod question;
-mod ration;
 pub mod server;
 pub mod session;
-pub mod setup;
-pub mod stream;
 pub mod sweep;
 pub mod trace;
-pub mod transactions;
-pub(crate) mod unproven;
+mod trial;
 
 pub use client::Client;
-pub use findings::Findings;
+pub use diagnosis::findings::Findings;
+pub use diagnosis::{advice, boundary, cause, findings, map};
 pub use grid::Grid;
 pub use question::Network;
 pub use server::{Limits, Server};
 pub use session::Session;
+pub use trial::{digest, evidence, setup, stream, transactions};

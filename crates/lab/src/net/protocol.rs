@@ -1,15 +1,19 @@
 //! What client and server say to each other.
 //!
-//! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever has another one is
-//!           closed. Then a trial after the other: [`Ask`], [`Answer::Ready`], the data connection, [`Ask::Ended`], [`Answer::Outcome`].
-//! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload, which means nothing.
-//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as well ([`hear_within`]).
-//! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's own.
+//! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever
+//!           has another one is closed. Then a trial after the other: [`Ask`], [`Answer::Ready`], the data
+//!           connection, [`Ask::Ended`], [`Answer::Outcome`].
+//! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload,
+//!           which means nothing.
+//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
+//!           well ([`hear_within`]).
+//! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's
+//!           own.
 
-use kiban_ground::Instant;
-use kiban_real::Clock;
-use kiban_real::measure::socket::Given;
-use kiban_real::measure::{Counters, Settings, TcpInfo};
+use kiban_base::Instant;
+use kiban_measure::socket::Given;
+use kiban_measure::{Counters, Settings, TcpInfo};
+use kiban_os::Clock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -241,7 +245,7 @@ mod tests {
             let drips = scope.spawn(move || {
                 // Until the other end has closed.
                 while peer.write_all(b" ").is_ok() {
-                    kiban_real::measure::pause::pace(Duration::from_millis(20));
+                    kiban_measure::pause::pace(Duration::from_millis(20));
                 }
             });
             let clock = Clock::new();

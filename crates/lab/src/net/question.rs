@@ -1,20 +1,18 @@
 //! The question: how do messages fare on a TCP connection over a real network?
 //!
-//! Trial     by its pattern: [`transactions`], which have their figures in exchanges a second, or a [`stream`], in Mbit/s.
-//! Session   a trial needs one with the host. Without it the question only describes itself, which is all that whoever reads
-//!           records needs.
+//! Trial     by its pattern: [`transactions`], which have their figures in exchanges a second, or a
+//!           [`stream`], in Mbit/s.
+//! Session   a trial needs one with the host. Without it the question only describes itself, which is all
+//!           that whoever reads records needs.
 
-use super::evidence::{Evidence, Pattern};
-use super::findings::Findings;
 use super::session::Session;
-use super::setup::{PARAMETERS, Setup};
-use super::{stream, transactions};
 use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
+use crate::net::diagnosis::findings::Findings;
+use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::setup::{PARAMETERS, QUESTION, Setup};
+use crate::net::trial::{stream, transactions};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Its name.
-pub const NAME: &str = "network";
 
 /// The question.
 pub struct Network(Option<Arc<Session>>);
@@ -40,7 +38,7 @@ const METRICS: [Metric; 6] = [
 
 impl Question for Network {
     fn name(&self) -> &'static str {
-        NAME
+        QUESTION
     }
 
     fn what(&self) -> &'static str {
@@ -89,11 +87,6 @@ impl Question for Network {
 }
 
 const ASKED_BY: &str = "kiban lab sweep HOST";
-
-/// The metric that a cell of a map shows.
-pub(super) fn shown(pattern: Pattern) -> &'static str {
-    if pattern.is_stream() { "mbps" } else { "transactions_per_second" }
-}
 
 /// A record's figures.
 fn metrics(evidence: &Evidence) -> Metrics {

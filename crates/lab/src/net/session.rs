@@ -1,21 +1,22 @@
 //! A session that survives its peer: connected when it is needed, and again after it was lost.
 //!
-//! Path      on connecting, round trips of one byte without Nagle's algorithm show how long this path takes by itself, and which MSS
-//!           it has, and 256 KiB at once show about how fast it is: what a trial is compared with, and a boundary
-//!           predicted from.
+//! Path      on connecting, round trips of one byte without Nagle's algorithm show how long this path takes
+//!           by itself, and which MSS it has, and 256 KiB at once show about how fast it is: what a trial is
+//!           compared with, and a boundary predicted from.
 
 use super::admission::Token;
 use super::client::Client;
-use super::evidence::Pattern;
 use super::protocol::{Welcome, Work};
-use super::setup::Setup;
-use super::transactions;
 use crate::engine::Failure;
-use kiban_real::Clock;
-use serde::{Deserialize, Serialize};
+use crate::net::trial::evidence::Pattern;
+pub use crate::net::trial::path::Path;
+use crate::net::trial::setup::Setup;
+use crate::net::trial::transactions;
+use kiban_os::Clock;
+use kiban_os::lock;
 use std::io::Write;
 use std::net::Shutdown;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Round trips that show the path.
@@ -23,17 +24,6 @@ const ROUND_TRIPS: u64 = 20;
 
 /// Bytes that show the rate.
 const PROBE_BYTES: usize = 256 << 10;
-
-/// What is known of a path.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Path {
-    /// A round trip of one byte, in the middle of some, us.
-    pub round_trip_us: f64,
-    /// The largest segment with ample buffers, bytes.
-    pub mss_bytes: u32,
-    /// At least so fast is it, Mbit/s: slow start is part of the figure.
-    pub rate_mbps: f64,
-}
 
 /// A session with a host.
 pub struct Session {
@@ -78,16 +68,19 @@ impl Session {
     /// # Errors
     /// As that, or as [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.is_none() {
-            let mut client = Client::connect(&self.host, self.port, &self.token)?;
-            let path = look(&mut client, self.clock)?;
-            *open = Some(Open { client, path });
-        }
-        let Open { client, path } = open.as_mut().expect("just opened");
-        let done = act(client, path);
-        if matches!(done, Err(Failure::Lost(_))) {
-            *open = None;
+        let mut open = lock(&self.open);
+        // Taken out: a client that panicked amid an exchange is not used again.
+        let mut opened = match open.take() {
+            Some(opened) => opened,
+            None => {
+                let mut client = Client::connect(&self.host, self.port, &self.token)?;
+                let path = look(&mut client, self.clock)?;
+                Open { client, path }
+            }
+        };
+        let done = act(&mut opened.client, &opened.path);
+        if !matches!(done, Err(Failure::Lost(_))) {
+            *open = Some(opened);
         }
         done
     }

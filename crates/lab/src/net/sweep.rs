@@ -7,14 +7,14 @@
 //! Engine    resumes, guards against foreign load, is patient with a peer that is lost, and keeps records.
 //! Proofs    are left to the next run of the same command if the sweep ends early.
 
-use super::findings::{Findings, proof};
 use super::grid::Grid;
 use super::question::Network;
 use super::session::Session;
-use super::setup::Setup;
 use crate::engine::{
-    self, Failure, Manifest, Options, Outcome, Plan, Progress, Run, Shard, StoreError, Trial,
+    self, Failure, Manifest, Options, Outcome, Plan, Progress, Run, Shard, StoreError, Time, Trial,
 };
+use crate::net::diagnosis::findings::{Findings, proof};
+use crate::net::trial::setup::Setup;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ impl Sweep {
     }
 
     fn open(&self, dir: PathBuf, plan: Plan) -> Result<Run, StoreError> {
-        Run::open(&dir, Manifest::new(&self.question(), plan, Shard::ALL))
+        Run::open(&dir, Manifest::new(Time::Real, plan, Shard::ALL))
     }
 
     fn measure(&self, run: &Run, hear: Hear<'_>, what: &str) -> Result<Outcome, StoreError> {

@@ -1,19 +1,20 @@
 //! The sequence diagram of a slow and a fast case: text, SVG, and a capture file.
 //!
-//! Shape     the client on the left, the server on the right, a line a packet, with the time since the packet before. The view is the
-//!           client's: a packet is seen as it leaves and as it arrives there.
+//! Shape     the client on the left, the server on the right, a line a packet, with the time since the packet
+//!           before. The view is the client's: a packet is seen as it leaves and as it arrives there.
 //! Begin     shortly before the first gap, if there is one; else at the first packet.
 //! Limits    needs CAP_NET_RAW.
 
-use super::cause::{Cause, Explanation, explain, is_slow};
-use super::digest::{Digest, Segment};
-use super::evidence::{Evidence, Pattern};
 use super::session::Session;
-use super::setup::Setup;
-use super::{stream, transactions};
 use crate::engine::Failure;
-use kiban_real::measure::Frame;
-use kiban_real::measure::capture::file;
+use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow};
+use crate::net::trial::digest::{Digest, Segment};
+use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::setup::Setup;
+use crate::net::trial::stream;
+use crate::net::trial::transactions;
+use kiban_measure::Frame;
+use kiban_measure::capture::file;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -195,7 +196,8 @@ impl Trace {
         let mut cases = Vec::new();
         if let Some(why) = &first.explanation {
             first.name = "slow";
-            let list = super::advice::against(why.cause, setup, &evidence, 0.0, &welcome.congestion);
+            let list =
+                crate::net::diagnosis::advice::against(why.cause, setup, &evidence, 0.0, &welcome.congestion);
             let change = list.into_iter().find_map(|advice| advice.setup);
             cases.push(first.clone());
             if let Some(change) = change {

@@ -1,8 +1,9 @@
 //! Text that becomes part of a page, a picture or a spreadsheet: whatever it says, it stays text.
 //!
-//! Goal      one function for HTML and SVG, in elements and in quoted attributes alike, so that nobody has to choose.
-//! Kept      everything that can be read. Control characters, which XML forbids, and those that turn the direction of
-//!           writing, which would let a label rewrite its neighbours, become U+FFFD.
+//! Goal      one function for HTML and SVG, in elements and in quoted attributes alike, so that nobody has to
+//!           choose.
+//! Kept      everything that can be read. Control characters, which XML forbids, and those that turn the
+//!           direction of writing, which would let a label rewrite its neighbours, become U+FFFD.
 //! Left out  scripts and styles: no text from outside ever gets there.
 
 /// As text of HTML or SVG, in an element or in an attribute in double or single quotes.

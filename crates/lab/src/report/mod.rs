@@ -1,12 +1,14 @@
 //! Reports for a browser: one file that holds everything and asks nobody for anything.
 //!
-//! Goal      words, tables and figures that are read in light and dark, on a wide screen and a narrow one, by eye or by a
-//!           screen reader, with or without a script; their data can be taken away.
-//! Shape     [`Document`] > [`Section`]s, which nest > [`Block`]s. What is shown is the caller's: nothing here knows of papers.
-//! Safe      every text passes [`escape::text`]. The page's policy (CSP) forbids every request; its one style and its one script
-//!           are allowed by their hashes, and no other.
+//! Goal      words, tables and figures that are read in light and dark, on a wide screen and a narrow one, by
+//!           eye or by a screen reader, with or without a script; their data can be taken away.
+//! Shape     [`Document`] > [`Section`]s, which nest > [`Block`]s. What is shown is the caller's: nothing
+//!           here knows of papers.
+//! Safe      every text passes [`escape::text`]. The page's policy (CSP) forbids every request; its one style
+//!           and its one script are allowed by their hashes, and no other.
 //! Exact     the same document gives the same bytes.
-//! Left out  templates: a page is one function of thirty lines, and what it must not forget is escaping, which has one place.
+//! Left out  templates: a page is one function of thirty lines, and what it must not forget is escaping,
+//!           which has one place.
 
 mod data;
 pub mod escape;

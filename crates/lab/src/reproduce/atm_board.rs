@@ -1,9 +1,10 @@
 //! Paper \[1\]: the ATM board of 1995, its table 2, figure 6 and figure 7.
 //!
-//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes; memory to memory, without host or
-//!           bus. Payload is counted where the receiving program reads it, over an interval in which all streams flow.
-//! Board     that which we ship, with TCP set as 4.3BSD had it and the processor of [`kiban_sim::cost`]: one set of constants
-//!           for all points.
+//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes; memory to memory,
+//!           without host or bus. Payload is counted where the receiving program reads it, over an interval
+//!           in which all streams flow.
+//! Board     that which we ship, with TCP set as 4.3BSD had it and the processor of [`kiban_sim::cost`]: one
+//!           set of constants for all points.
 //! Today     the same points without a modelled processor, with today's settings.
 //! No data   a point counts only where every session moves something: fewer, and there is no data.
 //! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere.
@@ -13,7 +14,7 @@ use super::{Constant, Curve, Figure, Report, Row, Verdict, off, signed};
 use crate::limits;
 use kiban_sim::Plan;
 use kiban_sim::cost::{BOARD_1995, CONSTANTS, CostModel, Origin};
-use kiban_stack::tcp;
+use kiban_tcpip::tcp;
 use std::time::Duration;
 
 /// Windows of figure 6, KB. The paper's text names 48 and 256.
@@ -76,8 +77,8 @@ impl Effort {
 
 /// TCP as the board of 1995 had it: 4.3BSD with window scaling and without timestamps.
 pub fn config_1995() -> tcp::Config {
-    // 4.3BSD copies what the host writes cluster by cluster of 1 KB; the board's transfers bring a PDU's content whole
-    // (§3.1), so that segments are full from the first one on.
+    // 4.3BSD copies what the host writes cluster by cluster of 1 KB; the board's transfers bring a PDU's
+    // content whole (§3.1), so that segments are full from the first one on.
     tcp::Config { copy_chunk_bytes: None, ..tcp::Config::bsd43() }
 }
 
@@ -170,7 +171,7 @@ fn table_2() -> Vec<Row> {
     let packet_bytes = limits::segment_cells(8192, 0) * 48;
     let here = [
         limits::OC3C_LINE_BITS_PER_SECOND as f64 / 1e6,
-        kiban_stack::atm::OC3C_BITS_PER_SECOND as f64 / 1e6,
+        kiban_atm::OC3C_BITS_PER_SECOND as f64 / 1e6,
         cells,
         // The paper goes on from the rounded line above.
         thousandths(cells) * 8192.0 / packet_bytes as f64,

@@ -1,6 +1,6 @@
 //! Streams without end between two boards, measured while they flow.
 
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan};
 use std::cell::{Cell, RefCell};

@@ -1,23 +1,24 @@
-//! Paper \[1\]'s five mechanisms, taken away one by one: under the cost model of 1995, and as measured here and now.
+//! Paper \[1\]'s five mechanisms, taken away one by one: under the cost model of 1995, and as measured here
+//! and now.
 //!
 //! Modelled  Mbit/s and processor time for a PDU of either board, exact in virtual time.
-//! Measured  processor time for a PDU of 8192 bytes of both boards and their hosts together, with the mechanism and
-//!           without it in the same run, in turn ([`crate::Bench`]). What stands for a mechanism here is said in
-//!           [`Measured::what`]; it need not weigh what it weighed in 1995.
+//! Measured  processor time for a PDU of 8192 bytes of both boards and their hosts together, with the
+//!           mechanism and without it in the same run, in turn ([`crate::Bench`]). What stands for a
+//!           mechanism here is said in [`Measured::what`]; it need not weigh what it weighed in 1995.
 
 use super::atm_board::config_1995;
 use super::flow::{Interval, measure};
 use crate::table::{Table, figure};
 use crate::{Bench, Options, Target, Trial, Unit};
-use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng};
-use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
-use kiban_stack::atm::{
+use kiban_atm::wire::atm::{Interface, Vc};
+use kiban_atm::{
     Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
     TimedCell,
 };
-use kiban_stack::tcp;
-use kiban_wire::atm::{Interface, Vc};
+use kiban_base::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng};
+use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
+use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
+use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -25,8 +26,8 @@ use std::time::Duration;
 
 /// Payload of a PDU, bytes.
 const PAYLOAD_BYTES: usize = 8192;
-/// Windows and sessions of the modelled comparison: figure 6's best, and many sessions where an acknowledgement comes
-/// for each PDU.
+/// Windows and sessions of the modelled comparison: figure 6's best, and many sessions where an
+/// acknowledgement comes for each PDU.
 const PLACES: [(u32, usize); 2] = [(256, 1), (16, 20)];
 
 /// What the model says of one board.

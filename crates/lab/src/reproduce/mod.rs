@@ -1,8 +1,9 @@
 //! Published results, made again: what a paper says, what comes out here, and what may be concluded.
 //!
-//! Honest    a value that was used to fit a constant is [`Verdict::Fitted`], however well it comes out. Only a value that no
-//!           fit has seen can be [`Verdict::Met`].
-//! Papers    one module each; `docs/reproduce-*.md` says what was published, what was assumed and what was left open.
+//! Honest    a value that was used to fit a constant is [`Verdict::Fitted`], however well it comes out. Only
+//!           a value that no fit has seen can be [`Verdict::Met`].
+//! Papers    one module each; `docs/reproduce-*.md` says what was published, what was assumed and what was
+//!           left open.
 
 pub mod atm_board;
 pub mod flow;
@@ -79,6 +80,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// Makes a row of what was published; what came out is still to be said.
+    fn published(place: &'static str, what: impl Into<String>, published: impl Into<String>) -> Row {
+        Row::new(place, what, published, String::new())
+    }
+
     /// A row that is missed, until what came out is judged.
     fn new(
         place: &'static str,

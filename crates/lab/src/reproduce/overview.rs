@@ -1,9 +1,10 @@
 //! All five papers at once: what became of every table and figure, and of every weakness.
 //!
-//! Runs      everything that is virtual side by side, on as many processors as there are; then, if that is wanted, what is
-//!           measured on this machine, one after the other, because it wants the machine for itself.
-//! Verdict   of a table or figure: the worst of its values. Missed before in conflict before doubtful before fitted before met:
-//!           what was fitted in part is not called met.
+//! Runs      everything that is virtual side by side, on as many processors as there are; then, if that is
+//!           wanted, what is measured on this machine, one after the other, because it wants the machine for
+//!           itself.
+//! Verdict   of a table or figure: the worst of its values. Missed before in conflict before doubtful before
+//!           fitted before met: what was fitted in part is not called met.
 //! Exact     all but [`All::measured`] comes out the same on every machine.
 
 use super::atm_board;

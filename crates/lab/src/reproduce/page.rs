@@ -1,8 +1,9 @@
 //! All five papers as one page ([`crate::report`]).
 //!
-//! Order     the verdicts first, then the weaknesses, then paper by paper: figures, values three abreast, constants; at the end what
-//!           was measured on this machine, which no verdict uses.
-//! Marks     diamonds are values that the papers publish as figures; where they publish words only, there is none.
+//! Order     the verdicts first, then the weaknesses, then paper by paper: figures, values three abreast,
+//!           constants; at the end what was measured on this machine, which no verdict uses.
+//! Marks     diamonds are values that the papers publish as figures; where they publish words only, there is
+//!           none.
 
 use super::overview::{All, Measured, Place};
 use super::weaknesses::Weakness;
@@ -11,7 +12,7 @@ use super::{Constant, Figure, Report, Verdict};
 use super::{mechanisms, osi_board};
 use crate::report::picture::{Arrow, Bars, Direction, Lines, Mark, Scale, Sequence};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
-use kiban_board::osi::meter::Task;
+use kiban_osi::stack::meter::Task;
 
 /// A wait is told apart from this on, milliseconds.
 const WAIT_MS: f64 = 20.0;
@@ -70,7 +71,8 @@ fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
     Block::Badges(badges.collect())
 }
 
-// ---- The overview ----------------------------------------------------------------------------------------------------
+// ---- The overview
+// ----------------------------------------------------------------------------------------------------
 
 fn title(paper: &str) -> &'static str {
     match paper {
@@ -126,7 +128,8 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
     }
 }
 
-// ---- A paper ---------------------------------------------------------------------------------------------------------
+// ---- A paper
+// ---------------------------------------------------------------------------------------------------------
 
 /// Values three abreast.
 fn values(report: &Report) -> Grid {
@@ -196,7 +199,8 @@ fn lines(report: &Report, figure: &Figure, x: Scale, y: Scale, marks: &[(f64, f6
     Lines { name: format!("{}-{}", report.paper, figure.name), marks: marks.collect(), ..figure.lines(x, y) }
 }
 
-/// The pictures of a report's figures as its own command draws them; what is not known here is drawn with even axes.
+/// The pictures of a report's figures as its own command draws them; what is not known here is drawn with
+/// even axes.
 fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> Vec<Block> {
     let plain = |figure: &Figure| {
         let lines = lines(report, figure, Scale::Linear, Scale::Linear, &[]);
@@ -413,7 +417,8 @@ fn osi_board(all: &All) -> Section {
     paper(report, about, figures, Vec::new())
 }
 
-// ---- The rest --------------------------------------------------------------------------------------------------------
+// ---- The rest
+// --------------------------------------------------------------------------------------------------------
 
 fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> Section {
     let mut blocks = vec![

@@ -1,7 +1,7 @@
 //! What held each paper's machine back, and what is left of it with kiban at its best.
 //!
-//! Measured  each in virtual time, under the paper's own conditions: the same line, hosts, clocks or load. What differs is what
-//!           kiban does today; [`Weakness::how`] says it.
+//! Measured  each in virtual time, under the paper's own conditions: the same line, hosts, clocks or load.
+//!           What differs is what kiban does today; [`Weakness::how`] says it.
 //! Gone      is judged, not said: by the value beside it, with the bound that is named.
 
 use super::flow::{self, Flow, Interval};
@@ -11,7 +11,7 @@ use super::wide_area::{BUFFERS, MESSAGES};
 use super::{Report, Verdict};
 use crate::table::Table;
 use kiban_sim::Plan;
-use kiban_stack::tcp;
+use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -59,9 +59,9 @@ pub(super) fn points() -> u64 {
     (1 + MESSAGES.len() * BUFFERS.len() + FDATA.len()) as u64
 }
 
-/// TCP at its best on the paper's workstations: their own rules but one. The writer goes on as soon as there is room, in place of
-/// waiting for 5120 bytes, so that it never waits for a reader who waits for it. Modern rules do not wait either, but acknowledge
-/// every second segment, and these buffers hold two.
+/// TCP at its best on the paper's workstations: their own rules but one. The writer goes on as soon as there
+/// is room, in place of waiting for 5120 bytes, so that it never waits for a reader who waits for it. Modern
+/// rules do not wait either, but acknowledge every second segment, and these buffers hold two.
 pub fn woken_early() -> tcp::Config {
     tcp::Config {
         send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,

@@ -1,11 +1,11 @@
 //! The tour: a real file between two boards, one way and the other, and what it cost.
 //!
-//! Goal      one row a transfer: did the file arrive whole, how fast in virtual time against what the line can do, what was
-//!           copied, what the processor spent, how long one had to wait.
+//! Goal      one row a transfer: did the file arrive whole, how fast in virtual time against what the line
+//!           can do, what was copied, what the processor spent, how long one had to wait.
 //! Setting   paper \[1\]'s: two boards with TCP/IP on board, OC-3c lines, an ATM switch between them.
-//! Honest    virtual figures are exact; processor time is measured while the transfer runs, on the machine as it is. A
-//!           percentage of a virtual limit counts only where the run was faster than what it simulates: a row
-//!           says so otherwise.
+//! Honest    virtual figures are exact; processor time is measured while the transfer runs, on the machine as
+//!           it is. A percentage of a virtual limit counts only where the run was faster than what it
+//!           simulates: a row says so otherwise.
 
 pub mod osi;
 pub mod rdma;
@@ -13,9 +13,9 @@ pub mod vi;
 
 use crate::limits;
 use crate::table::{Table, figure};
+use kiban_base::Instant;
 use kiban_board::Board;
-use kiban_ground::Instant;
-use kiban_real::clock::{Clock, TickScale, ticks};
+use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan, Tap, World};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub enum Cargo {
 impl Cargo {
     /// Noise of so many bytes, always the same.
     pub fn generated(bytes: u64) -> Cargo {
-        let mut chance = kiban_ground::SimRng::from_seed(bytes);
+        let mut chance = kiban_base::SimRng::from_seed(bytes);
         let mut noise = Vec::with_capacity(bytes as usize + 8);
         while (noise.len() as u64) < bytes {
             noise.extend_from_slice(&chance.draw().to_le_bytes());
@@ -154,11 +154,13 @@ pub struct Row {
     pub cpu_ns_per_pdu: f64,
     /// Wall-clock time of the whole transfer.
     pub wall_seconds: f64,
-    /// Cells that left the sending board; of the VI board, packets; of FTAM over X.25 frames, in loopback TPDUs.
+    /// Cells that left the sending board; of the VI board, packets; of FTAM over X.25 frames, in loopback
+    /// TPDUs.
     pub cells: u64,
     /// Processor time of both boards for each byte of the file, nanoseconds.
     pub cpu_ns_per_byte: Option<f64>,
-    /// SHA-256 of the file as it arrived, or of its parts one after another's hashes when there are several sessions.
+    /// SHA-256 of the file as it arrived, or of its parts one after another's hashes when there are several
+    /// sessions.
     pub sha256: String,
 }
 
@@ -283,8 +285,8 @@ pub fn run(
     })
 }
 
-/// Runs a world until its programs are done, or patience is at its end, and tells of the bytes that have arrived: whether
-/// they are.
+/// Runs a world until its programs are done, or patience is at its end, and tells of the bytes that have
+/// arrived: whether they are.
 fn watch(
     world: &mut World,
     arrived: &Shared<u64>,

@@ -1,24 +1,27 @@
 //! The tour's rows of the OSI board: the file by FTAM, through all seven layers.
 //!
-//! Settings  X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048, windows of 7, F-DATA of 8000), in virtual time.
-//!           TCP: TPKTs over the boards' own TCP, on OC-3c lines as in the tour's first rows, in virtual time, in larger units.
-//!           Loopback: both ends on one board, joined below transport, in real time, in the same units.
-//! Limits    of the lines, what they can carry in frames of these sizes; of the loopback, what the two disks in memory carry
-//!           just before with nothing between them.
-//! Part      memory disks hold the file: of a longer one than [`PART_BYTES_MAX`] the first so many bytes are moved.
-//! Copies    are those of TCP and ATM: the seven layers make none, each disk in memory makes one that is not counted.
+//! Settings  X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048, windows of 7, F-DATA
+//!           of 8000), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as in the tour's
+//!           first rows, in virtual time, in larger units. Loopback: both ends on one board, joined below
+//!           transport, in real time, in the same units.
+//! Limits    of the lines, what they can carry in frames of these sizes; of the loopback, what the two disks
+//!           in memory carry just before with nothing between them.
+//! Part      memory disks hold the file: of a longer one than [`PART_BYTES_MAX`] the first so many bytes are
+//!           moved.
+//! Copies    are those of TCP and ATM: the seven layers make none, each disk in memory makes one that is not
+//!           counted.
 
 use super::{Cargo, Failure, PATIENCE, PORT, Row, hex};
 use crate::limits;
-use kiban_ground::{Instant, Rope};
-use kiban_real::clock::{Clock, TickScale, ticks};
+use kiban_base::{Instant, Rope};
+use kiban_os::clock::{Clock, TickScale, ticks};
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Disk, Path, Trouble, Way};
+use kiban_osi::ftam::initiator::{Job, Outcome};
+use kiban_osi::wire::ftam::{BinaryParameters, Document};
+use kiban_osi::wire::tpkt;
 use kiban_sim::osi::{Boards, Join, Peer, Setup};
 use kiban_sim::{Pair, Plan};
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::filestore::{Disk, Path, Trouble, Way};
-use kiban_stack::osi::ftam::initiator::{Job, Outcome};
-use kiban_wire::ftam::{BinaryParameters, Document};
-use kiban_wire::tpkt;
 use sha2::{Digest, Sha256};
 
 /// The most of a file that is moved.

@@ -1,14 +1,15 @@
 //! The tour's row of the VI board: the file in messages of 64 KiB over a cLAN-like link, reliable delivery.
 //!
-//! Setting   paper \[4\]'s link: 100 MB/s, 7 us. Sixteen messages are under way at the most, so that the receiver's queue of
-//!           32 descriptors is never dry: reliable delivery would lose the connection (VI Architecture 1.0).
+//! Setting   paper \[4\]'s link: 100 MB/s, 7 us. Sixteen messages are under way at the most, so that the
+//!           receiver's queue of 32 descriptors is never dry: reliable delivery would lose the connection (VI
+//!           Architecture 1.0).
 
 use super::{Cargo, Failure, Row, Shared, hex, source, watch};
+use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
-use kiban_ground::{Instant, Region};
-use kiban_real::clock::{Clock, TickScale, ticks};
+use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_sim::{CableConfig, Plug, Program, World};
-use kiban_stack::vi::{MemoryAttributes, Nic, PathTraits, Reliability, Segment, ViAttributes, Work};
+use kiban_vi::{MemoryAttributes, Nic, PathTraits, Reliability, Segment, ViAttributes, Work};
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::cell::RefCell;
@@ -158,7 +159,7 @@ impl Program for Receiving {
 
 /// The line's rate that is left for payload, Mbit/s: every packet has a header.
 fn limit_mbps(cable: &CableConfig) -> f64 {
-    let header = kiban_wire::vi::HEADER_BYTES;
+    let header = kiban_vi::wire::HEADER_BYTES;
     let packets = MESSAGE_BYTES.div_ceil(PACKET_BYTES - header);
     let share = MESSAGE_BYTES as f64 / (MESSAGE_BYTES + packets * header) as f64;
     cable.bits_per_second as f64 * share / 1e6

@@ -57,7 +57,7 @@ impl Toy {
     }
 
     pub(crate) fn manifest(&self, text: &str, shard: Shard) -> Manifest {
-        Manifest::new(self, self.plan(text), shard)
+        Manifest::new(self.time(), self.plan(text), shard)
     }
 }
 

@@ -1,39 +1,36 @@
 //! From tables to a plan: every word gets its meaning, or a mistake is told.
 
 use super::mistake::{Mistake, hint};
+use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
+use super::rates::Rates;
 use super::tables::{self, Tables};
 use super::units::{Bytes, Length, Rate, Word, Words};
-use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
 use crate::link;
+use kiban_atm::OC3C_BITS_PER_SECOND;
+use kiban_atm::wire::atm::{VCI_USER_FIRST, Vc};
+use kiban_base::ethernet::Mac;
+use kiban_base::{SettingError, Wait};
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig, MemoryConfig};
-use kiban_ground::{SettingError, Wait};
-use kiban_real::streams::{door, folders, sockets_door};
-use kiban_stack::atm::{Contract, Interval, OC3C_BITS_PER_SECOND, Sustained};
-use kiban_stack::ip::Prefix;
-use kiban_stack::tcp;
-use kiban_wire::atm::{VCI_USER_FIRST, Vc};
-use kiban_wire::ethernet::Mac;
+use kiban_streams::{NAME_BYTES_MAX, is_name};
+use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::tcp;
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bounds of what may be asked for.
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
-const SERVICES_MAX: usize = 256;
-pub(super) const NAME_BYTES_MAX: usize = 32;
-/// Cells in a second, at a hundred gigabits.
-const CELLS_MAX: f64 = 236e6;
-
-const KINDS: [&str; 7] = ["echo", "discard", "source", "http", "forward", "attach", "sockets"];
 
 pub(super) struct Judge<'a> {
     pub(super) text: &'a str,
+    /// What relative directories are relative to.
+    pub(super) folder: &'a Path,
 }
 
 impl Judge<'_> {
-    fn at<T>(
+    pub(super) fn at<T>(
         &self,
         word: &super::units::Said<T>,
         wrong: impl Into<String>,
@@ -43,7 +40,7 @@ impl Judge<'_> {
     }
 
     /// The mistake of a key in which something is missing.
-    fn missing<T>(
+    pub(super) fn missing<T>(
         &self,
         near: &super::units::Said<T>,
         wrong: impl Into<String>,
@@ -52,13 +49,13 @@ impl Judge<'_> {
         Mistake { key: String::new(), ..self.at(near, wrong, remedy) }
     }
 
-    fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, Mistake> {
+    pub(super) fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, Mistake> {
         word.read().map_err(|error: T::Err| {
             self.at(word, format!("`{}` cannot be read", word.value), error.to_string())
         })
     }
 
-    fn time(&self, word: Option<&Word>, default: Duration) -> Result<Duration, Mistake> {
+    pub(super) fn time(&self, word: Option<&Word>, default: Duration) -> Result<Duration, Mistake> {
         word.map_or(Ok(default), |word| Ok(self.read::<Length>(word)?.0))
     }
 
@@ -106,16 +103,19 @@ impl Judge<'_> {
     }
 
     fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, Mistake> {
-        let each = words.0.iter().map(|word| match Path::new(&word.value).is_dir() {
-            true => Ok(word.value.clone().into()),
-            false => {
-                Err(self.at(word, format!("`{}` is no directory", word.value), "make it, or leave it out"))
-            }
-        });
-        each.collect()
+        words.0.iter().map(|word| self.directory(word, "make it, or leave it out")).collect()
     }
 
-    fn name(&self, word: &Word) -> Result<String, Mistake> {
+    /// A directory that is there. A relative one is relative to the configuration's.
+    pub(super) fn directory(&self, word: &Word, remedy: &str) -> Result<PathBuf, Mistake> {
+        let path = self.folder.join(&word.value);
+        match path.is_dir() {
+            true => Ok(path),
+            false => Err(self.at(word, format!("{} is no directory", path.display()), remedy)),
+        }
+    }
+
+    pub(super) fn name(&self, word: &Word) -> Result<String, Mistake> {
         if is_name(word) {
             return Ok(word.value.clone());
         }
@@ -168,12 +168,14 @@ impl Judge<'_> {
                 SettingError::Unreadable { word, expects, .. } => {
                     Mistake::at(self.text, at, format!("`{word}` cannot be read"), format!("write {expects}"))
                 }
+                error => Mistake::at(self.text, at, error.to_string(), String::new()),
             })?;
         }
         Ok(config)
     }
 
-    // ---- Ports ------------------------------------------------------------------------------------------------
+    // ---- Ports
+    // ------------------------------------------------------------------------------------------------
 
     fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, Mistake> {
         let said = &tables.ports;
@@ -365,7 +367,8 @@ impl Judge<'_> {
             ));
         }
         if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address) {
-            // On Ethernet addresses of IPv6 make themselves: those of a family of which none is said are not known.
+            // On Ethernet addresses of IPv6 make themselves: those of a family of which none is said are not
+            // known.
             let makes_itself = carries == Carries::Frames
                 && addresses.iter().all(|(own, _)| own.is_ipv4() != host.is_ipv4());
             if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
@@ -541,7 +544,8 @@ impl Judge<'_> {
         Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
     }
 
-    // ---- Ways and services ------------------------------------------------------------------------------------
+    // ---- Ways and services
+    // ------------------------------------------------------------------------------------
 
     fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, Mistake> {
         let prefix: Prefix = self.read(&said.to)?;
@@ -573,204 +577,6 @@ impl Judge<'_> {
         let source = if gateway.is_ipv6() { std::net::Ipv6Addr::UNSPECIFIED.into() } else { address };
         Ok(RoutePlan { prefix, gateway, port, source })
     }
-
-    fn socket(&self, word: &Word) -> Result<SocketAddr, Mistake> {
-        word.read().map_err(|_| {
-            self.at(
-                word,
-                format!("`{}` is no address with a port", word.value),
-                "write it as 10.0.0.1:80 or [fd00::1]:80",
-            )
-        })
-    }
-
-    fn end(&self, word: &Word) -> Result<End, Mistake> {
-        match word.strip_prefix("kernel:") {
-            None => Ok(End::Board(self.socket(word)?)),
-            Some(rest) => rest.parse().map(End::Kernel).map_err(|_| {
-                self.at(
-                    word,
-                    format!("`{rest}` is no address with a port"),
-                    "write it as kernel:127.0.0.1:80",
-                )
-            }),
-        }
-    }
-
-    /// Where a service listens on the board: at an address of its, or at all.
-    fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), Mistake> {
-        let mut all = ports.iter().flat_map(PortPlan::own_addresses);
-        // Addresses of IPv6 make themselves.
-        let has_own = |port: &PortPlan| port.carries == Carries::Frames && port.bridge.is_none();
-        let may_come = address.is_ipv6() && ports.iter().any(has_own);
-        if address.is_unspecified() || may_come || all.clone().any(|(own, _)| *own == address) {
-            return Ok(());
-        }
-        let has_it = |port: &&PortPlan| port.addresses.iter().any(|(its, _)| *its == address);
-        if let Some(port) = ports.iter().find(has_it) {
-            let name = &port.name;
-            let what =
-                if port.carries == Carries::Frames { "all its addresses" } else { "its first address" };
-            let wrong =
-                format!("{address} is this host's: port `{name}` has `host`, which gives the host {what}");
-            let remedy = match (port.carries, all.next()) {
-                (_, Some((own, _))) => format!("listen on {own}, or with a program of this host"),
-                (Carries::Frames, None) => "leave host out, or listen with a program of this host".to_owned(),
-                (Carries::Cells, None) => format!(
-                    "leave host out, or give port `{name}` a second address, in a net of its own with a pvc whose `peer` is said"
-                ),
-                (_, None) => format!("give port `{name}` a second address for the board, or leave host out"),
-            };
-            return Err(self.at(word, wrong, remedy));
-        }
-        let remedy = match all.next() {
-            Some((own, _)) => {
-                format!("listen on {own}, or on {} for all", if own.is_ipv4() { "0.0.0.0" } else { "[::]" })
-            }
-            None => "give a port that address".into(),
-        };
-        Err(self.at(word, format!("{address} is no address of this board"), remedy))
-    }
-
-    fn services(
-        &self,
-        said: &[tables::Service],
-        ports: &[PortPlan],
-        board: &str,
-    ) -> Result<Vec<ServicePlan>, Mistake> {
-        let mut services: Vec<ServicePlan> = Vec::new();
-        for table in said {
-            let mut service = self.service(table, ports, board)?;
-            if table.name.is_none() {
-                let others = services.iter().filter(|other| other.kind.word() == service.kind.word()).count();
-                if others > 0 {
-                    service.name = format!("{}-{}", service.name, others + 1);
-                }
-            }
-            if services.iter().any(|other| other.name == service.name) {
-                let place = table.name.as_ref().unwrap_or(&table.kind);
-                return Err(self.at(
-                    place,
-                    format!("there are two services `{}`", service.name),
-                    "names are given once",
-                ));
-            }
-            if let Some(other) = services.iter().find(|other| other.listen == service.listen) {
-                return Err(self.at(
-                    table.listen.as_ref().unwrap_or(&table.kind),
-                    format!("`{}` listens on {} already", other.name, other.listen),
-                    "take another port",
-                ));
-            }
-            services.push(service);
-        }
-        if services.len() > SERVICES_MAX {
-            return Err(self.at(
-                &said[SERVICES_MAX].kind,
-                format!("{} services", services.len()),
-                format!("{SERVICES_MAX} at most"),
-            ));
-        }
-        Ok(services)
-    }
-
-    fn service(
-        &self,
-        said: &tables::Service,
-        ports: &[PortPlan],
-        board: &str,
-    ) -> Result<ServicePlan, Mistake> {
-        let word = said.kind.value.as_str();
-        let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
-        // A key of another kind is a mistake, not a wish that nobody hears.
-        let others: [(&str, bool, &[&str]); 7] = [
-            ("listen", said.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
-            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
-            ("root", said.root.is_some(), &["http"]),
-            ("list", said.list.is_some(), &["http"]),
-            ("head_time", said.head_time.is_some(), &["http"]),
-            ("bytes", said.bytes.is_some(), &["source"]),
-            ("to", said.to.is_some(), &["forward"]),
-        ];
-        if !KINDS.contains(&word) {
-            return Err(self.at(&said.kind, format!("`{word}` is not known here"), hint(word, &KINDS)));
-        }
-        if let Some((key, ..)) = others.iter().find(|(_, there, kinds)| *there && !kinds.contains(&word)) {
-            return Err(self.missing(
-                &said.kind,
-                format!("`{key}` is no key of the service `{name}` (kind {word})"),
-                "leave it out",
-            ));
-        }
-        let needs = |key: &str, example: &str| {
-            self.missing(&said.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
-        };
-        let listen = match &said.listen {
-            Some(listen) => self.end(listen)?,
-            None if word == "attach" => End::Door("attach"),
-            None if word == "sockets" => End::Door("sockets"),
-            None => return Err(needs("listen", "10.9.0.2:80")),
-        };
-        let kind = match word {
-            "attach" => Kind::Attach { door: door(&folders().remove(0), board) },
-            "sockets" => Kind::Sockets { door: sockets_door(&folders().remove(0), board) },
-            "echo" => Kind::Echo,
-            "discard" => Kind::Discard,
-            "source" => Kind::Source {
-                bytes: said
-                    .bytes
-                    .as_ref()
-                    .map(|word| self.read::<Bytes>(word))
-                    .transpose()?
-                    .map(|bytes| bytes.0),
-            },
-            "http" => {
-                let root = said.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
-                let path = std::path::PathBuf::from(&root.value);
-                if !path.is_dir() {
-                    return Err(self.at(
-                        root,
-                        format!("{} is no directory", root.value),
-                        "make it, or name another",
-                    ));
-                }
-                Kind::Http {
-                    root: path,
-                    list: said.list.unwrap_or(false),
-                    head_time: self.time(said.head_time.as_ref(), Duration::from_secs(10))?,
-                }
-            }
-            _ => {
-                let to = said.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
-                let end = self.end(to)?;
-                if matches!((listen, end), (End::Board(_), End::Board(_)) | (End::Kernel(_), End::Kernel(_)))
-                {
-                    let remedy = "write one of listen and to with kernel: in front";
-                    return Err(self.at(to, format!("`{name}` has both ends on the same side"), remedy));
-                }
-                Kind::Forward { to: end }
-            }
-        };
-        match (listen, &said.listen, &kind) {
-            (End::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
-            (End::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
-                return Err(self.at(
-                    said,
-                    "only `forward` listens with the kernel",
-                    "listen on an address of the board",
-                ));
-            }
-            _ => {}
-        }
-        let idle = match &said.idle {
-            Some(word) if word.value == "none" => None,
-            Some(word) => Some(self.read::<Length>(word)?.0),
-            None if word == "http" => Some(Duration::from_secs(60)),
-            None => None,
-        };
-        let sessions_max = said.sessions.unwrap_or(1024).clamp(1, 65_536);
-        Ok(ServicePlan { name, listen, sessions_max, idle, kind })
-    }
 }
 
 /// A net as people write it: without the part of a host.
@@ -787,67 +593,8 @@ fn net_word(net: &Prefix) -> String {
     format!("{address}/{bits}")
 }
 
-pub(super) fn is_name(text: &str) -> bool {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
-}
-
-/// A traffic contract as it is written: cells in a second, and cells.
-pub(super) struct Rates {
-    pub(super) pcr: Option<f64>,
-    pub(super) scr: Option<f64>,
-    pub(super) mbs: Option<u32>,
-}
-
-impl Rates {
-    /// The contract, if there is one, of `whose`, on a line of so many bit/s.
-    pub(super) fn contract(
-        &self,
-        whose: &str,
-        line: u64,
-        tolerance: Option<Duration>,
-        usual: Duration,
-    ) -> Result<Option<Contract>, (String, String)> {
-        let pcr = match (self.pcr, self.scr, self.mbs) {
-            (Some(pcr), ..) => pcr,
-            (None, None, None) if tolerance.is_none() => return Ok(None),
-            (None, ..) => {
-                return Err((
-                    format!("{whose} has a contract without a peak cell rate"),
-                    "say pcr, cells in a second".into(),
-                ));
-            }
-        };
-        let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
-        if !(pcr >= 1.0 && pcr <= most) {
-            return Err((
-                format!("pcr of {whose} is {pcr}"),
-                format!("1 to {most:.0} cells in a second fit the line"),
-            ));
-        }
-        let sustained = match (self.scr, self.mbs) {
-            (None, None) => None,
-            (Some(scr), Some(mbs)) if scr >= 1.0 && scr <= pcr && mbs >= 1 => {
-                Some(Sustained { interval: cells(scr), burst_cells: mbs })
-            }
-            (Some(_), Some(_)) => {
-                return Err((
-                    format!("scr or mbs of {whose} is out of range"),
-                    "scr is 1 to pcr, mbs 1 or more".into(),
-                ));
-            }
-            _ => return Err((format!("{whose} has one of scr and mbs"), "say both, or neither".into())),
-        };
-        Ok(Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance.unwrap_or(usual)) }))
-    }
-}
-
-/// Time between cells at a rate.
-fn cells(per_second: f64) -> Interval {
-    Interval::per_second(per_second.round() as u64)
-}
-
-/// A MAC of the board's own (locally administered, IEEE 802 §8.4), the same at every start: neighbours that remember it stay right.
+/// A MAC of the board's own (locally administered, IEEE 802 §8.4), the same at every start: neighbours that
+/// remember it stay right.
 fn own_mac(board: &str, port: &str) -> Mac {
     // FNV-1a: short, and the same everywhere.
     let hash =

@@ -1,27 +1,27 @@
-//! What is wrong with a configuration: the line, the key, what is wrong there, and what to do.
+//! Errors in a configuration: the line, the key, what is wrong, and what to do.
 
 use std::fmt;
 
-/// A mistake.
+/// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
-    /// The line, from 1; 0 where it is the whole.
+    /// The line, from 1; 0 if the error concerns the whole file.
     pub line: usize,
-    /// The key; empty where it is none.
+    /// The key; empty if there is none.
     pub key: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub wrong: String,
-    /// What to do; empty where that is plain.
+    /// What to do; empty if that is obvious.
     pub remedy: String,
 }
 
 impl Mistake {
-    /// A mistake at a byte of the text. The key is the one that the line has.
+    /// Returns an error at a byte offset of the text, with the key of that line.
     pub(super) fn at(text: &str, at: usize, wrong: impl Into<String>, remedy: impl Into<String>) -> Mistake {
         Mistake { line: line_of(text, at), key: key_of(text, at), wrong: wrong.into(), remedy: remedy.into() }
     }
 
-    /// What TOML or serde found, with the nearest key where one is not known.
+    /// Converts an error of TOML or serde; for an unknown key it suggests the nearest known one.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
         let at = error.span().map_or(0, |span| span.start);
         let message = error.message().trim();
@@ -68,7 +68,7 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// The nearest of the known words, or all of them.
+/// Suggests the nearest of the known words, or lists all of them.
 pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
     match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
@@ -78,7 +78,7 @@ pub(super) fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// How a key that is missing is said.
+/// Returns an example of a missing key.
 fn example(key: &str) -> String {
     let value = match key {
         "name" => "lan",
@@ -94,7 +94,7 @@ fn example(key: &str) -> String {
     format!("add {key} = \"{value}\", or what it is")
 }
 
-/// What serde says of a value of another type: `invalid type: integer `100`, expected a string`.
+/// Parses serde's message for a value of the wrong type: `invalid type: integer `100`, expected a string`.
 fn of_type(message: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
     let (found, expected) = rest.split_once(", expected ")?;
@@ -133,7 +133,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// What stands before `=` in the line of a byte.
+/// Returns the text before `=` in the line of a byte offset.
 fn key_of(text: &str, at: usize) -> String {
     let line = text.lines().nth(line_of(text, at) - 1).unwrap_or_default();
     match line.split_once('=') {

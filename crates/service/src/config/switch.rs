@@ -7,32 +7,34 @@
 //! ```
 
 use super::Carries;
-use super::judge::{NAME_BYTES_MAX, Rates, is_name};
 use super::mistake::{Mistake, hint};
+use super::rates::Rates;
 use super::units::{Length, Rate, Word};
 use crate::link;
-use kiban_stack::atm::{Contract, Name, OC3C_BITS_PER_SECOND, Penalty};
-use kiban_wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
+use kiban_atm::wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
+use kiban_atm::{Contract, Name, OC3C_BITS_PER_SECOND, Penalty};
+use kiban_streams::{NAME_BYTES_MAX, is_name};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Bounds of what may be asked for.
+/// Limits of a plan.
 const LINKS_MAX: usize = 256;
 const ROUTES_MAX: usize = 16_384;
-/// What a burst that is read at once, and a process that is not always on, need of a tolerance.
+/// Minimum tolerance of a policer: cells of a burst are read at one time, and the process does not always
+/// run.
 const TOLERANCE: Duration = Duration::from_millis(2);
-/// Cells that may wait: at a link, and of an entry.
+/// Queue limits in cells: of a link, and of an entry.
 const PORT_CELLS: usize = 16_384;
 const ROUTE_CELLS: usize = 8192;
 
-/// What is to be switched.
+/// A validated configuration of a switch.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its name.
     pub name: String,
-    /// Links, of cells.
+    /// Links, which carry cells.
     pub links: Vec<LinkPlan>,
-    /// Entries of the table, each in one direction.
+    /// Table entries, each in one direction.
     pub routes: Vec<RoutePlan>,
 }
 
@@ -43,19 +45,19 @@ pub struct LinkPlan {
     pub name: String,
     /// Its address.
     pub link: String,
-    /// What its header words look like.
+    /// The header format.
     pub interface: Interface,
-    /// What its line has for cells, bit/s.
+    /// The line's rate for cells, bit/s.
     pub bits_per_second: u64,
-    /// Cells that may wait for it.
+    /// Cells that may wait for the link.
     pub cells_max: usize,
     /// Whether segments of circuits and paths end here.
     pub ends_segment: bool,
-    /// Whether the switch begins without it.
+    /// Whether the switch starts without the link.
     pub retry: bool,
 }
 
-/// Where cells come in or leave: which link, under which name.
+/// A circuit or path of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The number of the link.
@@ -64,18 +66,18 @@ pub struct Place {
     pub name: Name,
 }
 
-/// An entry of the table.
+/// A table entry.
 #[derive(Clone, Copy, Debug)]
 pub struct RoutePlan {
-    /// Where its cells come in.
+    /// Where its cells arrive.
     pub from: Place,
-    /// Where they leave.
+    /// Where its cells leave.
     pub to: Place,
     /// Cells that may wait.
     pub cells_max: usize,
-    /// What is done to cells that break the contract.
+    /// The contract that is policed, and what happens to cells that break it.
     pub police: Option<(Contract, Penalty)>,
-    /// What leaves is shaped to.
+    /// The contract to which its cells are shaped.
     pub shape: Option<Contract>,
     /// Whether frames are dropped whole.
     pub frame_discard: bool,
@@ -91,7 +93,7 @@ struct Tables {
     routes: Vec<Route>,
 }
 
-/// A link as it is written.
+/// A link as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Link {
@@ -106,7 +108,7 @@ struct Link {
     retry: bool,
 }
 
-/// An entry as it is written.
+/// An entry as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Route {
@@ -128,21 +130,21 @@ fn yes() -> bool {
     true
 }
 
-/// How links of the command line are to be.
+/// Options for links given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWords {
-    /// Headers have paths of 12 bits.
+    /// Whether headers have 12-bit VPIs.
     pub nni: bool,
-    /// What a line has for cells, as `149.76Mbit`.
+    /// The line's rate for cells, as `149.76Mbit`.
     pub rate: Option<String>,
     /// Links at which segments end.
     pub segment_ends: Vec<String>,
-    /// Whether the switch begins without links that are not there.
+    /// Whether the switch starts without links that cannot be opened.
     pub retry: bool,
 }
 
 impl Plan {
-    /// Reads a plan; `name` is the switch's where the text gives none.
+    /// Parses and validates a plan; `name` is the switch's name if the text gives none.
     ///
     /// # Errors
     /// [`Mistake`]: the first that was found.
@@ -161,7 +163,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of words of the command line.
+    /// Returns the plan for the words of a command line.
     ///
     /// # Errors
     /// What is wrong, with the word.
@@ -318,14 +320,14 @@ impl Plan {
         Ok(())
     }
 
-    /// `a:0.100` or `a:5`.
+    /// Parses `a:0.100` or `a:5`.
     fn place(&self, word: &str) -> Result<Place, String> {
         const SAY: &str = "write LINK:VPI.VCI, such as a:0.100, or LINK:VPI for a whole path";
         let (link, name) = word.rsplit_once(':').ok_or(SAY)?;
         let link = self.link(link).ok_or_else(|| self.no_link())?;
         let vpi_max = if self.links[link].interface == Interface::Uni { 255 } else { Vc::VPI_MAX };
         let name = match name.parse::<Vc>() {
-            // Signalling (5) and management (16) may be switched; below are the path's own cells.
+            // Signalling (5) and management (16) may be switched; lower VCIs are the path's own cells.
             Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
                 return Err(format!("VCIs 0 to {VCI_F4_END_TO_END} are the path's own (I.361 §2.2.3)"));
             }
@@ -339,7 +341,7 @@ impl Plan {
         Ok(Place { link, name })
     }
 
-    /// A place as it is written.
+    /// Formats a place as it is written.
     pub fn word(&self, place: Place) -> String {
         let link = &self.links[place.link].name;
         match place.name {
@@ -354,12 +356,12 @@ fn no_name(text: &str, word: &Word) -> Mistake {
     Mistake::at(text, word.at, format!("`{}` is no name", word.value), remedy)
 }
 
-/// A mistake of a word, which has no line.
+/// Formats an error in a word, which has no line.
 fn plainly(mistake: Mistake) -> String {
     Mistake { line: 0, key: String::new(), ..mistake }.to_string()
 }
 
-/// `a:0.100=b:1.200,pcr=10000,police=tag`
+/// Parses `a:0.100=b:1.200,pcr=10000,police=tag`.
 fn route_of(word: &str) -> Result<Route, String> {
     const OPTIONS: [&str; 8] = ["one-way", "pcr", "scr", "mbs", "cdvt", "police", "queue", "frame-discard"];
     let mut parts = word.split(',');

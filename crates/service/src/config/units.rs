@@ -1,4 +1,5 @@
-//! Words of a configuration: sizes, rates, cells in a second, lengths of time, and where each stands in the text.
+//! Words of a configuration: sizes, rates, cells in a second, lengths of time, and where each stands in the
+//! text.
 
 use serde::{Deserialize, Deserializer};
 use std::ops::Deref;

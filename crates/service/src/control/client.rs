@@ -1,89 +1,122 @@
-//! Who asks a board.
+//! The client of a board's control socket.
+//!
+//! Trust            root also queries boards of other users, which may answer anything. [`names::call`]
+//!                  checks where a board is.
+//! Deadline         a request and its whole answer have [`TIMEOUT`] together, however the bytes are spread.
+//! Limits           an answer has at most [`ANSWER_BYTES_MAX`] bytes, more than the status of the largest
+//!                  board; that of another user's board [`OTHERS_BYTES_MAX`], since its values may take a
+//!                  hundred times as much memory as its text. [`Caller::wait`] and [`Caller::capture`] last for as long as the board makes them.
+//! Text             a board's text is shown on terminals, so every string of an answer is made
+//!                  [printable](kiban_os::text). Line feeds stay in the texts of done and refused requests;
+//!                  each line is complete by itself.
 
-use super::{Question, Reply, folders};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use super::{Question, Reply};
+use kiban_base::Instant;
+use kiban_os::Clock;
+use kiban_os::text::{printable, printable_lines};
+use kiban_os::unix::{Peer, names};
+use kiban_os::wait::timespec;
+use kiban_streams::is_name;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, SocketType};
+use serde_json::Value;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Timeout of a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Size limit of an answer, in bytes: a status has some hundred bytes for each of 262144 circuits.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Size limit of an answer of another user's board, in bytes: enough for some ten thousand circuits.
+const OTHERS_BYTES_MAX: usize = 4 << 20;
+/// Bytes per receive call.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A connection to a board.
 pub struct Caller {
-    stream: BufReader<UnixStream>,
+    peer: Arc<Peer>,
     name: String,
+    clock: Clock,
+    /// Received bytes that have not been parsed as an answer yet.
+    received: Vec<u8>,
+    answer_bytes_max: usize,
 }
 
-/// Ends a record.
-pub struct CaptureEnd(UnixStream);
+/// Ends a capture.
+pub struct CaptureEnd(Arc<Peer>);
 
 impl CaptureEnd {
-    /// Has the board end it. A board that has gone has ended it.
+    /// Asks the board to end the capture. If the board has gone, the capture has ended.
     pub fn end(&self) {
-        let _ = self.0.shutdown(Shutdown::Write);
+        let _ = rustix::net::shutdown(&*self.0, Shutdown::Write);
     }
 }
 
-/// The names of boards that this user can ask.
+/// Returns the names of boards that this user can query.
 pub fn boards() -> Vec<String> {
-    kiban_real::streams::boards("sock")
-}
-
-/// Where this user may not even look.
-fn hidden() -> String {
-    let refused = |folder: &PathBuf| {
-        std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    };
-    match folders().into_iter().find(refused) {
-        Some(folder) => format!(" that is this user's; for those in {} ask as root (sudo)", folder.display()),
-        None => String::new(),
-    }
+    kiban_streams::boards("sock")
 }
 
 impl Caller {
-    /// Calls a board; without a name the only one that runs.
+    /// Connects to a board; without a name, to the only one that runs.
     ///
     /// # Errors
-    /// There is none, or several; it may not be asked by this user.
+    /// There is none, or several; or this user may not query it.
     pub fn call(name: Option<&str>) -> Result<Caller, String> {
         let name = match name {
             Some(name) => name.to_owned(),
             None => match &boards()[..] {
                 [one] => one.clone(),
-                [] => return Err(format!("no board runs{}: kiban up board.toml begins one", hidden())),
+                [] => {
+                    return Err(format!(
+                        "no board runs: kiban up board.toml begins one{}",
+                        names::left_out()
+                    ));
+                }
                 many => return Err(format!("several boards run, name one: {}", many.join(", "))),
             },
         };
+        if !is_name(&name) {
+            return Err(format!("{name:?} is no name of a board: 1 to 32 letters, digits, - and _"));
+        }
         let mut why = None;
-        for folder in folders() {
+        for folder in names::folders_of_boards() {
             let path: PathBuf = folder.join(format!("{name}.sock"));
-            match UnixStream::connect(&path) {
-                Ok(stream) => {
-                    let say = |error: std::io::Error| format!("board {name}: {error}");
-                    stream.set_read_timeout(Some(TIMEOUT)).map_err(say)?;
-                    stream.set_write_timeout(Some(TIMEOUT)).map_err(say)?;
-                    return Ok(Caller { stream: BufReader::new(stream), name });
+            match names::call(&path, SocketType::STREAM, false) {
+                Ok(peer) => return Ok(Caller::over(peer, name)),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    why = Some(format!("board {name} does not answer: too many clients wait to be accepted"));
                 }
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    why = Some(format!("board {name} is another user's: {}: {error}", path.display()));
-                }
-                Err(_) => {}
+                Err(error) => why = Some(format!("board {name}: {error}")),
             }
         }
         Err(why.unwrap_or_else(|| match &boards()[..] {
-            [] => format!("no board {name} runs, nor any other{}", hidden()),
-            others => format!("no board {name} runs; these do: {}", others.join(", ")),
+            [] => format!("no board {name} runs, nor any other{}", names::left_out()),
+            others => format!("no board {name} runs; these do: {}{}", others.join(", "), names::left_out()),
         }))
     }
 
-    /// Waits until a board that stops has gone.
+    fn over(peer: Peer, name: String) -> Caller {
+        let own = rustix::process::geteuid();
+        let is_own = rustix::net::sockopt::socket_peercred(&peer).is_ok_and(|board| board.uid == own);
+        let answer_bytes_max = if is_own { ANSWER_BYTES_MAX } else { OTHERS_BYTES_MAX };
+        Caller { peer: Arc::new(peer), name, clock: Clock::new(), received: Vec::new(), answer_bytes_max }
+    }
+
+    /// Waits until a stopping board has gone.
     pub fn wait(mut self) {
         loop {
-            let _ = self.stream.get_ref().set_read_timeout(None);
-            // The board hangs up when it has stopped, or after a silence: then it is asked again, unless another has begun meanwhile.
-            let _ = self.stream.read_to_end(&mut Vec::new());
+            // The board hangs up when it has stopped, or after an idle time. In the latter case, ask again,
+            // unless another board has started meanwhile.
+            while self.receive(Instant::NEVER).is_ok_and(|count| count > 0) {
+                // The board sends nothing that matters here.
+                self.received.clear();
+            }
             let Ok(mut again) = Caller::call(Some(&self.name)) else { return };
             match again.ask(&Question::Status {}) {
                 Ok(Reply::Status(status)) if status.state == "stopping" => self = again,
@@ -92,11 +125,11 @@ impl Caller {
         }
     }
 
-    /// Has a record made ([`Question::Capture`]): `begun` is called when it is being made, and is given what ends it. This comes back when it
-    /// has ended.
+    /// Makes the board capture ([`Question::Capture`]) and returns when the capture has ended. `begun` is
+    /// called once it has started, with a value that ends it.
     ///
     /// # Errors
-    /// Those of [`Caller::ask`]; what was refused, or is not whole, is a [`Reply`].
+    /// Those of [`Caller::ask`]; a refusal or an incomplete file is a [`Reply`].
     pub fn capture(
         mut self,
         question: &Question,
@@ -106,38 +139,182 @@ impl Caller {
             Reply::Done(_) => {}
             refused => return Ok(refused),
         }
-        let say = |error: std::io::Error| format!("board {}: {error}", self.name);
-        // It takes as long as it takes.
-        self.stream.get_ref().set_read_timeout(None).map_err(say)?;
-        begun(CaptureEnd(self.stream.get_ref().try_clone().map_err(say)?))?;
-        self.answer()
+        begun(CaptureEnd(self.peer.clone()))?;
+        // A capture has no timeout.
+        self.answer(Instant::NEVER).map_err(|why| self.silence(&why))
     }
 
-    /// Its name.
+    /// Returns the board's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// It does not answer; what it refused is a [`Reply`].
+    /// The board does not answer within 10 s; a refusal is a [`Reply`].
     pub fn ask(&mut self, question: &Question) -> Result<Reply, String> {
-        let say = |error: &dyn std::fmt::Display| format!("board {} does not answer: {error}", self.name);
-        let mut line = serde_json::to_string(question).map_err(|error| say(&error))?;
-        line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| say(&error))?;
-        self.answer()
+        self.ask_within(question, TIMEOUT)
     }
 
-    /// What the board says next.
-    fn answer(&mut self) -> Result<Reply, String> {
-        let say = |error: &dyn std::fmt::Display| format!("board {} does not answer: {error}", self.name);
-        let mut answer = String::new();
-        match self.stream.read_line(&mut answer) {
-            Ok(0) => Err(say(&"it has gone")),
-            Ok(_) => serde_json::from_str(&answer).map_err(|error| say(&error)),
-            Err(error) => Err(say(&error)),
+    fn ask_within(&mut self, question: &Question, time: Duration) -> Result<Reply, String> {
+        let until = self.clock.now() + time;
+        let asked = self.send(question, until).and_then(|()| self.answer(until));
+        asked.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => self.silence(&format!("no whole answer within {} s", time.as_secs_f64())),
+            _ => self.silence(&error),
+        })
+    }
+
+    fn silence(&self, why: &dyn Display) -> String {
+        format!("board {} does not answer: {}", self.name, printable(&why.to_string()))
+    }
+
+    fn send(&mut self, question: &Question, until: Instant) -> io::Result<()> {
+        let mut line = serde_json::to_vec(question)?;
+        line.push(b'\n');
+        let mut left = &line[..];
+        while !left.is_empty() {
+            match rustix::net::send(&*self.peer, left, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => left = &left[count..],
+                Err(Errno::AGAIN) => self.wait_for(PollFlags::OUT, until)?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
+    }
+
+    /// Returns the board's next answer.
+    fn answer(&mut self, until: Instant) -> io::Result<Reply> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.received[seen..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=seen + end).collect();
+                return read(&line).map_err(io::Error::from);
+            }
+            seen = self.received.len();
+            if seen > self.answer_bytes_max {
+                let most = self.answer_bytes_max;
+                return Err(io::Error::other(format!("its answer is longer than {most} bytes")));
+            }
+            if self.receive(until)? == 0 {
+                return Err(io::Error::other("it has gone"));
+            }
+        }
+    }
+
+    /// Receives bytes and returns their number, zero at the end.
+    fn receive(&mut self, until: Instant) -> io::Result<usize> {
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            // Checked even if there are always bytes to receive.
+            if self.clock.now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match self.peer.receive(&mut piece) {
+                Ok(count) => {
+                    self.received.extend_from_slice(&piece[..count]);
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for(PollFlags::IN, until)?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn wait_for(&self, what: PollFlags, until: Instant) -> io::Result<()> {
+        let left = (until != Instant::NEVER).then(|| until.since(self.clock.now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match poll(&mut [PollFd::new(&*self.peer, what)], left.map(timespec).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Parses an answer and makes every string in it printable.
+fn read(line: &[u8]) -> serde_json::Result<Reply> {
+    let mut answer: Value = serde_json::from_slice(line)?;
+    if let Value::Object(answer) = &mut answer {
+        for (kind, value) in answer {
+            let has_lines = matches!(kind.as_str(), "done" | "refused");
+            make_printable(value, has_lines);
+        }
+    }
+    serde_json::from_value(answer)
+}
+
+fn make_printable(value: &mut Value, has_lines: bool) {
+    match value {
+        Value::String(text) => {
+            let shown = if has_lines { printable_lines(text) } else { printable(text) };
+            *text = shown.into_owned();
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| make_printable(value, has_lines)),
+        Value::Object(entries) => {
+            let shown = std::mem::take(entries).into_iter().map(|(key, mut value)| {
+                make_printable(&mut value, has_lines);
+                (printable(&key).into_owned(), value)
+            });
+            *entries = shown.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (Caller, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let peer = Peer::new(OwnedFd::from(ours)).expect("a socket");
+        (Caller::over(peer, "lab".into()), theirs)
+    }
+
+    #[test]
+    fn a_board_that_dribbles_has_one_deadline_for_its_whole_answer() {
+        let (mut caller, mut theirs) = pair();
+        let dribble = std::thread::spawn(move || {
+            theirs.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+            // A space each millisecond, until the caller has gone.
+            while theirs.write_all(b" ").is_ok() {
+                let _ = theirs.read(&mut [0; 64]);
+            }
+        });
+        let error =
+            caller.ask_within(&Question::Status {}, Duration::from_millis(300)).expect_err("no answer");
+        assert_eq!(error, "board lab does not answer: no whole answer within 0.3 s");
+        drop(caller);
+        dribble.join().expect("it was hung up on");
+    }
+
+    #[test]
+    fn a_board_that_says_nothing_and_reads_nothing_is_given_up_with_the_reason() {
+        let (mut caller, _theirs) = pair();
+        let long = Question::Loopback { port: "x".repeat(8 << 20), vc: "0.100".into(), segment: false };
+        for question in [Question::Status {}, long] {
+            let error = caller.ask_within(&question, Duration::from_millis(1)).expect_err("no answer");
+            assert_eq!(error, "board lab does not answer: no whole answer within 0.001 s");
+        }
+    }
+
+    #[test]
+    fn answers_come_in_pieces_and_several_at_once() {
+        let (mut caller, mut theirs) = pair();
+        theirs.write_all(b"{\"done\":\"one\\n\\ttwo\"}\n{\"refu").expect("room");
+        assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Done("one\n\ttwo".into())));
+        theirs.write_all(b"sed\":\"no\"}\n").expect("room");
+        assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Refused("no".into())));
+        drop(theirs);
+        let error = caller.ask(&Question::Reload {}).expect_err("nobody is there");
+        assert!(error.starts_with("board lab does not answer: "), "{error}");
     }
 }

@@ -1,22 +1,25 @@
 //! The thread beside the board's: signals, the control socket, Prometheus, the service manager.
 //!
-//! Bound     eight callers at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), a few seconds until the first question, half a
-//!           minute of silence later; likewise for those who want figures. Who says nothing makes way for a ninth. Who has a record made
-//!           is none of the eight: there is one a port.
-//! Watchdog  the manager is told that the board works only when its own thread has answered.
+//! Limits           eight clients at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), a few
+//!                  seconds until the first request, half a minute idle after that; the same for clients of
+//!                  the metrics. An idle client is disconnected for a ninth. Clients with a capture do not
+//!                  count: there is one capture per port.
+//! Watchdog         the service manager is notified only if the board's own thread has answered.
 
 use super::scrape::Figures;
 use super::seats::{Place, Seats};
-use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
+use super::{LINE_BYTES_MAX, Question, Reply, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
-use crate::orders::{Answer, Capturing, Order, Orders};
-use kiban_real::unix::{Caller, Callers, Listener};
+use crate::orders::{ANSWER, Answer, Capturing, Order, Orders};
+use kiban_os::lines::ClientLines;
+use kiban_os::lock;
+use kiban_os::unix::{Listener, names};
+use kiban_tokio::unix::{Caller, Callers};
 use rustix::net::SocketType;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -24,20 +27,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
-/// Callers at a time.
+/// Limit of concurrent clients.
 const CALLERS_MAX: usize = 8;
-/// Callers that are being answered, and records, of which every port and its host's side may have one.
+/// Limit of clients that are being answered and of captures; every port and its host's side may have one.
 const BUSY_MAX: usize = CALLERS_MAX + 2 * PORTS_MAX;
-/// How long one may say nothing at first, and later.
+/// Idle time limits: before the first request, and later.
 const FIRST: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long the board may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long answers may take to leave when the board has stopped.
+/// Time for pending answers to be sent after the board has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The desk; its socket goes with it.
+/// The control thread; its socket is removed with it.
 pub struct Desk {
     metrics: watch::Sender<Option<SocketAddr>>,
     stop: Option<oneshot::Sender<()>>,
@@ -45,12 +46,12 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens the desk of a board.
+    /// Opens the control socket of a board and starts the thread.
     ///
     /// # Errors
-    /// Another board of that name runs; the socket cannot be made.
+    /// Another board of that name runs; the socket cannot be created.
     pub fn open(name: &str, figures: Figures, orders: Arc<Orders>) -> Result<Desk, String> {
-        let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
+        let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
         let entered = runtime.enter();
         let listener = listen(name)?;
@@ -64,7 +65,7 @@ impl Desk {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // Said, or nobody is there to say it. Whoever asked still gets the answer.
+                    // Stopped, or the sender is gone. Clients still get pending answers.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
@@ -80,12 +81,12 @@ impl Desk {
         Ok(Desk { metrics: sender, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Tells the service manager that the board is ready.
+    /// Notifies the service manager that the board is ready.
     pub fn ready(&self) {
         notify::tell("READY=1");
     }
 
-    /// A handle by which the place for figures is changed.
+    /// Returns a handle that changes the address of the metrics.
     pub fn metrics(&self) -> watch::Sender<Option<SocketAddr>> {
         self.metrics.clone()
     }
@@ -102,60 +103,69 @@ impl Drop for Desk {
     }
 }
 
-/// The control socket, in the first folder where it can be.
+/// Opens the control socket.
 fn listen(name: &str) -> Result<Callers, String> {
-    let folder = folders().remove(0);
-    let say = |path: &std::path::Path, error: io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "; set XDG_RUNTIME_DIR to a directory of yours"
-            }
-            _ => "",
-        };
-        format!("the control socket {} cannot be made: {error}{remedy}", path.display())
-    };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(&folder).map_err(|error| say(&folder, error))?;
+    let folder =
+        names::own_folder().map_err(|error| format!("the control socket cannot be made: {error}"))?;
     let path = folder.join(format!("{name}.sock"));
-    // Nobody sends descriptors to it: what they do is seen, and closed elsewhere.
-    let listener = Listener::open(&path, SocketType::STREAM, false);
+    let say = |error: io::Error| format!("the control socket {} cannot be made: {error}", path.display());
+    // No descriptors are expected from clients: any that arrive are detected, and closed on another thread.
+    let listener = Listener::open(&path, SocketType::STREAM);
     let listener = listener.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!("a board {name} runs already ({}): give one of them another `name`", path.display())
         }
-        _ => say(&path, error),
+        _ => say(error),
     })?;
-    Callers::new(listener).map_err(|error| say(&path, error))
+    Callers::new(listener).map_err(say)
 }
 
 async fn callers(listener: Callers, orders: Arc<Orders>, busy: Arc<Semaphore>) {
     let seats = Seats::new(CALLERS_MAX);
-    // An error is the runtime's end.
+    let lines = Arc::new(Mutex::new(ClientLines::new("control")));
+    // An error means that the runtime ends.
     while let Ok(caller) = listener.accept().await {
         if let Some(place) = seats.take() {
-            let (orders, busy) = (orders.clone(), busy.clone());
+            let (orders, busy, lines) = (orders.clone(), busy.clone(), lines.clone());
             tokio::spawn(async move {
-                // Who goes away is nobody's fault.
-                let _ = attend(caller, place, &orders, &busy).await;
+                let mut caller = BufReader::new(caller);
+                // A client that disconnects is not an error.
+                let Err(error) = attend(&mut caller, place, &orders, &busy).await else { return };
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut) {
+                    lock(&lines).cut(caller.get_ref(), error);
+                }
             });
+        } else {
+            let rule = format!("too many callers at once: the limit is {CALLERS_MAX}");
+            lock(&lines).cut(&caller, rule);
         }
     }
 }
 
-async fn attend(stream: Caller, mut place: Place, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    let mut patience = FIRST;
+async fn attend(
+    stream: &mut BufReader<Caller>,
+    mut place: Place,
+    orders: &Orders,
+    busy: &Semaphore,
+) -> io::Result<()> {
+    let mut has_asked = false;
     loop {
         let mut line = Vec::new();
-        let mut bounded = (&mut stream).take(LINE_BYTES_MAX as u64);
-        if place.wait_for(patience, bounded.read_until(b'\n', &mut line)).await? == 0 {
-            return Ok(());
+        let mut bounded = (&mut *stream).take(LINE_BYTES_MAX as u64);
+        let patience = if has_asked { SILENCE } else { FIRST };
+        let waited = place.wait_for(patience, bounded.read_until(b'\n', &mut line)).await;
+        match waited {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            // A client that waits for the board's end sends nothing more (`kiban down`).
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && has_asked => return Ok(()),
+            Err(error) => return Err(error),
         }
-        patience = SILENCE;
+        has_asked = true;
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
         let answer = match serde_json::from_slice::<Question>(&line) {
             Ok(question) => match Order::try_from(question) {
-                Ok(order) => ask(orders, order).await,
+                Ok(order) => orders.answer(order).await,
                 Err(why) => Answer::Refused(why),
             },
             Err(error) => Answer::Refused(format!("that is no question: {error}")),
@@ -163,18 +173,22 @@ async fn attend(stream: Caller, mut place: Place, orders: &Orders, busy: &Semaph
         let capturing = match answer {
             Answer::Capturing(capturing) => capturing,
             answer => {
-                place.wait_for(SILENCE, say(&mut stream, &Reply::from(answer))).await?;
-                match line.ends_with(b"\n") {
-                    true => continue,
-                    false => return Ok(()),
+                place.wait_for(SILENCE, say(stream, &Reply::from(answer))).await?;
+                if line.ends_with(b"\n") {
+                    continue;
                 }
+                if line.len() < LINE_BYTES_MAX {
+                    return Ok(());
+                }
+                let message = format!("its question is longer than {LINE_BYTES_MAX} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
         drop(place);
         let begun = Reply::Done("it is being recorded".into());
-        timeout(SILENCE, say(&mut stream, &begun)).await.map_err(io::Error::other)??;
-        let reply = record(&mut stream, capturing, orders).await;
-        return timeout(SILENCE, say(&mut stream, &reply)).await.map_err(io::Error::other)?;
+        timeout(SILENCE, say(stream, &begun)).await.map_err(io::Error::other)??;
+        let reply = record(stream, capturing, orders).await;
+        return timeout(SILENCE, say(stream, &reply)).await.map_err(io::Error::other)?;
     }
 }
 
@@ -184,7 +198,7 @@ async fn say(stream: &mut BufReader<Caller>, reply: &Reply) -> io::Result<()> {
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
-/// Waits for the end of a record; a caller that says something, has no more to say, or has gone ends it.
+/// Waits for the end of a capture. A client that sends anything more, or disconnects, ends it.
 async fn record(stream: &mut BufReader<Caller>, mut capturing: Capturing, orders: &Orders) -> Reply {
     let has_ended = tokio::select! {
         _ = stream.fill_buf() => None,
@@ -193,8 +207,8 @@ async fn record(stream: &mut BufReader<Caller>, mut capturing: Capturing, orders
     let ended = match has_ended {
         Some(ended) => Ok(ended),
         None => {
-            // What comes of it is told to who waits for the record.
-            let _ = ask(orders, Order::EndCapture(capturing.number)).await;
+            // The outcome is sent to the client of the capture.
+            let _ = orders.answer(Order::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }
     };
@@ -207,16 +221,7 @@ async fn record(stream: &mut BufReader<Caller>, mut capturing: Capturing, orders
     }
 }
 
-/// Asks the board, which may be busy.
-pub(super) async fn ask(orders: &Orders, order: Order) -> Answer {
-    match timeout(ANSWER, orders.ask(order)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Answer::Refused("the board stops".into()),
-        Err(_) => Answer::Refused(format!("the board has not answered for {} s", ANSWER.as_secs())),
-    }
-}
-
-/// Signals that mean something.
+/// The signals that are handled.
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -241,8 +246,8 @@ impl Signals {
             };
             let reloads = order == Order::Reload;
             notify::tell(if reloads { "RELOADING=1" } else { "STOPPING=1" });
-            // What comes of it stands in the log.
-            let _ = ask(&orders, order).await;
+            // The outcome is logged.
+            let _ = orders.answer(order).await;
             if reloads {
                 notify::tell("READY=1");
             }
@@ -250,13 +255,13 @@ impl Signals {
     }
 }
 
-/// Tells the service manager that the board's thread answers.
+/// Sends watchdog notifications while the board's thread answers.
 async fn watch_over(orders: Arc<Orders>) {
     let Some(every) = notify::watchdog() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(every);
     loop {
         beat.tick().await;
-        if matches!(ask(&orders, Order::Status).await, Answer::Status(_)) {
+        if matches!(orders.answer(Order::Status).await, Answer::Status(_)) {
             notify::tell("WATCHDOG=1");
         }
     }

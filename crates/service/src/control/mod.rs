@@ -1,12 +1,15 @@
-//! Control: a Unix socket on which a board is asked, one line of JSON each way.
+//! Control: a Unix socket for requests to a board, one line of JSON in each direction.
 //!
-//! Where     `$XDG_RUNTIME_DIR/kiban/NAME.sock`, or `/run/kiban/NAME.sock` where that is not set.
-//! Who       the user who runs the board, and root: the socket's mode is 0600, and the system is asked who calls.
-//! Ask       `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file` and perhaps `seconds` and `packets`;
-//!           `loopback` with `port`, `vc`, `segment`.
-//! Answer    `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; none: null) or `{"refused":"…"}`.
-//! Capture   has two answers: `{"done":"…"}` when it has begun, and when it has ended `{"captured":{…}}` or, if its file is not whole,
-//!           `{"refused":"…"}`. It ends at its bounds, and when the caller says anything more or has no more to say.
+//! Path             `NAME.sock` in a directory of the user's ([`kiban_os::unix::names`]).
+//! Access           the user who runs the board, and root: the socket's mode is 0600, and the system reports
+//!                  the client's user.
+//! Requests         `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file` and optionally
+//!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`.
+//! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
+//!                  answer) or `{"refused":"…"}`.
+//! Capture          has two answers: `{"done":"…"}` when it has started, and when it has ended
+//!                  `{"captured":{…}}` or, if its file is not complete, `{"refused":"…"}`. It ends at its
+//!                  limits, and when the client sends anything more or shuts down its side.
 
 mod client;
 mod desk;
@@ -19,21 +22,20 @@ pub use scrape::Figures;
 
 use crate::orders::{Answer, Captured, Order};
 use crate::status::{Status, rounded};
-use kiban_real::streams::folders;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest question.
+/// Length limit of a request, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
-/// The longest recording.
+/// Time limit of a capture.
 pub const CAPTURE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A question.
+/// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Question {
-    /// How are you?
+    /// Return the status.
     Status {},
     /// Read the configuration again.
     Reload {},
@@ -45,38 +47,38 @@ pub enum Question {
         port: String,
         /// The circuit, as `0.100`.
         vc: String,
-        /// Of the segment, not from end to end.
+        /// Loop back at the segment's end, instead of end to end.
         #[serde(default)]
         segment: bool,
     },
-    /// Record what passes at a port.
+    /// Capture the traffic of a port.
     Capture {
-        /// Its name.
+        /// The port's name.
         port: String,
-        /// Where to; the board's process writes it.
+        /// The file, which the board's process writes.
         file: PathBuf,
-        /// For how long; not said: until the caller has enough, a day at most.
+        /// The duration; if absent, until the client ends it, a day at most.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<f64>,
-        /// How many packets; not said: however many come.
+        /// The number of packets; if absent, unlimited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         packets: Option<u64>,
     },
 }
 
-/// A reply.
+/// An answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// How it is.
+    /// The status.
     Status(Box<Status>),
-    /// How long a ping was away, microseconds; none: it did not come back.
+    /// A ping's round-trip time in microseconds; `None` if it did not come back.
     Loopback(Option<f64>),
-    /// A record has ended.
+    /// A capture has ended.
     Captured(Captured),
-    /// Done; what was done.
+    /// Done; the text says what.
     Done(String),
-    /// Not done; why.
+    /// Not done; the text says why.
     Refused(String),
 }
 

@@ -1,10 +1,9 @@
-//! Figures over HTTP, for Prometheus: `GET /metrics`, and nothing else.
+//! Prometheus metrics over HTTP: `GET /metrics`, and nothing else.
 
-use super::desk::ask;
 use super::seats::{Place, Seats};
 use crate::metrics;
 use crate::orders::{Answer, Order, Orders};
-use kiban_real::link::interface::bind_remedy;
+use kiban_os::interface::bind_remedy;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -13,20 +12,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Who may ask at a time, how long a request may be, and how long it and the answer may take.
+/// Limits: concurrent clients, length of a request, and time for it and the answer.
 const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);
 
-/// The place at which figures are told, taken before anything else is touched.
+/// The address of the metrics, bound before anything else is changed.
 #[derive(Debug, Default)]
 pub struct Figures(Option<StdListener>);
 
 impl Figures {
-    /// Takes an address, if there is one.
+    /// Binds an address, if one is given.
     ///
     /// # Errors
-    /// It cannot be listened on, with what to do.
+    /// The address cannot be bound; the message says what to do.
     pub fn bind(address: Option<SocketAddr>) -> Result<Figures, String> {
         let Some(address) = address else { return Ok(Figures(None)) };
         let listener = StdListener::bind(address);
@@ -36,19 +35,19 @@ impl Figures {
         })
     }
 
-    /// Where that is.
+    /// Returns the bound address.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.0.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// For a runtime that has been entered.
+    /// Converts the listener to one of the current runtime.
     pub(super) fn listen(self) -> Result<Option<TcpListener>, String> {
         let listener = self.0.map(TcpListener::from_std).transpose();
         listener.map_err(|error| format!("metrics.listen: {error}"))
     }
 }
 
-/// Serves, and moves when the place changes.
+/// Serves, and rebinds when the address changes.
 pub(super) async fn serve(
     mut listener: Option<TcpListener>,
     mut wanted: watch::Receiver<Option<SocketAddr>>,
@@ -62,7 +61,7 @@ pub(super) async fn serve(
                 let Some(place) = seats.take() else { continue };
                 let orders = orders.clone();
                 tokio::spawn(async move {
-                    // Who goes away is nobody's fault.
+                    // A client that disconnects is not an error.
                     let _ = attend(stream, place, &orders).await;
                 });
             }
@@ -90,7 +89,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
         Some(listener) => match listener.accept().await {
             Ok((stream, _)) => Ok(stream),
             Err(error) => {
-                // No files are left: that passes.
+                // No descriptors are left: a temporary condition.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Err(error)
             }
@@ -98,7 +97,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-/// The head of a request; none where there is no end of it.
+/// Reads the head of a request; `None` if it does not end.
 async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -114,7 +113,7 @@ async fn attend(mut stream: TcpStream, mut place: Place, orders: &Orders) -> io:
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let (status, text) = match words[..] {
-        [b"GET" | b"HEAD", b"/metrics", _] => match ask(orders, Order::Status).await {
+        [b"GET" | b"HEAD", b"/metrics", _] => match orders.answer(Order::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
             Answer::Loopback(_) | Answer::Capturing(_) => {
                 ("503 Service Unavailable", "that is no status\n".into())

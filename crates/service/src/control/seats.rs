@@ -1,9 +1,11 @@
 //! Seats for callers: so many at a time, and who says nothing makes way for who comes.
 //!
-//! Who       first the one that has not asked anything for the longest time; then the one that has asked before and is silent, or does not
-//!           read its answer, for the longest time. Who is being answered stays.
+//! Who       first the one that has not asked anything for the longest time; then the one that has asked
+//!           before and is silent, or does not read its answer, for the longest time. Who is being answered
+//!           stays.
 //! Patience  what a caller may take is said with each wait for it.
 
+use kiban_os::lock;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +47,7 @@ impl Seats {
 
     /// A seat for who comes; none when all the others are being answered.
     pub(super) fn take(self: &Arc<Seats>) -> Option<Place> {
-        let mut taken = self.taken.lock().expect("nobody panics with it");
+        let mut taken = lock(&self.taken);
         if taken.seats.len() >= self.most {
             let silent = taken.seats.iter().enumerate();
             let silent = silent.filter_map(|(at, seat)| Some((seat.has_asked, seat.waits_since?, at)));
@@ -62,7 +64,7 @@ impl Seats {
 }
 
 impl Place {
-    /// Waits for what the caller does.
+    /// Waits for an action of the client.
     ///
     /// # Errors
     /// It takes longer than it may, or has made way; its own.
@@ -74,14 +76,18 @@ impl Place {
         self.set(Some(Instant::now()));
         let done = tokio::select! {
             _ = &mut self.gone => Err(io::Error::other("it made way")),
-            done = timeout(patience, caller) => done.map_err(io::Error::other).flatten(),
+            done = timeout(patience, caller) => done.unwrap_or_else(|_| {
+                let seconds = patience.as_secs();
+                let message = format!("no request, or answer not read, within {seconds} s");
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
+            }),
         };
         self.set(None);
         done
     }
 
     fn set(&self, waits_since: Option<Instant>) {
-        let mut taken = self.seats.taken.lock().expect("nobody panics with it");
+        let mut taken = lock(&self.seats.taken);
         if let Some(seat) = taken.seats.iter_mut().find(|seat| seat.number == self.number) {
             seat.has_asked |= waits_since.is_none();
             seat.waits_since = waits_since;
@@ -91,7 +97,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken.lock().expect("nobody panics with it");
+        let mut taken = lock(&self.seats.taken);
         taken.seats.retain(|seat| seat.number != self.number);
     }
 }
@@ -102,7 +108,7 @@ mod tests {
 
     /// Whether the one in a seat has been told to go.
     fn has_gone(place: &Place) -> bool {
-        let taken = place.seats.taken.lock().expect("nobody panics with it");
+        let taken = lock(&place.seats.taken);
         !taken.seats.iter().any(|seat| seat.number == place.number)
     }
 

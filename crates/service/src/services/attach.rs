@@ -1,53 +1,61 @@
-//! Programs of this host that use the board's TCP: through rings in shared memory ([`kiban_board::streams`]).
+//! The board's TCP for programs of this host, through rings in shared memory ([`kiban_board::streams`]).
 //!
-//! Door      `NAME.streams` beside the control socket; a client hands over memory of its making, and has a desk.
-//! Wake      a client that finds the board asleep writes a byte into its socket; one that spins is seen in its ring ([`Chime`]).
-//! Trust     a client's descriptors but its memory are never taken, and never closed on this thread ([`kiban_real::unix`]).
-//! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves, as long as
-//!           anything does within a minute. One that breaks a rule is cut, with all that is its own.
-//! Bound     `CLIENTS_MAX` clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
-//!           is told why it is not taken, and counted.
+//! Socket           `NAME.streams` beside the control socket; each client gets a memory and a context on the
+//!                  board.
+//! Wake             a client that finds the board asleep writes a byte into its socket; one that finds it
+//!                  spinning needs no call, since the board sees its ring ([`Chime`]).
+//! Trust            no descriptors of a client's are received, and none are closed on this thread
+//!                  ([`kiban_os::unix`]).
+//! End              a client that has gone, for whatever reason, is treated as one that has closed
+//!                  everything: data that it had written is still sent, as long as its peers take
+//!                  `MINIMUM_RATE`. A client that breaks a rule is disconnected, and all its streams are
+//!                  reset.
+//! Limits           `CLIENTS_MAX` clients, and `sessions` streams of all of them together, counted by what
+//!                  they request when they attach; further clients are refused with the reason, and counted.
 
+use super::pace::Pace;
 use super::{Bounds, Service, ServiceCounters};
+use kiban_base::Instant;
 use kiban_board::streams::Desk;
 use kiban_board::{Completion, Host};
-use kiban_ground::Instant;
-use kiban_real::clock::machine_nanos;
-use kiban_real::link::channel::{Channel, Door, Half};
-use kiban_real::streams::understand;
-use kiban_real::wait::Doorbell;
-use kiban_real::{Files, Interest};
+use kiban_link::{Files, Interest};
+use kiban_os::channel::{Channel, Door, Half};
+use kiban_os::clock::machine_nanos;
+use kiban_os::lines::ClientLines;
+use kiban_os::lock;
+use kiban_os::wait::Doorbell;
+use kiban_streams::understand;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// How long the streams of a client that has gone may make no progress.
+/// How long the streams of a client that has gone may stay below `MINIMUM_RATE`, all together.
 const LINGER: Duration = Duration::from_secs(60);
-/// Clients at once.
+/// Limit of concurrent clients.
 const CLIENTS_MAX: usize = 256;
-/// How long a client may take to say what it wants.
+/// Timeout of a client's greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// Bytes of memory that a client may have.
+/// Limit of a client's memory, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
-/// The number of the door among files.
+/// The number of the listening socket among the files.
 const DOOR: u64 = u64::MAX;
 
-/// The bells of all clients: armed before the board's thread sleeps.
+/// The bells of all clients, armed before the board's thread sleeps.
 #[derive(Default)]
 pub struct Chime(Mutex<Vec<Weak<Channel>>>);
 
 impl Chime {
     fn add(&self, channel: &Arc<Channel>) {
-        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = lock(&self.0);
         channels.retain(|known| known.strong_count() > 0);
         channels.push(Arc::downgrade(channel));
     }
 
     fn each<T>(&self, see: impl Fn(&Channel) -> Option<T>) -> Vec<T> {
-        let channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let channels = lock(&self.0);
         channels.iter().filter_map(|channel| see(&*channel.upgrade()?)).collect()
     }
 }
@@ -65,19 +73,19 @@ impl Doorbell for Chime {
     }
 }
 
-/// Who has called.
+/// State of a client.
 enum Client {
-    /// It has not said what it wants, and has until then.
+    /// It has not sent its greeting, and has time until then.
     Caller(Half, Instant),
     Attached(Desk, Arc<Channel>),
-    /// It has gone; what it left behind still leaves: so many bytes had by then.
-    Gone(Desk, u64, Instant),
+    /// It has gone; the data that it left is still being sent, at this pace.
+    Gone(Desk, Pace),
 }
 
 impl Client {
-    /// Its socket is not watched any more.
+    /// Stops watching its socket.
     fn forget_at(&self, files: &Files) {
-        // One that cannot be forgotten was not watched.
+        // Fails if it was not watched.
         let _ = match self {
             Client::Caller(half, _) => files.forget(half),
             Client::Attached(_, channel) => files.forget(channel.socket()),
@@ -93,24 +101,37 @@ pub struct Attach {
     chime: Arc<Chime>,
     files: Files,
     door: Option<Door>,
-    /// Whether nobody looks at the door for a while.
+    /// Whether the listening socket is not watched for a while.
     rests: bool,
     clients: BTreeMap<u64, Client>,
-    next: u64,
-    /// Of clients that have gone.
+    next: u32,
+    /// Counters of clients that have gone.
     past: ServiceCounters,
+    lines: ClientLines,
     ready: Vec<u64>,
 }
 
 impl Attach {
-    /// A service whose door will be at `path`.
+    /// Returns a service that will listen at `path`.
     ///
     /// # Errors
     /// The process has too many open files.
     pub fn new(path: PathBuf, bounds: Bounds, chime: Arc<Chime>) -> io::Result<Attach> {
         let (files, past) = (Files::new()?, ServiceCounters::default());
-        let (clients, ready) = (BTreeMap::new(), Vec::new());
-        Ok(Attach { path, bounds, chime, files, door: None, rests: false, clients, next: 0, past, ready })
+        let (clients, lines, ready) = (BTreeMap::new(), ClientLines::new("attach"), Vec::new());
+        Ok(Attach {
+            path,
+            bounds,
+            chime,
+            files,
+            door: None,
+            rests: false,
+            clients,
+            next: 0,
+            past,
+            lines,
+            ready,
+        })
     }
 
     fn on_callers(&mut self, now: Instant) {
@@ -118,32 +139,38 @@ impl Attach {
             let half = match door.next_caller() {
                 Ok(Some(half)) => half,
                 Ok(None) => return,
-                // The system has no file for it: it is asked again in a while, and not all the time.
+                // The system has no descriptor left: retry after a while instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(door).is_ok();
                     return;
                 }
             };
-            let number = self.next;
-            self.next += 1;
+            while self.clients.contains_key(&u64::from(self.next)) {
+                self.next = self.next.wrapping_add(1);
+            }
+            let number = u64::from(self.next);
+            self.next = self.next.wrapping_add(1);
             let here = self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count();
-            if here < CLIENTS_MAX && self.files.watch(&half, number, Interest::READ).is_ok() {
-                self.clients.insert(number, Client::Caller(half, now + GREETING));
-            } else {
-                half.refuse("the board has no place for another client: one has to go first");
-                self.past.refused += 1;
+            let watch = || self.files.watch(&half, number, Interest::READ);
+            match super::admit("clients", here, CLIENTS_MAX, watch) {
+                Ok(()) => drop(self.clients.insert(number, Client::Caller(half, now + GREETING))),
+                Err(why) => {
+                    half.refuse(&why);
+                    self.lines.cut(&half, why);
+                    self.past.refused += 1;
+                }
             }
         }
     }
 
-    /// Takes a client out. Its socket is no longer watched: a thread may have to close it, and that may take a while.
+    /// Removes a client and stops watching its socket, since closing it may take a thread and some time.
     fn remove(&mut self, number: u64) -> Option<Client> {
         let client = self.clients.remove(&number)?;
         client.forget_at(&self.files);
         Some(client)
     }
 
-    /// A client's socket can be read: it greets, rings, or has gone.
+    /// Handles a readable client socket: a greeting, a wake-up, or the client's end.
     fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let free = self.bounds.sessions_max.saturating_sub(self.slots());
         match self.clients.get_mut(&number) {
@@ -154,17 +181,19 @@ impl Attach {
                     self.clients.insert(number, Client::Attached(desk, channel));
                 }
                 Err(NotTaken::AsksFor { streams }) => {
-                    tracing::warn!(
-                        streams,
-                        free,
-                        "a client asks for more streams than there are: raise `sessions`"
+                    self.lines.cut(
+                        &*half,
+                        format!("it asks for {streams} streams, and {free} are free: raise `sessions`"),
                     );
                     self.past.refused += 1;
                     self.remove(number);
                     return;
                 }
                 Err(NotTaken::Misunderstood(error)) => {
-                    tracing::debug!(%error, "a client was not understood");
+                    // A client that only checks whether the service is there hangs up.
+                    if error.kind() != io::ErrorKind::ConnectionReset {
+                        self.lines.cut(&*half, format!("its greeting is not understood: {error}"));
+                    }
                     self.past.errors += 1;
                     self.remove(number);
                     return;
@@ -178,11 +207,14 @@ impl Attach {
         self.work(number, host);
     }
 
-    /// Hangs up on those who have not said what they want, by the time that they had for it.
-    fn remove_callers(&mut self, is_over: impl Fn(Instant) -> bool) {
-        let files = &self.files;
+    /// Disconnects clients whose greeting is overdue; without a time, all of them.
+    fn remove_callers(&mut self, now: Option<Instant>) {
+        let (files, lines) = (&self.files, &mut self.lines);
         self.clients.retain(|_, client| match client {
-            Client::Caller(_, until) if is_over(*until) => {
+            Client::Caller(half, until) if now.is_none_or(|now| *until <= now) => {
+                if now.is_some() {
+                    lines.cut(&*half, format!("it sends no greeting within {} s", GREETING.as_secs()));
+                }
                 client.forget_at(files);
                 false
             }
@@ -190,7 +222,7 @@ impl Attach {
         });
     }
 
-    /// Streams that clients may have.
+    /// Returns the number of streams that all clients may have.
     fn slots(&self) -> usize {
         let slots = |client: &Client| match client {
             Client::Caller(..) => 0,
@@ -200,35 +232,38 @@ impl Attach {
         self.clients.values().map(slots).sum()
     }
 
-    /// Does what a client has asked.
+    /// Handles a client's requests.
     fn work(&mut self, number: u64, host: &mut Host<'_>) {
         let Some(Client::Attached(desk, channel)) = self.clients.get_mut(&number) else { return };
-        match desk.work(host) {
+        match desk.work(&mut host.for_client(number as u32)) {
             Ok(true) => channel.ring(machine_nanos),
             Ok(false) => {}
             Err(_) => self.cut_off(number, host),
         }
     }
 
-    /// A client has gone; what it asked before is still done.
+    /// Handles the end of a client; its earlier requests are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut desk, _)) = self.remove(number) else { return };
-        if desk.work(host).is_err() {
+        if desk.work(&mut host.for_client(number as u32)).is_err() {
             desk.break_off(host);
         }
         desk.leave(host);
-        let sent = desk.counters().bytes_out;
-        self.clients.insert(number, Client::Gone(desk, sent, now));
+        let pace = Pace::new(desk.counters().bytes_out, now);
+        self.clients.insert(number, Client::Gone(desk, pace));
         self.forget();
     }
 
-    /// A client has broken a rule.
+    /// Disconnects a client that has broken a rule.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.remove(number) {
-            Some(Client::Attached(desk, _) | Client::Gone(desk, ..)) => desk,
+            Some(Client::Attached(desk, channel)) => {
+                self.lines.cut(channel.socket(), "it has broken the rings that it shares with the board");
+                desk
+            }
+            Some(Client::Gone(desk, ..)) => desk,
             _ => return,
         };
-        tracing::warn!("a client has broken the memory that it shares with the board: it is cut off");
         self.past.errors += 1;
         self.end(desk, host);
     }
@@ -238,7 +273,7 @@ impl Attach {
         add(&mut self.past, &desk);
     }
 
-    /// Clients that have gone, and left nothing behind, are forgotten.
+    /// Forgets clients that have gone and left nothing behind.
     fn forget(&mut self) {
         let past = &mut self.past;
         self.clients.retain(|_, client| match client {
@@ -263,10 +298,10 @@ enum NotTaken {
 /// What a caller has, once it has said what it wants, where so many streams are free.
 fn attached(half: &mut Half, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
-    let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, memory| {
+    let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = understand(hello).map_err(|error| error.to_string())?;
-        if memory.len() < its.bytes() {
-            return Err("memory that is too short".into());
+        if bytes < its.bytes() {
+            return Err("it wants less memory than its streams take".into());
         }
         asked = its.slots();
         if asked > free {
@@ -285,7 +320,7 @@ fn attached(half: &mut Half, free: usize) -> Result<Option<(Desk, Arc<Channel>)>
     }
 }
 
-/// Adds what a client has done.
+/// Adds a client's counters.
 fn add(counters: &mut ServiceCounters, desk: &Desk) {
     let own = desk.counters();
     counters.accepted += own.opened + own.accepted;
@@ -300,7 +335,7 @@ fn add(counters: &mut ServiceCounters, desk: &Desk) {
 impl Service for Attach {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::make_folder(&self.path).map_err(say)?;
+        super::make_folder(&self.path)?;
         let door = Door::open_at(&self.path).map_err(say)?;
         self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
         self.door = Some(door);
@@ -308,31 +343,19 @@ impl Service for Attach {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
-        let mut broken = None;
-        for (number, client) in &mut self.clients {
-            let known = match client {
-                Client::Caller(..) => continue,
-                Client::Attached(desk, channel) => match desk.on_completion(completion, host) {
-                    Ok(known) => desk.tell().map(|told| {
-                        if told {
-                            channel.ring(machine_nanos);
-                        }
-                        known
-                    }),
-                    error => error,
-                },
-                Client::Gone(desk, ..) => desk.on_completion(completion, host),
-            };
-            match known {
-                Ok(false) => {}
-                Ok(true) => break,
-                Err(_) => {
-                    broken = Some(*number);
-                    break;
-                }
+        let number = u64::from(host.consumer().client);
+        let result = match self.clients.get_mut(&number) {
+            Some(Client::Attached(desk, channel)) => {
+                desk.on_completion(completion, host).and_then(|_| desk.tell()).map(|told| {
+                    if told {
+                        channel.ring(machine_nanos);
+                    }
+                })
             }
-        }
-        if let Some(number) = broken {
+            Some(Client::Gone(desk, ..)) => desk.on_completion(completion, host).map(drop),
+            Some(Client::Caller(..)) | None => Ok(()),
+        };
+        if result.is_err() {
             self.cut_off(number, host);
         }
         if matches!(completion, Completion::Writable { .. } | Completion::Ended { .. }) {
@@ -345,21 +368,18 @@ impl Service for Attach {
             self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
         }
         for client in self.clients.values_mut() {
-            let Client::Gone(desk, sent, moved_at) = client else { continue };
-            let now_sent = desk.counters().bytes_out;
-            if *sent != now_sent {
-                (*sent, *moved_at) = (now_sent, now);
-            } else if *moved_at + LINGER <= now {
+            let Client::Gone(desk, pace) = client else { continue };
+            if pace.is_slow(desk.counters().bytes_out, LINGER, now) {
                 desk.break_off(host);
             }
         }
-        self.remove_callers(|until| until <= now);
+        self.remove_callers(Some(now));
         self.forget();
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
         self.door = None;
-        self.remove_callers(|_| true);
+        self.remove_callers(None);
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {

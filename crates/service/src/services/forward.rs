@@ -1,23 +1,25 @@
 //! Forwarding: from a listener on the board to a connection of this host's kernel, and the other way round.
 //!
-//! Relays    what each session is ([`super::relay`]).
-//! Bound     so many sessions; who comes beyond is reset, and counted. A connection that the kernel cannot make resets the peer.
+//! Sessions         are relays ([`super::relay`]).
+//! Limits           on the number of sessions; further callers are reset and counted. If the kernel cannot
+//!                  connect, the peer is reset.
 
+use super::places::Place;
 use super::relay::{Begin, Relays, reset};
 use super::{Bounds, Service, ServiceCounters};
 use crate::config::End;
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
-use kiban_ground::Instant;
-use kiban_real::link::interface::bind_remedy;
-use kiban_real::{Files, Interest};
+use kiban_link::{Files, Interest};
+use kiban_os::interface::bind_remedy;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The number of the kernel's listener among files.
+/// The number of the kernel's listener among the files.
 const LISTENER: u64 = u64::MAX;
-/// Callers that are taken at once.
+/// The most callers accepted in one go.
 const CALLERS_MAX: usize = 16;
 
 /// The service.
@@ -29,14 +31,14 @@ pub struct Forward {
     on_board: Option<u32>,
     on_kernel: Option<TcpListener>,
     relays: Relays,
-    /// Whether nobody looks at the kernel's listener for a while.
+    /// Whether the kernel's listener is not watched for a while.
     rests: bool,
     counters: ServiceCounters,
     ready: Vec<u64>,
 }
 
 impl Forward {
-    /// A service that will listen on one side and connect on the other.
+    /// Returns a service that will listen on one side and connect on the other.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -48,36 +50,30 @@ impl Forward {
             files: Files::new()?,
             on_board: None,
             on_kernel: None,
-            relays: Relays::new(0),
+            relays: Relays::new(0, bounds.sessions_max),
             rests: false,
             counters: ServiceCounters::default(),
             ready: Vec::new(),
         })
     }
 
-    fn has_place(&mut self) -> bool {
-        let has = self.relays.len() < self.bounds.sessions_max;
-        self.counters.refused += u64::from(!has);
-        has
-    }
-
-    /// A session begins; whichever side is not there yet is waited for.
-    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, now: Instant) {
-        let socket = socket.into();
-        let begin = Begin { socket, is_connected: !is_open, is_open, skips: 0, tells_why: false, ends: None };
+    /// Starts a session; waits for the side that is not connected yet.
+    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, place: Place, now: Instant) {
+        let (socket, is_connected) = (socket.into(), !is_open);
+        let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, place };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 
-    /// Somebody called on the board: the kernel connects.
-    fn on_accepted(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+    /// Handles a caller on the board: the kernel connects.
+    fn on_accepted(&mut self, stream: StreamId, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
         let End::Kernel(to) = self.to else { return };
-        if !self.has_place() {
+        let Some(place) = self.relays.take_place(Some(remote.ip()), host, &mut self.counters, now) else {
             let _ = host.abort(stream);
             return;
-        }
+        };
         match connect(to) {
             Ok(socket) => {
-                self.begin(stream, socket, true, now);
+                self.begin(stream, socket, true, place, now);
                 self.relays.pump(stream, host, &self.files, &mut self.counters, now);
             }
             Err(_) => {
@@ -87,29 +83,32 @@ impl Forward {
         }
     }
 
-    /// Somebody calls the kernel: the board connects.
+    /// Handles callers on the kernel's side: the board connects.
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
         let End::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
             let Some(listener) = &self.on_kernel else { return };
-            let socket = match listener.accept() {
-                Ok((socket, _)) => Socket::from(socket),
+            let (socket, peer) = match listener.accept() {
+                Ok((socket, peer)) => (Socket::from(socket), peer.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The system has no file for them: it is asked again in a while, and not all the time.
+                // The system has no descriptor left: retry after a while instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;
                 }
             };
-            let good = self.has_place() && socket.set_nonblocking(true).is_ok();
-            let opened = if good { host.open(to).map_err(|_| ()) } else { Err(()) };
-            match opened {
+            let place = self.relays.take_place(Some(peer), host, &mut self.counters, now);
+            let Some(place) = place.filter(|_| socket.set_nonblocking(true).is_ok()) else {
+                reset(&socket);
+                continue;
+            };
+            match host.open(to) {
                 Ok(stream) => {
                     let _ = socket.set_tcp_nodelay(true);
-                    self.begin(stream, socket, false, now);
+                    self.begin(stream, socket, false, place, now);
                 }
-                Err(()) => {
-                    self.counters.errors += u64::from(good);
+                Err(_) => {
+                    self.counters.errors += 1;
                     reset(&socket);
                 }
             }
@@ -117,14 +116,14 @@ impl Forward {
     }
 }
 
-/// A connection that is being made.
+/// Starts a connection.
 fn connect(to: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     match socket.connect(&to.into()) {
         Ok(()) => {}
-        // EINPROGRESS: it is on its way.
+        // EINPROGRESS: the handshake is in progress.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
         Err(error) => return Err(error),
     }
@@ -156,8 +155,8 @@ impl Service for Forward {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         match completion {
-            Completion::Accepted { stream, listener, .. } if Some(listener) == self.on_board => {
-                self.on_accepted(stream, host, now);
+            Completion::Accepted { stream, listener, remote } if Some(listener) == self.on_board => {
+                self.on_accepted(stream, remote, host, now);
             }
             completion => {
                 let Forward { relays, files, counters, .. } = self;

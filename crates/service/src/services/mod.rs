@@ -6,15 +6,20 @@
 //! files ready ─► Services ─┴─► Forward, Attach, Sockets ─┘
 //! ```
 //!
-//! Service   knows its own streams and nothing of time but what it is lent, so that the simulator runs it, too; only `forward`, `attach`
-//!           and `sockets` have files of the system.
-//! Bound     each has so many sessions at most; who comes beyond is reset and counted. Who says nothing for too long is ended; that
-//!           is looked for once a second, however many there are.
-//! Change    services come and go while the board runs: one that goes listens no more, and its sessions end in their time.
+//! Services         get the completions of their own streams ([`kiban_board::Consumer`]) and take the time as
+//!                  an argument, so that the simulator runs them too; only `forward`, `attach` and `sockets`
+//!                  have files of the system.
+//! Limits           each service has a limit of sessions, shared among peer addresses (`places.rs`); further
+//!                  callers are reset and counted. Idle sessions are ended; the check runs once a second,
+//!                  however many there are.
+//! Reload           services are added and removed while the board runs: a removed service stops listening,
+//!                  and its sessions may end in their time.
 
 mod attach;
 mod forward;
 mod http;
+mod pace;
+mod places;
 mod plain;
 mod relay;
 mod sockets;
@@ -26,116 +31,120 @@ pub use plain::{Plain, Role};
 pub use sockets::Sockets;
 
 use crate::config::{End, Kind, ServicePlan};
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
-use kiban_ground::Instant;
-use kiban_real::wait::Doorbell;
-use kiban_real::{Files, Interest, Outward};
+use kiban_link::{Files, Interest, Outward};
+use kiban_os::unix::names;
+use kiban_os::wait::Doorbell;
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes that are moved in one piece.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// Between two looks for those who say nothing.
+/// Bytes per second below which a peer counts as slow.
+const MINIMUM_RATE: u64 = 512;
+/// Interval of the checks for idle sessions.
 const LOOK: Duration = Duration::from_secs(1);
 
-kiban_ground::counters! {
-    /// What happened at a service.
+kiban_base::counters! {
+    /// Counters of a service.
     pub struct ServiceCounters {
-        /// Sessions that began.
+        /// Sessions started.
         accepted,
-        /// Callers who found no place.
+        /// Callers refused because there was no place.
         refused,
         /// Sessions that ended in order.
         ended,
-        /// Sessions that were cut: reset, given up, or by us.
+        /// Sessions that were reset, timed out, or cut by the service.
         cut,
-        /// Sessions that said nothing for too long, among those that were cut.
+        /// Sessions cut because they were idle.
         idle,
-        /// Payload bytes that came.
+        /// Sessions cut to make room for another address.
+        displaced,
+        /// Payload bytes received.
         bytes_in,
-        /// Payload bytes that were sent.
+        /// Payload bytes sent.
         bytes_out,
-        /// Requests that were answered as asked.
+        /// Requests answered successfully.
         requests,
-        /// Requests that were not.
+        /// Requests answered with an error.
         errors,
     }
 }
 
-/// Something that a board does.
+/// A service of a board.
 pub trait Service {
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
     /// Why it cannot.
     fn start(&mut self, host: &mut Host<'_>, now: Instant) -> Result<(), String>;
-    /// Something has happened, perhaps to somebody else.
+    /// Handles a completion of one of the service's streams.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
-    /// Looks for those who say nothing: what is due after so long.
+    /// Ends idle sessions, and does other periodic work.
     fn look(&mut self, host: &mut Host<'_>, now: Instant);
-    /// Listens no more. Who is there ends in their time.
+    /// Stops listening. Open sessions may end in their time.
     fn close(&mut self, host: &mut Host<'_>);
-    /// Cuts all sessions.
+    /// Resets all sessions.
     fn cut(&mut self, host: &mut Host<'_>);
-    /// Sessions that are there.
+    /// Returns the number of open sessions.
     fn sessions(&self) -> usize;
-    /// What has happened.
+    /// Returns the service's counters.
     fn counters(&self) -> ServiceCounters;
-    /// What can be read when there is something to do beside the board.
+    /// Returns the file that is readable when there is work beside the board, if any.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether there is something to do of which no file tells.
+    /// Returns whether there is work that no file signals.
     fn is_ready(&self) -> bool {
         false
     }
-    /// That can be read, or there is something to do.
+    /// Called when the file is readable, or other work is ready.
     fn on_file(&mut self, _host: &mut Host<'_>, _now: Instant) {}
 }
 
-/// A service among the others.
+/// One service of the set.
 struct Place {
-    number: u64,
+    number: u32,
     plan: ServicePlan,
     service: Box<dyn Service>,
-    /// Whether it listens no more.
+    /// Whether it has stopped listening.
     closed: bool,
 }
 
-/// All services of a board: one program.
+/// All services of a board, as one program.
 pub struct Services {
     files: Files,
     chime: Arc<Chime>,
     places: Vec<Place>,
-    next: u64,
+    next: u32,
     look_at: Instant,
     ready: Vec<u64>,
-    /// Those that begin with the board.
+    /// Services that start with the board.
     waiting: Vec<(ServicePlan, Box<dyn Service>)>,
-    /// Why some of them could not.
+    /// Why some of them could not start.
     failures: Vec<String>,
 }
 
-/// A service as others see it.
+/// The public state of a service.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What was asked for.
+    /// Its configuration.
     pub plan: ServicePlan,
-    /// Whether it listens no more, and ends with its sessions.
+    /// Whether it has stopped listening, and ends with its last session.
     pub closed: bool,
-    /// Sessions that are there.
+    /// The number of open sessions.
     pub sessions: usize,
-    /// What has happened.
+    /// Its counters.
     pub counters: ServiceCounters,
 }
 
 impl Services {
-    /// None yet.
+    /// Returns an empty set.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -145,20 +154,20 @@ impl Services {
         Ok(Services { files, chime, places, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
     }
 
-    /// What rings for all of them.
+    /// Returns the bells of the attached clients of all services.
     pub fn chime(&self) -> &Arc<Chime> {
         &self.chime
     }
 
-    /// Adds one that begins when the board does.
+    /// Adds a service that starts with the board.
     pub fn put(&mut self, plan: ServicePlan, service: Box<dyn Service>) {
         self.waiting.push((plan, service));
     }
 
-    /// Adds one that begins now.
+    /// Adds a service and starts it now.
     ///
     /// # Errors
-    /// It cannot, and is not there then.
+    /// It cannot start, and is not added.
     pub fn add(
         &mut self,
         plan: ServicePlan,
@@ -166,10 +175,10 @@ impl Services {
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(), String> {
+        let (number, host) = (self.next, &mut host.for_service(self.next));
         service.start(host, now).map_err(|error| format!("service {}: {error}", plan.name))?;
-        let number = self.next;
         if let Some(file) = service.file()
-            && let Err(error) = self.files.watch(file, number, Interest::READ)
+            && let Err(error) = self.files.watch(file, number.into(), Interest::READ)
         {
             service.close(host);
             return Err(format!("service {}: {error}", plan.name));
@@ -180,7 +189,7 @@ impl Services {
         Ok(())
     }
 
-    /// Closes those for which it is asked; they go when their last session has ended.
+    /// Closes the services that `which` selects; each is removed when its last session has ended.
     pub fn close(&mut self, host: &mut Host<'_>, which: impl Fn(&ServicePlan) -> bool) {
         for place in self.places.iter_mut().filter(|place| !place.closed && which(&place.plan)) {
             place.service.close(host);
@@ -189,23 +198,23 @@ impl Services {
         self.forget();
     }
 
-    /// Cuts the sessions of those that are closed.
+    /// Resets the sessions of closed services.
     pub fn cut(&mut self, host: &mut Host<'_>) {
         self.places.iter_mut().filter(|place| place.closed).for_each(|place| place.service.cut(host));
         self.forget();
     }
 
-    /// Why services that were to begin with the board could not.
+    /// Returns why services that should have started with the board could not.
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// Sessions of all.
+    /// Returns the number of sessions of all services.
     pub fn sessions(&self) -> usize {
         self.places.iter().map(|place| place.service.sessions()).sum()
     }
 
-    /// How they are.
+    /// Returns the state of each service.
     pub fn views(&self) -> impl Iterator<Item = View> + '_ {
         self.places.iter().map(|place| View {
             plan: place.plan.clone(),
@@ -215,7 +224,7 @@ impl Services {
         })
     }
 
-    /// A service that listens, to ask it.
+    /// Returns a listening service by its name.
     pub fn service(&self, name: &str) -> Option<&dyn Service> {
         let place = self.places.iter().find(|place| !place.closed && place.plan.name == name)?;
         Some(&*place.service)
@@ -236,7 +245,8 @@ impl Program for Services {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
-        for place in &mut self.places {
+        let number = host.consumer().service;
+        if let Some(place) = self.places.iter_mut().find(|place| place.number == number) {
             place.service.on_completion(completion, host, now);
         }
         if matches!(completion, Completion::Ended { .. } | Completion::PeerFinished { .. }) {
@@ -280,39 +290,57 @@ impl Outward for Services {
         self.ready.clear();
         self.files.ready(&mut self.ready);
         for place in &mut self.places {
-            if self.ready.contains(&place.number) || place.service.is_ready() {
-                place.service.on_file(host, now);
+            if self.ready.contains(&place.number.into()) || place.service.is_ready() {
+                place.service.on_file(&mut host.for_service(place.number), now);
             }
         }
         self.forget();
     }
 }
 
-/// Makes the folder in which a door is to be.
-fn make_folder(door: &Path) -> io::Result<()> {
-    let Some(folder) = door.parent() else { return Ok(()) };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)
-}
-
-/// Makes a service of its plan; `chime` is that of the services to which it goes.
+/// Watches a caller's file if there is a place for it: `here` of `most` callers have one.
 ///
 /// # Errors
-/// A directory that is not there, or no more files.
-pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> Result<Box<dyn Service>, String> {
-    let say = |error: io::Error| format!("service {}: {error}", plan.name);
+/// Why it is refused, for the caller and the log.
+fn admit(
+    callers: &str,
+    here: usize,
+    most: usize,
+    watch: impl FnOnce() -> io::Result<()>,
+) -> Result<(), String> {
+    if here >= most {
+        return Err(format!("the board has {here} of {most} {callers}: one has to go first"));
+    }
+    watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
+}
+
+/// Creates and checks the directory of a Unix socket if it is the default one. A socket elsewhere is its
+/// owner's responsibility.
+fn make_folder(door: &Path) -> Result<(), String> {
+    if door.parent() == Some(&names::own_path()) {
+        names::own_folder().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Creates a service from its plan; `chime` is that of its set.
+///
+/// # Errors
+/// A directory does not exist, or no descriptors are left.
+pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> io::Result<Box<dyn Service>> {
+    let say = |error: io::Error| io::Error::new(error.kind(), format!("service {}: {error}", plan.name));
     let bounds = Bounds { sessions_max: plan.sessions_max, idle: plan.idle };
     let on_board = || match plan.listen {
         End::Board(address) => Ok(address),
-        _ => Err(format!("service {} listens on the board", plan.name)),
+        _ => Err(io::Error::other(format!("service {} listens on the board", plan.name))),
     };
     Ok(match &plan.kind {
         Kind::Echo => Box::new(Plain::new(on_board()?, Role::Echo, bounds)),
         Kind::Discard => Box::new(Plain::new(on_board()?, Role::Discard, bounds)),
         Kind::Source { bytes } => Box::new(Plain::new(on_board()?, Role::Source { bytes: *bytes }, bounds)),
-        Kind::Http { root, list, head_time } => {
+        Kind::Http { root, list, head_time, .. } => {
             let folder = Folder::open(root)
-                .map_err(|error| format!("service {}: {}: {error}", plan.name, root.display()))?;
+                .map_err(|error| say(io::Error::new(error.kind(), format!("{}: {error}", root.display()))))?;
             let config = HttpConfig { list: *list, head_time: *head_time, bounds };
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
@@ -322,11 +350,27 @@ pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> Result<Box<dyn Service>, 
     })
 }
 
-/// What a service grants.
+/// Limits of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Sessions at once.
+    /// Limit of concurrent sessions.
     pub sessions_max: usize,
-    /// How long a session may say nothing; none: for ever.
+    /// How long a session may be idle; `None`: for ever.
     pub idle: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_is_not_taken_hears_the_real_cause() {
+        let full = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        assert_eq!(admit("clients", 255, 256, || Ok(())), Ok(()));
+        let why = admit("clients", 256, 256, || panic!("it has no place")).expect_err("full");
+        assert_eq!(why, "the board has 256 of 256 clients: one has to go first");
+        let why = admit("clients", 3, 256, full).expect_err("no watch");
+        assert!(why.starts_with("the board cannot watch the socket: No space left"), "{why}");
+        assert!(!why.contains("256"), "{why}");
+    }
 }

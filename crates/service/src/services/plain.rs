@@ -1,36 +1,40 @@
-//! Echo (RFC 862), discard (RFC 863), and a source of characters (after RFC 864).
+//! Echo (RFC 862), discard (RFC 863), and a character generator (after RFC 864).
 //!
-//! Echo      what comes is sent back as it lies in the board's pages; one slice waits at most, then the window closes.
-//! Source    the 95 printing characters in lines of 72, each begun one later, as RFC 864 shows them; what comes is thrown away.
+//! Echo             received data is sent back from the board's pages; at most one slice waits, then the
+//!                  window closes.
+//! Source           the 95 printing characters in lines of 72, each shifted by one, as RFC 864 shows them;
+//!                  received data is discarded.
 
+use super::places::{Place, Places};
 use super::{Bounds, PIECE_BYTES, Service, ServiceCounters};
+use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, Reason, StreamId};
-use kiban_ground::{Instant, Slice};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// What to do with a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Send back what comes.
+    /// Send back what is received.
     Echo,
-    /// Take what comes.
+    /// Discard what is received.
     Discard,
     /// Send characters.
     Source {
-        /// So many; none: until the peer has enough.
+        /// Bytes to send; `None`: until the peer closes.
         bytes: Option<u64>,
     },
 }
 
 /// One session.
 struct Session {
-    /// What could not be sent back yet, and how much of it has been.
+    /// Data that could not be sent back yet, and how much of it has been.
     held: Option<(Slice, usize)>,
     sent: u64,
     peer_finished: bool,
-    /// When something moved last.
+    /// When data last moved.
     moved_at: Instant,
+    place: Place,
 }
 
 /// The service.
@@ -38,29 +42,31 @@ pub struct Plain {
     local: SocketAddr,
     role: Role,
     bounds: Bounds,
+    places: Places,
     listener: Option<u32>,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
     pattern: Vec<u8>,
 }
 
-/// Bytes after which the pattern begins again: 95 lines of 72 characters and an end of line.
+/// The period of the pattern in bytes: 95 lines of 72 characters and an end of line.
 const PATTERN_BYTES: usize = 95 * 74;
 
 impl Plain {
-    /// A service that will listen on `local`.
+    /// Returns a service that will listen on `local`.
     pub fn new(local: SocketAddr, role: Role, bounds: Bounds) -> Plain {
         let line = |first: usize| {
             let characters = (first..first + 72).map(|number| b' ' + (number % 95) as u8);
             characters.chain(*b"\r\n").collect::<Vec<u8>>()
         };
         let pattern = match role {
-            // One that can be cut out of itself at any place.
+            // Long enough for a piece to be cut out at any offset.
             Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
             Role::Echo | Role::Discard => Vec::new(),
         };
         let (listener, sessions, counters) = (None, BTreeMap::new(), ServiceCounters::default());
-        Plain { local, role, bounds, listener, sessions, counters, pattern }
+        let places = Places::new(bounds.sessions_max);
+        Plain { local, role, bounds, places, listener, sessions, counters, pattern }
     }
 
     fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
@@ -74,7 +80,7 @@ impl Plain {
         let _ = host.close(stream);
     }
 
-    /// Moves what can be moved; ends the session when all is done.
+    /// Moves what data it can; ends the session when all is done.
     fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
         let Plain { role, sessions, counters, pattern, .. } = self;
         let Some(session) = sessions.get_mut(&stream) else { return };
@@ -94,16 +100,17 @@ impl Plain {
             session.moved_at = now;
         }
         if done {
+            session.place.read(stream, host);
             sessions.remove(&stream);
             counters.ended += 1;
-            // It may have ended in this moment.
+            // The stream may have just ended.
             let _ = host.close(stream);
         }
     }
 }
 
 impl Session {
-    /// Whether all that came has been sent back, and no more comes.
+    /// Sends back received data. Returns whether the peer has finished and all of it has been sent back.
     fn echo(&mut self, stream: StreamId, host: &mut Host<'_>, counters: &mut ServiceCounters) -> bool {
         loop {
             let (slice, sent) = match self.held.take() {
@@ -131,7 +138,7 @@ impl Session {
         }
     }
 
-    /// Whether all has been sent.
+    /// Sends characters. Returns whether all have been sent.
     fn fill(
         &mut self,
         stream: StreamId,
@@ -165,15 +172,25 @@ impl Service for Plain {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        self.places.set_now(now);
         match completion {
-            Completion::Accepted { stream, listener, .. } if Some(listener) == self.listener => {
-                if self.sessions.len() >= self.bounds.sessions_max {
+            Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
+                let sessions =
+                    self.sessions.iter().map(|(id, session)| (*id, &session.place, session.moved_at));
+                let found = self.places.take(Some(remote.ip().into()), sessions, host);
+                let Some((place, displaced)) = found else {
                     self.counters.refused += 1;
                     let _ = host.abort(stream);
                     return;
+                };
+                if let Some(displaced) = displaced {
+                    self.sessions.remove(&displaced);
+                    self.counters.cut += 1;
+                    self.counters.displaced += 1;
+                    let _ = host.abort(displaced);
                 }
                 self.counters.accepted += 1;
-                let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now };
+                let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now, place };
                 self.sessions.insert(stream, session);
                 self.pump(stream, host, now);
             }
@@ -192,6 +209,7 @@ impl Service for Plain {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.places.set_now(now);
         let Some(idle) = self.bounds.idle else { return };
         let Plain { sessions, counters, .. } = self;
         sessions.retain(|stream, session| {

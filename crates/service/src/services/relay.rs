@@ -1,36 +1,40 @@
-//! Relays: a stream of the board's on one side, a socket of this host's on the other.
+//! Relays: a stream of the board on one side, a socket of this host on the other.
 //!
-//! Halves    each direction ends for itself: a FIN on one side becomes one on the other when all before it has gone through. A
-//!           reset becomes a reset.
-//! Back      one page of the board's and one piece of the socket's wait for a relay at most; then the window closes on the one
-//!           side, and the socket's buffer fills on the other. A socket from which nothing can be used is not watched.
-//! Blocks    nothing, whatever others who hold the socket set, or send: every call says so itself, and a program's end is a
-//!           [`Peer`]. A program that sends descriptors is cut.
+//! Half-close       each direction ends by itself: a FIN on one side becomes a FIN on the other once all data
+//!                  before it has passed. A reset becomes a reset.
+//! Back-pressure    at most one page of the board's and one piece of the socket's wait in a relay; then the
+//!                  window closes on one side, and the socket's buffer fills on the other. A socket is not
+//!                  watched while the relay can use nothing from it.
+//! Non-blocking     in every call, whatever other holders of the socket set or send: each call passes the
+//!                  flag itself, and a program's end is a [`Peer`]. A program that sends descriptors is
+//!                  disconnected.
 
+use super::places::{Place, Places};
 use super::{PIECE_BYTES, ServiceCounters};
-use kiban_board::streams::Why;
+use kiban_attach::Why;
+use kiban_base::{Instant, Slice};
+use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
-use kiban_ground::{Instant, Slice};
-use kiban_real::unix::Peer;
-use kiban_real::{Files, Interest};
+use kiban_link::{Files, Interest};
+use kiban_os::unix::Peer;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Pieces that one relay moves at once, so that it starves nobody.
+/// The most pieces that one relay moves at a time, so that it does not starve others.
 const PIECES_MAX: usize = 8;
-/// Calls that wait for nothing, and whose broken pipes are errors.
+/// Flags of non-blocking calls, for which a broken pipe is an error.
 const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
 
-/// A socket of the host's side.
+/// A socket on the host's side.
 pub(super) enum Line {
-    /// Of the kernel's TCP.
+    /// A TCP socket of the kernel.
     Tcp(Socket),
-    /// One end of a pair, of which a program has the other.
+    /// One end of a socket pair; a program has the other.
     Program(Peer),
 }
 
@@ -68,26 +72,27 @@ impl Line {
     }
 }
 
-/// How a relay begins.
+/// Initial state of a relay.
 pub(super) struct Begin {
-    /// Of the host's side.
+    /// The socket on the host's side.
     pub(super) socket: Line,
     /// Whether the socket is connected.
     pub(super) is_connected: bool,
     /// Whether the stream is open.
     pub(super) is_open: bool,
-    /// Bytes at the front of what the socket says that are nobody's.
+    /// Bytes at the start of the socket's data to skip.
     pub(super) skips: usize,
-    /// Whether the socket is told, by one byte, why the stream could not be opened.
+    /// Whether one byte on the socket tells why the stream could not be opened.
     pub(super) tells_why: bool,
-    /// The stream's ends, if somebody may ask what became of it.
+    /// The stream's endpoints, if a program may ask what became of it.
     pub(super) ends: Option<Ends>,
+    pub(super) place: Place,
 }
 
-/// The ends of a stream: the board's, and the peer's.
+/// The endpoints of a stream: the board's, and the peer's.
 pub(super) type Ends = (SocketAddr, SocketAddr);
 
-/// Streams that were cut, whose fate is remembered.
+/// Limit of the reset streams whose reason is remembered.
 const FATES_MAX: usize = 1024;
 
 /// One relay.
@@ -99,24 +104,25 @@ struct Relay {
     skips: usize,
     tells_why: bool,
     ends: Option<Ends>,
-    /// What the socket did not take, and how much of it has gone.
+    /// Data that the socket did not take, and how much of it has gone.
     outward: Option<(Slice, usize)>,
-    /// What the stream did not take, and how much of it has gone.
+    /// Data that the stream did not take; `inward_sent` bytes of it have gone.
     inward: Vec<u8>,
     inward_sent: usize,
-    /// The peer on the board's side sends no more; and that has been told.
+    /// The peer on the board's side has finished; `told_socket`: this has been passed on to the socket.
     board_finished: bool,
     told_socket: bool,
-    /// The same of the socket's side.
+    /// The same for the socket's side.
     socket_finished: bool,
     told_board: bool,
-    /// The stream is over, in order: what has come is still carried on.
+    /// The stream has ended in order; received data is still relayed.
     ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
+    place: Place,
 }
 
-/// What becomes of a relay.
+/// What to do with a relay.
 #[derive(PartialEq, Eq)]
 enum Next {
     Stay,
@@ -128,16 +134,18 @@ enum Next {
 pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
+    places: Places,
     next: u64,
     piece: Vec<u8>,
-    /// Why streams were cut, the latest last.
+    /// Why streams were reset, the latest last.
     fates: VecDeque<(Ends, Why)>,
 }
 
 impl Relays {
-    /// None yet; the first has the number `first` among the files.
-    pub(super) fn new(first: u64) -> Relays {
+    /// Returns an empty set for `most` relays; the first has the number `first` among the files.
+    pub(super) fn new(first: u64, most: usize) -> Relays {
         Relays {
+            places: Places::new(most),
             relays: BTreeMap::new(),
             by_number: BTreeMap::new(),
             next: first,
@@ -146,7 +154,7 @@ impl Relays {
         }
     }
 
-    /// What became of a stream that is over: one that was not cut ended in order, or long ago.
+    /// Returns why a stream ended: a stream that was not reset ended in order, or long ago.
     pub(super) fn fate(&self, ends: Ends) -> Why {
         self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(Why::Closed, |(_, why)| *why)
     }
@@ -155,7 +163,30 @@ impl Relays {
         self.relays.len()
     }
 
-    /// A relay begins; whichever side is not there yet is waited for.
+    /// Takes a place for a relay of a peer, or of this host; `None` if there is none.
+    pub(super) fn take_place(
+        &mut self,
+        peer: Option<IpAddr>,
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) -> Option<Place> {
+        self.places.set_now(now);
+        let relays = self.relays.iter().map(|(id, relay)| (*id, &relay.place, relay.moved_at));
+        let found = self.places.take(peer.map(Into::into), relays, host);
+        let Some((place, displaced)) = found else {
+            counters.refused += 1;
+            return None;
+        };
+        if let Some((displaced, relay)) = displaced.and_then(|stream| Some((stream, self.remove(stream)?))) {
+            counters.displaced += 1;
+            cut_off(&relay, Why::Aborted, &mut self.fates, counters);
+            let _ = host.abort(displaced);
+        }
+        Some(place)
+    }
+
+    /// Starts a relay; waits for the side that is not connected yet.
     pub(super) fn begin(
         &mut self,
         stream: StreamId,
@@ -166,8 +197,8 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why, ends } = begin;
-        // Whoever had these ends before is nobody any more.
+        let Begin { socket, is_connected, is_open, skips, tells_why, ends, place } = begin;
+        // The previous stream between these endpoints no longer matters.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
             number,
@@ -187,12 +218,13 @@ impl Relays {
             ended: false,
             watched: None,
             moved_at: now,
+            place,
         };
         self.by_number.insert(number, stream);
         self.relays.insert(stream, relay);
     }
 
-    /// Moves what can be moved; ends the relay when all is done.
+    /// Moves what data it can; ends the relay when all is done.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
@@ -202,6 +234,7 @@ impl Relays {
         now: Instant,
     ) {
         let Some(relay) = self.relays.get_mut(&stream) else { return };
+        self.places.set_now(now);
         let before = (counters.bytes_in, counters.bytes_out);
         let next = relay.work(stream, host, &mut self.piece, counters);
         if before != (counters.bytes_in, counters.bytes_out) {
@@ -219,8 +252,9 @@ impl Relays {
                 cut_off(&relay, Why::Aborted, &mut self.fates, counters);
                 let _ = host.abort(stream);
             } else {
+                relay.place.read(stream, host);
                 counters.ended += 1;
-                // It may have ended in this moment.
+                // The stream may have just ended.
                 let _ = host.close(stream);
             }
         }
@@ -232,7 +266,7 @@ impl Relays {
         Some(relay)
     }
 
-    /// Something has happened to a stream, which may be another's.
+    /// Handles a completion of a stream, which may not be one of these.
     pub(super) fn on_completion(
         &mut self,
         completion: Completion,
@@ -261,7 +295,7 @@ impl Relays {
         self.pump(stream, host, files, counters, now);
     }
 
-    /// A relay's stream is over; what came before is not forgotten if the end was in order.
+    /// Handles the end of a relay's stream; after an orderly end, earlier data is still relayed.
     fn on_ended(
         &mut self,
         stream: StreamId,
@@ -277,16 +311,17 @@ impl Relays {
             relay.told_board = true;
             return self.pump(stream, host, files, counters, now);
         }
+        self.places.set_now(now);
         let Some(relay) = self.remove(stream) else { return };
         if relay.tells_why && !relay.is_open {
-            // Who does not listen does not learn of it.
-            let _ = relay.socket.calls().send_with_flags(&[Why::from(reason) as u8], FLAGS);
+            // The send fails if the program no longer listens.
+            let _ = relay.socket.calls().send_with_flags(&[why(reason) as u8], FLAGS);
         }
-        cut_off(&relay, reason.into(), &mut self.fates, counters);
+        cut_off(&relay, why(reason), &mut self.fates, counters);
         let _ = host.close(stream);
     }
 
-    /// The socket of a number is ready: whether it is one of these.
+    /// Handles a ready socket. Returns whether the number is one of these.
     pub(super) fn on_ready(
         &mut self,
         number: u64,
@@ -300,7 +335,7 @@ impl Relays {
         true
     }
 
-    /// Ends those that have said nothing for too long.
+    /// Ends relays that have been idle for too long.
     pub(super) fn look(
         &mut self,
         idle: Option<Duration>,
@@ -309,7 +344,8 @@ impl Relays {
         now: Instant,
     ) {
         let Some(idle) = idle else { return };
-        let Relays { relays, by_number, fates, .. } = self;
+        let Relays { relays, by_number, places, fates, .. } = self;
+        places.set_now(now);
         relays.retain(|stream, relay| {
             let stays = relay.moved_at + idle > now;
             if !stays {
@@ -322,7 +358,7 @@ impl Relays {
         });
     }
 
-    /// Cuts all.
+    /// Resets all relays.
     pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
         self.by_number.clear();
         for (stream, relay) in std::mem::take(&mut self.relays) {
@@ -332,7 +368,7 @@ impl Relays {
     }
 }
 
-/// Resets the socket of a relay; whoever asks what became of it learns why.
+/// Resets the socket of a relay, and remembers the reason.
 fn cut_off(relay: &Relay, why: Why, fates: &mut VecDeque<(Ends, Why)>, counters: &mut ServiceCounters) {
     counters.cut += 1;
     if let Some(ends) = relay.ends {
@@ -382,7 +418,7 @@ impl Relay {
         }
     }
 
-    /// From the board to the socket.
+    /// Moves data from the board to the socket.
     fn go_out(
         &mut self,
         stream: StreamId,
@@ -421,7 +457,7 @@ impl Relay {
         Ok(())
     }
 
-    /// From the socket to the board.
+    /// Moves data from the socket to the board.
     fn go_in(
         &mut self,
         stream: StreamId,
@@ -435,7 +471,7 @@ impl Relay {
                 self.inward_sent += count;
                 counters.bytes_out += count as u64;
                 if self.inward_sent < self.inward.len() {
-                    // The board tells when there is room.
+                    // A completion will report when the board has room.
                     return Ok(());
                 }
                 self.inward = Vec::new();
@@ -484,7 +520,7 @@ impl Relay {
         } else {
             Interest { read: false, write: true }
         };
-        // One that waits to be opened is watched for its end.
+        // A program that waits for the stream to open is watched for hang-up.
         let waits = self.tells_why && !self.is_open;
         let wanted = (waits || wanted != Interest::default()).then_some(wanted);
         if wanted == self.watched {
@@ -500,7 +536,7 @@ impl Relay {
     }
 }
 
-/// A peer by TCP is to see a reset, not an end, when the socket goes.
+/// Makes a TCP peer see a reset instead of a FIN when the socket is closed.
 pub(super) fn reset(socket: &Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }

@@ -1,22 +1,26 @@
-//! Sockets of programs of this host on the board, for programs that know nothing of it (`kiban run`, preload/sockets.c).
+//! The board's sockets for unmodified programs of this host (`kiban run`, preload/sockets.c).
 //!
-//! Door      `NAME.sockets` beside the control socket: packets, one question a connection, in the words of
-//!           [`kiban_board::streams`]. The answer carries a socket, which takes the place of the program's.
-//! Stream    one end of a pair of Unix sockets; a relay carries its bytes. Until the stream is open the program's end has no
-//!           room to write, as a TCP socket that connects has none: it is full of bytes that the relay skips later.
-//! Listener  one end of a pair that carries packets: each is a caller, with the socket of its stream.
-//! End       a stream that could not be opened says why in one byte; one that is reset is hung up on, where one that ends says so
-//!           in each direction. Who has finished itself sees the same of both, and asks ([`Ask::Fate`]).
-//! Who       the user who runs the board, and root. No descriptor of the program's comes in, and none that it sends is closed on
-//!           this thread ([`kiban_real::unix`]).
+//! Socket           `NAME.sockets` beside the control socket: packets, one request per connection, in the
+//!                  protocol of [`kiban_board::streams`]. The answer carries a socket, which replaces the
+//!                  program's.
+//! Streams          one end of a pair of Unix sockets; a relay carries the bytes. Until the stream is open,
+//!                  the program's end has no room to write, like a connecting TCP socket: it is filled with
+//!                  bytes that the relay skips later.
+//! Listeners        one end of a pair that carries packets: each is a caller, with the socket of its stream.
+//! End              a stream that could not be opened reports the reason in one byte. A reset stream is hung
+//!                  up, while one that ends in order ends in each direction. A program that has finished
+//!                  itself cannot tell the two apart, and asks ([`Ask::Fate`]).
+//! Access           the user who runs the board, and root. No descriptor of the program's is received, and
+//!                  none that it sends is closed on this thread ([`kiban_os::unix`]).
 
 use super::relay::{Begin, Relays};
 use super::{Bounds, Service, ServiceCounters};
-use kiban_board::streams::{Ask, ENTRY_BYTES, Told, Why};
+use kiban_attach::{Ask, ENTRY_BYTES, Told, Why};
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
-use kiban_ground::Instant;
-use kiban_real::unix::{Listener as Door, Peer};
-use kiban_real::{Files, Interest};
+use kiban_link::{Files, Interest};
+use kiban_os::lines::ClientLines;
+use kiban_os::unix::{Listener as Door, Peer};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -29,20 +33,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The number of the door among files; questions, listeners and relays count from the others on.
+/// The number of the listening socket among the files; requests, listeners and relays are numbered from other
+/// bases.
 const DOOR: u64 = u64::MAX;
 const RELAYS: u64 = 1 << 62;
-/// Who asks at once, and how long they may take.
+/// Limit of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Callers that are taken at once.
+/// The most callers accepted in one go.
 const CALLERS_MAX: usize = 64;
 
-/// A listener of some program's.
+/// A program's listener.
 struct Listener {
     /// The board's number.
     number: u32,
-    /// The program is on the other side.
+    /// Our end of the pair; the program has the other.
     socket: Peer,
 }
 
@@ -52,15 +57,14 @@ pub struct Sockets {
     bounds: Bounds,
     files: Files,
     door: Option<Door>,
-    /// Whether nobody looks at the door for a while.
+    /// Whether the listening socket is not watched for a while.
     rests: bool,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, Listener>,
     relays: Relays,
     next: u64,
-    /// The port that was chosen last for a listener.
-    last_port: u16,
     counters: ServiceCounters,
+    lines: ClientLines,
     ready: Vec<u64>,
 }
 
@@ -69,7 +73,7 @@ fn packets() -> SocketFlags {
 }
 
 impl Sockets {
-    /// A service whose door will be at `path`.
+    /// Returns a service that will listen at `path`.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -82,10 +86,10 @@ impl Sockets {
             rests: false,
             askers: BTreeMap::new(),
             listeners: BTreeMap::new(),
-            relays: Relays::new(RELAYS),
+            relays: Relays::new(RELAYS, bounds.sessions_max),
             next: 0,
-            last_port: 0,
             counters: ServiceCounters::default(),
+            lines: ClientLines::new("sockets"),
             ready: Vec::new(),
         })
     }
@@ -96,7 +100,7 @@ impl Sockets {
             let socket = match door.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // The system has no file for it: it is asked again in a while, and not all the time.
+                // The system has no descriptor left: retry after a while instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(door).is_ok();
                     return;
@@ -106,34 +110,42 @@ impl Sockets {
             let process = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
             let number = self.next;
             self.next += 1;
-            let has_place = self.askers.len() < ASKERS_MAX;
-            if has_place && self.files.watch(&socket, number, Interest::READ).is_ok() {
-                self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
-            } else {
-                self.counters.refused += 1;
+            let watch = || self.files.watch(&socket, number, Interest::READ);
+            match super::admit("requests", self.askers.len(), ASKERS_MAX, watch) {
+                Ok(()) => {
+                    self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
+                }
+                Err(why) => {
+                    self.lines.cut(&socket, why);
+                    self.counters.refused += 1;
+                }
             }
         }
     }
 
-    /// Hangs up on those who have asked nothing, by the time that they had for it.
-    fn remove_askers(&mut self, is_over: impl Fn(Instant) -> bool) {
-        let files = &self.files;
+    /// Disconnects clients whose request is overdue; without a time, all of them.
+    fn remove_askers(&mut self, now: Option<Instant>) {
+        let (files, lines) = (&self.files, &mut self.lines);
         self.askers.retain(|_, (socket, _, until)| {
-            let stays = !is_over(*until);
+            let stays = now.is_some_and(|now| *until > now);
             if !stays {
+                if now.is_some() {
+                    lines.cut(&*socket, format!("it asks nothing within {} s", PATIENCE.as_secs()));
+                }
                 let _ = files.forget(&*socket);
             }
             stays
         });
     }
 
-    /// Somebody who asks has said something, or gone.
+    /// Handles a client that has sent its request, or has gone.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
-        // A thread may have to close it, and that may take a while.
+        // Closing it may take a thread and some time, so stop watching it now.
         let _ = self.files.forget(&socket);
         let mut entry = [0; ENTRY_BYTES];
-        let ask = match socket.receive(&mut entry) {
+        let received = socket.receive(&mut entry);
+        let ask = match received {
             Ok(ENTRY_BYTES) => Ask::read(&entry),
             _ => None,
         };
@@ -150,20 +162,18 @@ impl Sockets {
                 (Told::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
             _ => {
+                match received {
+                    // A client that only checks whether the service is there hangs up.
+                    Ok(0) => return,
+                    Ok(_) => self.lines.cut(&socket, "its question is not understood"),
+                    Err(error) => self.lines.cut(&socket, error),
+                }
                 self.counters.errors += 1;
                 return;
             }
         };
-        // Who has gone meanwhile lets go of what it was given.
+        // If the client has gone, the socket for it is closed.
         let _ = tell(socket.as_fd(), told, file.as_ref());
-    }
-
-    fn has_place(&mut self) -> Result<(), Why> {
-        if self.relays.len() < self.bounds.sessions_max {
-            return Ok(());
-        }
-        self.counters.refused += 1;
-        Err(Why::TooMany)
     }
 
     fn connect(
@@ -174,7 +184,7 @@ impl Sockets {
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(SocketAddr, OwnedFd), Why> {
-        self.has_place()?;
+        let place = self.relays.take_place(None, host, &mut self.counters, now).ok_or(Why::TooMany)?;
         let stream = host.open_for(owner, local, remote)?;
         let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
         let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
@@ -182,8 +192,8 @@ impl Sockets {
             return Err(Why::TooMany);
         };
         let ends = Some((info.local, remote));
-        let begin =
-            Begin { socket: ours.into(), is_connected: true, is_open: false, skips, tells_why: true, ends };
+        let socket = ours.into();
+        let begin = Begin { socket, is_connected: true, is_open: false, skips, tells_why: true, ends, place };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
@@ -198,7 +208,7 @@ impl Sockets {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(Why::TooMany);
         }
-        let (number, local) = kiban_board::streams::listen(host, owner, local, &mut self.last_port)?;
+        let (number, local) = kiban_board::streams::listen(host, owner, local)?;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None)
             .map_err(io::Error::from)
             .and_then(|(ours, theirs)| Ok((Peer::new(ours)?, theirs)));
@@ -216,7 +226,7 @@ impl Sockets {
         }
     }
 
-    /// Somebody has connected to a listener of a program's.
+    /// Handles a caller of a program's listener.
     fn on_accepted(
         &mut self,
         stream: StreamId,
@@ -225,27 +235,32 @@ impl Sockets {
         host: &mut Host<'_>,
         now: Instant,
     ) {
-        let given = self.has_place().ok().and_then(|()| {
+        let Some(place) = self.relays.take_place(Some(remote.ip()), host, &mut self.counters, now) else {
+            let _ = host.abort(stream);
+            return;
+        };
+        let mut give = || {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
             let told = Told::Accepted { listener: 0, slot: 0, local, remote };
-            // A program that does not accept has a queue as long as the system's.
+            // If the program does not accept, its queue is as long as the system's socket buffer.
             tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
             Some((ours, local))
-        });
-        let Some((socket, local)) = given else {
+        };
+        let Some((socket, local)) = give() else {
             self.counters.refused += 1;
             let _ = host.abort(stream);
             return;
         };
         let ends = Some((local, remote));
         let socket = socket.into();
-        let begin = Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends };
+        let begin =
+            Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends, place };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
 
-    /// The program has let go of a listener; it says nothing on it otherwise.
+    /// Handles the end of a program's listener; programs send nothing on it.
     fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(listener) = self.listeners.remove(&number) {
             let _ = self.files.forget(&listener.socket);
@@ -254,14 +269,14 @@ impl Sockets {
     }
 }
 
-/// A pair for a stream: ours, and the program's, which blocks as a new socket does.
+/// Creates a pair for a stream: ours, and the program's, which is blocking like a new socket.
 fn pair() -> io::Result<(Peer, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Peer::new(ours)?, theirs))
 }
 
-/// Writes until there is no room to write: how many bytes.
+/// Writes until there is no room. Returns the number of bytes.
 fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let bytes = [0; 16 << 10];
     let mut count = 0;
@@ -291,8 +306,8 @@ fn tell(socket: BorrowedFd<'_>, told: Told, file: Option<&OwnedFd>) -> io::Resul
 impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::make_folder(&self.path).map_err(say)?;
-        let door = Door::open(&self.path, SocketType::SEQPACKET, false).map_err(say)?;
+        super::make_folder(&self.path)?;
+        let door = Door::open(&self.path, SocketType::SEQPACKET).map_err(say)?;
         self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
         self.door = Some(door);
         Ok(())
@@ -314,13 +329,13 @@ impl Service for Sockets {
         if let (true, Some(door)) = (self.rests, &self.door) {
             self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
         }
-        self.remove_askers(|until| until <= now);
+        self.remove_askers(Some(now));
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
         self.door = None;
-        self.remove_askers(|_| true);
+        self.remove_askers(None);
         for listener in std::mem::take(&mut self.listeners).into_values() {
             let _ = self.files.forget(&listener.socket);
             let _ = host.unlisten(listener.number);

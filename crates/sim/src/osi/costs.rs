@@ -1,16 +1,18 @@
-//! What the OSI board of paper \[5\] spends on what: one set of constants, and the account that is kept of it.
+//! What the OSI board of paper \[5\] spends on what: one set of constants, and the account that is kept of
+//! it.
 //!
-//! Upper     one processor for all tasks above the lower module. A task that is handed a unit pays a turn: being scheduled, the
-//!           primitive, the header. FTAM and presentation pay for ASN.1 beside it, the host interface for each byte that
-//!           crosses the host's bus. Nothing else is by the byte: the board copies nothing.
-//! Polls     while the lower module has no room, the task before it asks again and again (the paper's explanation of
-//!           figure 3): all time in which no other task works is then its.
-//! Lower     a processor of its own (the X.25 board that the paper took over): each frame that carries a packet of data
-//!           costs a time that does not depend on its length, as the paper says of that board. It works on one frame while
-//!           the line sends another. Acknowledgements cost nothing.
+//! Upper     one processor for all tasks above the lower module. A task that is handed a unit pays a turn:
+//!           being scheduled, the primitive, the header. FTAM and presentation pay for ASN.1 beside it, the
+//!           host interface for each byte that crosses the host's bus. Nothing else is by the byte: the board
+//!           copies nothing.
+//! Polls     while the lower module has no room, the task before it asks again and again (the paper's
+//!           explanation of figure 3): all time in which no other task works is then its.
+//! Lower     a processor of its own (the X.25 board that the paper took over): each frame that carries a
+//!           packet of data costs a time that does not depend on its length, as the paper says of that board.
+//!           It works on one frame while the line sends another. Acknowledgements cost nothing.
 
 use crate::cost::Origin;
-use kiban_board::osi::meter::{Meter, Task};
+use kiban_osi::stack::meter::{Meter, Task};
 use std::time::Duration;
 
 /// What a board spends.

@@ -1,13 +1,16 @@
-//! OSI boards in virtual time: file services over all seven layers, on a serial line or in internal loopback (paper \[5\]).
+//! OSI boards in virtual time: file services over all seven layers, on a serial line or in internal loopback
+//! (paper \[5\]).
 //!
-//! Goal      the board that we ship moves files between two memory disks at any line rate; with [`Costs`] at the speed of
-//!           another machine.
+//! Goal      the board that we ship moves files between two memory disks at any line rate; with [`Costs`] at
+//!           the speed of another machine.
 //! Line      two boards, each with a lower module (LAPB and X.25), joined by a full duplex line ([`Serial`]).
-//! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP ([`Peer`]).
+//! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP
+//!           ([`Peer`]).
 //! Loopback  one board with both ends of the association, joined below transport, on one processor.
-//! Work      a processor does one step at a time: it takes one unit from below, or asks for one F-DATA, or hands on what
-//!           waits; then it is busy for as long as what worked in that step costs.
-//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for: a step ahead at most.
+//! Work      a processor does one step at a time: it takes one unit from below, or asks for one F-DATA, or
+//!           hands on what waits; then it is busy for as long as what worked in that step costs.
+//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for: a step ahead at
+//!           most.
 //! Left out  the host's own time, and that of its disks.
 
 mod costs;
@@ -20,20 +23,20 @@ pub use peer::Peer;
 pub use serial::{Serial, SerialCounters};
 
 use costs::Account;
+use kiban_base::{Instant, Rope, SimRng};
 use kiban_board::harm::Harm;
-use kiban_board::osi::below::Below;
-use kiban_board::osi::end::{End, OUTGOING_BYTES_MAX};
-use kiban_board::osi::files::Files;
-use kiban_board::osi::line::{Line, LineConfig};
-use kiban_board::osi::loopback::Loop;
-use kiban_board::osi::meter::{Meter, Task};
-use kiban_board::osi::tower::TowerConfig;
-use kiban_ground::{Instant, Rope, SimRng};
-use kiban_stack::lapb::Role;
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome};
-use kiban_stack::osi::network::{Indication, Request};
-use kiban_stack::osi::transport;
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
+use kiban_osi::lapb::Role;
+use kiban_osi::network::{Indication, Request};
+use kiban_osi::stack::below::Below;
+use kiban_osi::stack::end::{End, OUTGOING_BYTES_MAX};
+use kiban_osi::stack::files::Files;
+use kiban_osi::stack::line::{Line, LineConfig};
+use kiban_osi::stack::loopback::Loop;
+use kiban_osi::stack::meter::{Meter, Task};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::transport;
 use std::time::Duration;
 use user::User;
 
@@ -120,12 +123,12 @@ impl Below for Lower {
         either!(self, below => below.waiting_bytes())
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Instant {
         either!(self, below => below.deadline())
     }
 
-    fn timeout(&mut self, now: Instant) {
-        either!(self, below => below.timeout(now));
+    fn settle(&mut self, now: Instant) {
+        either!(self, below => below.settle(now));
     }
 }
 
@@ -310,9 +313,9 @@ impl Boards {
     /// All that a side can do now. True if that was anything.
     fn turn(&mut self, side: usize) -> bool {
         let mut moved = false;
-        if self.sides[side].end.deadline().is_some_and(|due| due <= self.now) {
+        if self.sides[side].end.deadline() <= self.now {
             let Side { end, account, .. } = &mut self.sides[side];
-            end.timeout(self.now, account);
+            end.settle(self.now, account);
             moved = true;
         }
         moved |= self.receive_frame(side) | self.send_frame(side);
@@ -377,7 +380,7 @@ impl Boards {
         }
         if let Some(frame) = module.frame.take() {
             account.turn_to(Task::Lower, 0);
-            line.receive(Rope::from(frame), self.now);
+            line.arrive(Rope::from(frame), self.now);
             account.rest();
             return true;
         }
@@ -407,11 +410,12 @@ impl Boards {
 
     /// When something may be done next, though nothing can be done now.
     fn next_moment(&self) -> Option<Instant> {
-        let sides = self.sides.iter().flat_map(|side| [Some(side.module.free_at), side.end.deadline()]);
+        let sides = self.sides.iter().flat_map(|side| [side.module.free_at, side.end.deadline()]);
         let lines = self.lines.iter().flatten();
-        let lines = lines.flat_map(|line| [Some(line.takes_at()), line.arrives_at()]);
-        let processors = self.free_at.iter().map(|at| Some(*at));
-        sides.chain(lines).chain(processors).flatten().filter(|at| *at > self.now).min()
+        let lines = lines.flat_map(|line| [line.takes_at(), line.arrives_at().unwrap_or(Instant::NEVER)]);
+        let processors = self.free_at.iter().copied();
+        let next = sides.chain(lines).chain(processors).filter(|at| *at > self.now).min();
+        next.filter(|at| *at != Instant::NEVER)
     }
 }
 

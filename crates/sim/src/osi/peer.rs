@@ -1,22 +1,24 @@
 //! Files over a board's own TCP: an end of an association in TPKTs (RFC 1006), as a program of a world.
 //!
-//! Goal      the tower that other towers' lines carry stands on a session of TCP as well, over whatever joins the boards.
-//! Asks      the initiator connects, makes the association, does one job, releases, closes. The responder serves one.
+//! Goal      the tower that other towers' lines carry stands on a session of TCP as well, over whatever joins
+//!           the boards.
+//! Asks      the initiator connects, makes the association, does one job, releases, closes. The responder
+//!           serves one.
 //! Limits    what TCP does not take waits in the end, which then asks its user for no more and reads no more.
 //! Left out  the layers' own timers: programs have no alarm, and TCP ends what stays silent.
 
 use super::user::User;
 use crate::program::Program;
-use kiban_board::osi::end::End;
-use kiban_board::osi::stream::Wish;
-use kiban_board::osi::tower::TowerConfig;
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
-use kiban_ground::Instant;
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome};
-use kiban_stack::osi::network::Origin;
-use kiban_stack::osi::transport;
-use kiban_stack::tcp;
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
+use kiban_osi::network::Origin;
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::stream::Wish;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::transport;
+use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -39,7 +41,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// An end that connects to `remote` and does `job`, with data elements and TPDUs of so many bytes at most.
+    /// An end that connects to `remote` and does `job`, with data elements and TPDUs of so many bytes at
+    /// most.
     pub fn initiator(remote: SocketAddr, job: Job, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         Peer::new(Part::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
     }
@@ -103,7 +106,7 @@ impl Peer {
         let mut piece = vec![0; bytes];
         let count = host.read(stream, &mut piece).unwrap_or(0);
         piece.truncate(count);
-        self.end.receive(piece.into(), now, &mut ());
+        self.end.arrive(piece.into(), now, &mut ());
         count > 0
     }
 

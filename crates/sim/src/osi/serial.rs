@@ -1,18 +1,18 @@
 //! One direction of a synchronous serial line: frames under way, as HDLC puts them on it.
 //!
-//! Counted   of each frame: its octets, two of FCS, one flag, which ends it and begins the next, and every bit that zero
-//!           insertion puts in, by the frame's own bits (ISO/IEC 13239 §4.3). Between frames flags are sent; they cost
-//!           nothing, but the next frame begins when the last one has ended.
-//! Harm      is done to the frame with its FCS; the receiver's FCS throws out what was harmed. An octet that arrives twice
-//!           or a frame that overtakes another is not known on a line: loss and bit errors are.
+//! Counted   of each frame: its octets, two of FCS, one flag, which ends it and begins the next, and every
+//!           bit that zero insertion puts in, by the frame's own bits (ISO/IEC 13239 §4.3). Between frames
+//!           flags are sent; they cost nothing, but the next frame begins when the last one has ended.
+//! Harm      is done to the frame with its FCS; the receiver's FCS throws out what was harmed. An octet that
+//!           arrives twice or a frame that overtakes another is not known on a line: loss and bit errors are.
 
+use kiban_base::{Instant, SimRng};
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_ground::{Instant, SimRng};
-use kiban_wire::lapb;
+use kiban_osi::wire::lapb;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-kiban_ground::counters! {
+kiban_base::counters! {
     /// What one direction of a line carried.
     pub struct SerialCounters {
         /// Frames that were sent.

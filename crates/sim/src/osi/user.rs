@@ -1,11 +1,12 @@
-//! The users of the file service, each with its host's disk: an initiator that does jobs, a responder that lets everybody in.
+//! The users of the file service, each with its host's disk: an initiator that runs jobs, and a responder
+//! that accepts every caller.
 
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
-use kiban_stack::osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
-use kiban_stack::osi::ftam::responder::{self, Progress, Responder, Store};
-use kiban_stack::osi::ftam::{Config, Machine, Role};
-use kiban_wire::ftam::{FunctionalUnits, QualityOfService, oids};
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
+use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
+use kiban_osi::ftam::responder::{self, Progress, Responder, Store};
+use kiban_osi::ftam::{Config, Machine, Role};
+use kiban_osi::wire::ftam::{FunctionalUnits, QualityOfService, oids};
 
 /// Paper \[5\]'s units: kernel, read, write, limited file management, grouping. No recovery.
 const UNITS: FunctionalUnits = FunctionalUnits::READ

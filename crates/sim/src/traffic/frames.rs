@@ -1,17 +1,19 @@
 //! Units over AAL5: a source that cuts them into frames and cells, a sink that looks which came whole.
 //!
-//! Unit      a picture, a packet of audio: it is worth something only whole. It goes in frames of at most `frame_octets_max`.
-//! Frame     begins with the number of its unit, the moment at which that was handed over, its own number within it and how
-//!           many there are; numbers that no two cells share follow.
-//! Limits    a frame that has collected more cells than its longest could have is dropped with all up to the next mark.
+//! Unit      a picture, a packet of audio: it is worth something only whole. It goes in frames of at most
+//!           `frame_octets_max`.
+//! Frame     begins with the number of its unit, the moment at which that was handed over, its own number
+//!           within it and how many there are; numbers that no two cells share follow.
+//! Limits    a frame that has collected more cells than its longest could have is dropped with all up to the
+//!           next mark.
 
 use super::{Outlet, Shared, Unit};
 use crate::terminal::Terminal;
-use kiban_ground::Instant;
-use kiban_stack::atm::{Meter, SlotClock, TimedCell};
-use kiban_wire::aal5;
-use kiban_wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface};
-use kiban_wire::crc::Crc32Aal5;
+use kiban_atm::wire::aal5;
+use kiban_atm::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface};
+use kiban_atm::{Meter, SlotClock, TimedCell};
+use kiban_base::Instant;
+use kiban_base::crc::Crc32Aal5;
 use std::any::Any;
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
 //! A ledger: which cells of a flow were sent, and which of them arrived when.
 //!
-//! Cells have no numbers, so they are known by their payloads, which sources make so that no two are alike. A network keeps the
-//! order of a circuit: what stands before the one that arrives is lost. Neither end is asked what it thinks it has lost.
+//! Cells have no numbers, so they are identified by their payloads, which sources make unique. A network
+//! keeps the order of a circuit, so cells sent before one that arrives are lost if they have not arrived.
+//! Neither end is asked what it considers lost.
 
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Traffic that asks for no answer: streams of a constant rate over AAL1, pictures, audio and data over AAL5.
 //!
-//! Goal      flows as a remote lecture has them (paper \[2\], §4), each from a seed, with a witness that knows the fate of each cell.
+//! Goal      flows as a remote lecture has them (paper \[2\], §4), each from a seed, with a witness that
+//!           knows the fate of each cell.
 //!
 //! ```text
 //! program (when, how many octets) ► FrameSource ► cells ...  network ... FrameSink ► units that came whole
@@ -8,7 +9,8 @@
 //!                                        └────────► Ledger: sent ◄──────────┘ arrived, lost, how late
 //! ```
 //!
-//! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate of its line, or shaped to a contract.
+//! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate
+//!           of its line, or shaped to a contract.
 //! Left out  sound and pictures themselves; contents are numbers that no two cells share.
 
 mod frames;
@@ -23,8 +25,8 @@ pub use playout::{Playout, Recovered};
 pub use programs::{Jpeg, JpegConfig, Periodic, Sporadic, Unit, line_octets};
 pub use stream::{StreamConfig, StreamSink, StreamSource};
 
-use kiban_stack::atm::{Contract, Interval};
-use kiban_wire::atm::Vc;
+use kiban_atm::wire::atm::Vc;
+use kiban_atm::{Contract, Interval};
 
 /// How a source's cells leave.
 #[derive(Clone, Copy, Debug)]

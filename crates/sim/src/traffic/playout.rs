@@ -1,14 +1,16 @@
-//! The far end's reading of a stream: a buffer that is read at the rate that its own level tells (I.363.1 §2.5.2.2).
+//! The far end's reading of a stream: a buffer that is read at the rate that its own level tells (I.363.1
+//! §2.5.2.2).
 //!
-//! Look      just before octets are put in, at most each [`LOOK`]: octets that come in matrices make the level a saw, and
-//!           its lower edge is what moves with the clocks alone.
+//! Look      just before octets are put in, at most each [`LOOK`]: octets that come in matrices make the
+//!           level a saw, and its lower edge is what moves with the clocks alone.
 //! Begin     reading begins once [`ALLOWANCE`] of octets waits; what waits then is the target.
 //! Rate      of what was read in the last quarter of the time: what comes before is the loop's settling.
-//! Bounds    the rate stays within [`TOLERANCE_PPM`]; a buffer that runs empty is counted and filled anew by what comes; one
-//!           that would hold more than [`ROOM`] loses what is beyond, which is counted as well.
+//! Bounds    the rate stays within [`TOLERANCE_PPM`]; a buffer that runs empty is counted and filled anew by
+//!           what comes; one that would hold more than [`ROOM`] loses what is beyond, which is counted as
+//!           well.
 
-use kiban_ground::Instant;
-use kiban_stack::atm::aal1::Adaptive;
+use kiban_atm::aal1::Adaptive;
+use kiban_base::Instant;
 use std::time::Duration;
 
 /// Delay variation that the buffer takes before it runs empty.
@@ -25,7 +27,8 @@ const MARKS_MAX: usize = 512;
 /// What the recovery of a clock came to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovered {
-    /// By how much the octets were read faster than nominal, over the last quarter of the time, parts in a million.
+    /// By how much the octets were read faster than nominal, over the last quarter of the time, parts in a
+    /// million.
     pub ppm: f64,
     /// By how much the buffer fell below what was to wait, milliseconds.
     pub below_ms: f64,
@@ -155,7 +158,8 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// Octets come in lots of `lot`, at a rate that is `ppm` off, each late by what `late` says of its number.
+    /// Octets come in lots of `lot`, at a rate that is `ppm` off, each late by what `late` says of its
+    /// number.
     fn recovered(ppm: f64, lot: usize, late: impl Fn(u64) -> u64) -> Recovered {
         let mut playout = Playout::new(2_048_000, Duration::from_secs(1));
         let apart = lot as f64 * 8.0 / (2_048_000.0 * (1.0 + ppm * 1e-6));
@@ -175,7 +179,8 @@ mod tests {
                 assert!((found.ppm - ppm).abs() < 1.0, "{ppm} {lot}: {found:?}");
                 assert_eq!(found.slips, 0);
                 let (above, below) = if ppm > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
-                // A proportional rule that settles in a second is ahead by less than ppm · 1 s until the integral has it.
+                // A proportional rule that settles in a second is ahead by less than ppm · 1 s until the
+                // integral has it.
                 let most = ppm.abs() * 1e-3 + 0.01;
                 assert!(
                     found.above_ms <= most * above + 0.01 && found.below_ms <= most * below + 0.01,
@@ -191,8 +196,9 @@ mod tests {
         let most_ms = f64::from(1 << 20) * 1e-6;
         let found = recovered(50.0, 470, jitter);
         assert!((found.ppm - 50.0).abs() < 10.0 && found.slips == 0, "{found:?}");
-        // The level moves by all of the jitter; by half of it at most until its mean is the target, which a single moment set; and
-        // by what the source is ahead before the integral has its rate: a double pole at 2 s is ahead by 50 ppm · 2 s / e at most.
+        // The level moves by all of the jitter; by half of it at most until its mean is the target, which a
+        // single moment set; and by what the source is ahead before the integral has its rate: a double pole
+        // at 2 s is ahead by 50 ppm · 2 s / e at most.
         let most = 1.5 * most_ms + 50e-3 * 2.0 / std::f64::consts::E;
         let moved = found.above_ms + found.below_ms;
         assert!((0.9 * most_ms..most).contains(&moved), "{moved} {most}: {found:?}");

@@ -1,14 +1,16 @@
 //! When a source has something to send, and how much: programs of units.
 //!
-//! Pictures  Motion-JPEG: one picture each 1/fps, coded by itself. A scene lasts 0.5 to 1.5 times `scene`; it has a level, drawn
-//!           evenly from one of the ranges, and its pictures differ from it by up to `spread`, the next by half as much as
-//!           anew. Ranges are rates on the line, as paper \[2\] gives them, cells included.
+//! Pictures  Motion-JPEG: one picture each 1/fps, coded by itself. A scene lasts 0.5 to 1.5 times `scene`; it
+//!           has a level, drawn evenly from one of the ranges, and its pictures differ from it by up to
+//!           `spread`, the next by half as much as anew. Ranges are rates on the line, as paper \[2\] gives
+//!           them, cells included.
 //! Assumed   all of this but the ranges: no traces of the lecture were published.
-//! Exact     no function of a maths library is called, so that a seed gives the same traffic on every machine.
+//! Exact     no function of a maths library is called, so that a seed gives the same traffic on every
+//!           machine.
 
-use kiban_ground::{Instant, SimRng};
-use kiban_wire::aal5;
-use kiban_wire::atm::CELL_BYTES;
+use kiban_atm::wire::aal5;
+use kiban_atm::wire::atm::CELL_BYTES;
+use kiban_base::{Instant, SimRng};
 use std::time::Duration;
 
 /// Something to send at a moment.

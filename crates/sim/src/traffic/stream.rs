@@ -1,20 +1,24 @@
 //! A constant rate over AAL1: a source whose cells leave at even distances, a sink that counts what is wrong.
 //!
-//! Rate      that of the user's octets; what AAL1 adds (headers, pointers, check octets) and the cells' headers come on top.
-//! Matrices  the user's octets are taken to be there when a matrix begins: what gathering them takes is not in a cell's delay.
-//! Damage    moments at which the sink met octets that are wrong: lost cells, or a matrix that could not be put right. They are
-//!           told in periods, since pictures that such octets belong to are what is spoilt.
-//! Clocks    the source's may be off its nominal rate by `clock_ppm`. The sink reads as its buffer's level tells ([`Playout`]), and
-//!           knows the source's rate by that, and by time stamps where there are some.
+//! Rate      that of the user's octets; what AAL1 adds (headers, pointers, check octets) and the cells'
+//!           headers come on top.
+//! Matrices  the user's octets are taken to be there when a matrix begins: what gathering them takes is not
+//!           in a cell's delay.
+//! Damage    moments at which the sink met octets that are wrong: lost cells, or a matrix that could not be
+//!           put right. They are told in periods, since pictures that such octets belong to are what is
+//!           spoilt.
+//! Clocks    the source's may be off its nominal rate by `clock_ppm`. The sink reads as its buffer's level
+//!           tells ([`Playout`]), and knows the source's rate by that, and by time stamps where there are
+//!           some.
 
 use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};
 use crate::terminal::Terminal;
-use kiban_ground::Instant;
-use kiban_stack::atm::aal1::{Config, Form, Receiver, ReceiverCounters, Sender, Srts, SrtsRecovery};
-use kiban_stack::atm::{Interval, Meter, SlotClock, TimedCell};
-use kiban_wire::aal1::PAYLOAD_OCTETS;
-use kiban_wire::atm::{CELL_BYTES, Header, Interface};
+use kiban_atm::aal1::{Config, Form, Receiver, ReceiverCounters, Sender, Srts, SrtsRecovery};
+use kiban_atm::wire::aal1::PAYLOAD_OCTETS;
+use kiban_atm::wire::atm::{CELL_BYTES, Header, Interface};
+use kiban_atm::{Interval, Meter, SlotClock, TimedCell};
+use kiban_base::Instant;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! When packets want to leave.
+//! The arrival times of packets.
 
-use kiban_ground::{Instant, SimRng};
+use kiban_base::{Instant, SimRng};
 use std::time::Duration;
 
 /// The rhythm of a sender.
@@ -25,7 +25,8 @@ pub enum Rhythm {
         /// From the last packet of a burst to the first of the next.
         pause: Duration,
     },
-    /// By a clock that is read late: each packet up to `jitter` after its time, later ones not the later for it.
+    /// By a clock that is read late: each packet up to `jitter` after its time, later ones not the later for
+    /// it.
     Periodic {
         /// From one time to the next.
         period: Duration,
@@ -100,8 +101,8 @@ pub(super) fn uniform(least: Duration, most: Duration, chance: &mut SimRng) -> D
     least + Duration::from_nanos(chance.below(width.saturating_add(1)))
 }
 
-/// An exponential time, by comparisons of uniform numbers alone (von Neumann 1951): the same on every machine, which
-/// a logarithm is not.
+/// An exponential time, by comparisons of uniform numbers alone (von Neumann 1951): the same on every
+/// machine, which a logarithm is not.
 pub(super) fn exponential(mean: Duration, chance: &mut SimRng) -> Duration {
     let mut whole = 0u128;
     loop {

@@ -1,16 +1,20 @@
-//! A process that waits for packets: what its way of waiting costs, and what it loses when the operating system stalls it.
+//! A process that waits for packets: what its way of waiting costs, and what it loses when the operating
+//! system stalls it.
 //!
-//! Goal      CPU use, losses, latency and sleeps of a waiting policy, for arrivals and stalls of one's choice; 10^7 packets
-//!           in a second or two.
-//! Decides   the [`Waiter`] that we ship. The model says only what looking, sleeping, waking and being stalled cost.
-//! Queue     arrivals consume receive descriptors, one each whatever their length; the process posts a descriptor again when
-//!           it has done its work on the packet. What happens when none is left is the reliability level's
-//!           ([`Level`]). The queue is a trait: the same process runs over the counters here ([`Posted`]) and over a
-//!           NIC that we ship (`tests/waiting_nic.rs`), and both must come to the same.
-//! Process   looks; if there is a packet, works on it; if not, waits as the policy says. Spinning sees an arrival at once.
-//!           A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host: the NIC's interrupt is served
-//!           here) and ends [`Costs::wake`] after the arrival.
-//! Stalls    the operating system keeps the process from running ([`Stall`]): when it is to wake up, or while it runs.
+//! Goal      CPU use, losses, latency and sleeps of a waiting policy, for arrivals and stalls of one's
+//!           choice; 10^7 packets in a second or two.
+//! Decides   the [`Waiter`] that we ship. The model says only what looking, sleeping, waking and being
+//!           stalled cost.
+//! Queue     arrivals consume receive descriptors, one each whatever their length; the process posts a
+//!           descriptor again when it has done its work on the packet. What happens when none is left is the
+//!           reliability level's ([`Level`]). The queue is a trait: the same process runs over the counters
+//!           here ([`Posted`]) and over a NIC that we ship (`tests/waiting_nic.rs`), and both must come to
+//!           the same.
+//! Process   looks; if there is a packet, works on it; if not, waits as the policy says. Spinning sees an
+//!           arrival at once. A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host:
+//!           the NIC's interrupt is served here) and ends [`Costs::wake`] after the arrival.
+//! Stalls    the operating system keeps the process from running ([`Stall`]): when it is to wake up, or while
+//!           it runs.
 //! Limits    one process, one processor, one sender; moments are whole nanoseconds.
 //! Left out  the sender's own stalls; the time that data take over the link, which shifts all arrivals alike.
 
@@ -24,7 +28,7 @@ pub use outcome::{Latencies, Outcome};
 pub use queue::{Level, Packet, Posted, Posting, ReceiveQueue};
 pub use stalls::{Length, Stall, When};
 
-use kiban_ground::{Costs, Evidence, Instant, SimRng, Step, Wait, Waiter};
+use kiban_base::{Costs, Evidence, Instant, SimRng, Step, Wait, Waiter};
 use stalls::Stalls;
 use std::time::Duration;
 

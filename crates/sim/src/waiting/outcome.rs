@@ -1,6 +1,6 @@
-//! What a run came to.
+//! The results of a run.
 
-use kiban_ground::Report;
+use kiban_base::Report;
 use std::time::Duration;
 
 /// What a run came to.

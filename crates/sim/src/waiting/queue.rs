@@ -1,12 +1,13 @@
 //! The receive queue: descriptors that arrivals consume and the process posts again.
 //!
 //! Level     what happens when no descriptor is left is what the levels of the VI Architecture say (1.0; see
-//!           `kiban_stack::vi`): unreliable delivery drops the packet; reliable delivery loses the connection, at once or
-//!           after a patience; reliable reception holds the sender until a descriptor is posted.
-//! Held      packets that could not leave wait with their sender, in order, and then follow each other at the link's pace.
+//!           `kiban_vi`): unreliable delivery drops the packet; reliable delivery loses the connection, at
+//!           once or after a patience; reliable reception holds the sender until a descriptor is posted.
+//! Held      packets that could not leave wait with their sender, in order, and then follow each other at the
+//!           link's pace.
 
 use super::Arrivals;
-use kiban_ground::Instant;
+use kiban_base::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ pub struct Packet {
 pub trait ReceiveQueue {
     /// Time goes on to that moment: everything arrives that does until then.
     fn advance(&mut self, until: Instant);
-    /// When the next packet arrives, if the process does nothing meanwhile. Asked only when all descriptors are posted.
+    /// When the next packet arrives, if the process does nothing meanwhile. Asked only when all descriptors
+    /// are posted.
     fn next(&mut self) -> Option<Instant>;
     /// The next packet that has arrived: its descriptor is the process's.
     fn take(&mut self) -> Option<Packet>;

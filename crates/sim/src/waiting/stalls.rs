@@ -1,12 +1,14 @@
 //! When the operating system keeps a process from running, and for how long.
 //!
-//! Waking    somebody else is in the kernel, which gives the processor away only when it is done (Linux before 2.6 could not
-//!           be preempted there), or has a better claim. Only who has slept can meet this.
-//! Running   the process's time is up, or somebody with a better claim comes: a hazard of the time that it runs.
+//! Waking    somebody else is in the kernel, which gives the processor away only when it is done (Linux
+//!           before 2.6 could not be preempted there), or has a better claim. Only who has slept can meet
+//!           this.
+//! Running   the process's time is up, or somebody with a better claim comes: a hazard of the time that it
+//!           runs.
 
 use super::Outcome;
 use super::arrivals::{exponential, uniform};
-use kiban_ground::SimRng;
+use kiban_base::SimRng;
 use std::time::Duration;
 
 /// A kind of stall.
@@ -125,7 +127,8 @@ impl Stalls {
         all
     }
 
-    /// The process wants to run for a time: how long it ran until it was through or was stalled, and the stall.
+    /// The process wants to run for a time: how long it ran until it was through or was stalled, and the
+    /// stall.
     pub(super) fn run(&mut self, wanted: Duration, outcome: &mut Outcome) -> (Duration, Duration) {
         let Some(first) = self.running.iter().map(|hazard| hazard.left).min() else {
             return (wanted, Duration::ZERO);

@@ -1,6 +1,7 @@
 //! Objects that kiban does not make, as far as programs can see into them.
 //!
-//! Left out  what stands behind their pointers where no function of ours looks: specifications of flows, keys of ESP.
+//! Left out  what stands behind their pointers where no function of ours looks: specifications of flows, keys
+//!           of ESP.
 
 use super::completion::ibv_cq;
 use super::context::ibv_context;

@@ -105,7 +105,8 @@ fn every_size_offset_and_number_is_that_of_the_headers() {
     assert!(ours.len() > 900, "only {} were compared", ours.len());
 }
 
-/// Sizes and offsets on x86-64 as they were measured, for where the headers are not installed and against a mistake in both.
+/// Sizes and offsets on x86-64 as they were measured, for where the headers are not installed and against a
+/// mistake in both.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn sizes_and_offsets_are_the_measured_ones() {

@@ -70,5 +70,5 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
 
 /// The GID of a device: its address.
 pub(super) fn gid(address: IpAddr) -> ibv_gid {
-    ibv_gid { raw: kiban_real::verbs::gid(address) }
+    ibv_gid { raw: kiban_rdma_runtime::verbs::gid(address) }
 }

@@ -1,11 +1,11 @@
-//! What the connection manager stands on: the engine, the devices, and the functions of `libibverbs`, by their names in C as
-//! any program has them.
+//! What the connection manager stands on: the engine, the devices, and the functions of `libibverbs`, by
+//! their names in C as any program has them.
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use kiban_real::verbs::Engine;
+use kiban_rdma_runtime::verbs::Engine;
 use std::net::IpAddr;
 
 unsafe extern "C" {

@@ -1,21 +1,25 @@
 //! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
 //!
-//! Goal      an event is told once, in order, through a file that programs poll; what it points to lives until it is given
-//!           back.
-//! Waiting   is on the file, so that a signal with a handler and `pthread_cancel` find a thread where the original has it; the
-//!           engine's helper moves things meanwhile. A thread is cancelled only where nothing of ours is held.
-//! Gone      a thread that waits for an event of a channel that another destroys waits on, as in the original; and one that comes just
-//!           after, too: programs that end have such a thread (`rping`), and neither order is an error of theirs.
-//!           Who destroys a channel and then waits for the end of that thread without cancelling it waits for ever, here as there.
-//! Limits    a signal whose handler returns does not end the wait: the original's read begins again after most of them.
+//! Goal      an event is told once, in order, through a file that programs poll; what it points to lives
+//!           until it is given back.
+//! Waiting   is on the file, so that a signal with a handler and `pthread_cancel` find a thread where the
+//!           original has it; the engine's helper moves things meanwhile. A thread is cancelled only where
+//!           nothing of ours is held.
+//! Gone      a thread that waits for an event of a channel that another destroys waits on, as in the
+//!           original; and one that comes just after, too: programs that end have such a thread (`rping`),
+//!           and neither order is an error of theirs. Who destroys a channel and then waits for the end of
+//!           that thread without cancelling it waits for ever, here as there.
+//! Limits    a signal whose handler returns does not end the wait: the original's read begins again after
+//!           most of them.
 
 use super::id::{Id, Phase};
-use super::{address, below, device, lock, queues, world};
+use super::{address, below, device, queues, world};
 use crate::abi::*;
 use crate::border::{call, minus, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use kiban_real::verbs::Channel;
+use kiban_os::lock;
+use kiban_rdma_runtime::verbs::Channel;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +35,8 @@ const CLOSED_MAX: usize = 64;
 pub(super) struct Channels {
     /// By their files: a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
-    /// The latest last. Their structs are kept, so that no new one has the place of one that some thread may know still.
+    /// The latest last. Their structs are kept, so that no new one has the place of one that some thread may
+    /// know still.
     closed: VecDeque<Closed>,
 }
 
@@ -232,8 +237,8 @@ fn hand_out(note: Note) -> Option<*mut rdma_cm_event> {
     Some(place)
 }
 
-/// A request leaves the queue: its identifier is the program's from now on. `None`: it is refused, since it came to an address
-/// that no device has, or there is no file for its events.
+/// A request leaves the queue: its identifier is the program's from now on. `None`: it is refused, since it
+/// came to an address that no device has, or there is no file for its events.
 fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     let (own, channel) = {
         let mut state = listener.state();
@@ -246,7 +251,8 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         return None;
     }
     let place = id.place();
-    // SAFETY: both are there: the listener's until this event is given back, and nobody else has the new one's yet.
+    // SAFETY: both are there: the listener's until this event is given back, and nobody else has the new
+    // one's yet.
     unsafe {
         let listens = &*listener.place();
         (*place).channel = listens.channel;
@@ -300,8 +306,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Waits for a channel's file: whether a signal has ended the wait, as it ends read(2). Nothing is held that an unwinding thread
-/// would have to give back.
+/// Waits for a channel's file: whether a signal has ended the wait, as it ends read(2). Nothing is held that
+/// an unwinding thread would have to give back.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one file. Whatever ends the wait, the caller looks again.
@@ -309,7 +315,7 @@ extern "C-unwind" fn wait(fd: c_int) -> bool {
     // poll(2) is never restarted; read(2), by which programs think they wait, may be.
     code < 0
         && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
-        && kiban_real::verbs::ends_this_call()
+        && kiban_rdma_runtime::verbs::ends_this_call()
 }
 
 /// # Safety
@@ -373,7 +379,8 @@ pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
     call(-1, || acknowledge(event).map_or_else(minus, |()| 0))
 }
 
-/// One whose calls wait takes its next event into `id->event`; others are done: 0, or -1 and errno, as the event has it.
+/// One whose calls wait takes its next event into `id->event`; others are done: 0, or -1 and errno, as the
+/// event has it.
 pub(super) fn complete(id: &Arc<Id>) -> c_int {
     let (own, phase) = {
         let state = id.state();

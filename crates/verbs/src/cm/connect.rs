@@ -1,11 +1,13 @@
-//! Connections: asked for, answered, ended (rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3)).
+//! Connections: asked for, answered, ended (rdma_connect(3), rdma_accept(3), rdma_reject(3),
+//! rdma_disconnect(3)).
 //!
 //! Goal      both sides hear what became of a connection, once, whoever ended it and however.
 //! Told      the engine tells under its lock: what it says becomes an event, and nothing more is done here.
-//! Refused   nobody listens; a listener has as many requests in its channel as it wanted; the program says no. What a peer
-//!           hears of it: REJECTED, with -ECONNREFUSED as iWARP says, or with the reasons of InfiniBand's table 12.6.7.2.
-//! Reads     `responder_resources` and `initiator_depth` are those of the wire (RFC 6581, section 9): an event names what the
-//!           one who hears it may have; 255 asks for all that the device has.
+//! Refused   nobody listens; a listener has as many requests in its channel as it wanted; the program says
+//!           no. What a peer hears of it: REJECTED, with -ECONNREFUSED as iWARP says, or with the reasons of
+//!           InfiniBand's table 12.6.7.2.
+//! Reads     `responder_resources` and `initiator_depth` are those of the wire (RFC 6581, section 9): an
+//!           event names what the one who hears it may have; 255 asks for all that the device has.
 //! Withdrawn a request whose peer has gone is not told again: accepting it fails with ECONNRESET.
 //! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
 
@@ -15,7 +17,7 @@ use super::{address, below, queues, resolve};
 use crate::abi::*;
 use crate::border::minus;
 use core::ffi::{c_int, c_void};
-use kiban_real::verbs::{Asked, ConnectError, Listens, OpenError, Told};
+use kiban_rdma_runtime::verbs::{Asked, ConnectError, Listens, OpenError, Told};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -106,6 +108,7 @@ impl Id {
             ConnectError::Timeout => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new()),
             ConnectError::Fault(_) => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EPROTO, Vec::new()),
             ConnectError::Lost => (RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET, Vec::new()),
+            _ => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EIO, Vec::new()),
         };
         let says = (!private_data.is_empty()).then_some(Says { private_data, depths: (0, 0) });
         state.channel.tell(Note { id: self.clone(), listener: None, event, status, says });
@@ -166,7 +169,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         below::engine()?.qp_named(device, number).ok_or(libc::EINVAL)?
     } else {
         // SAFETY: as above.
-        unsafe { crate::qp::number(own) }.ok_or(libc::EINVAL)?
+        unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
     // 255 in both: all that the device has, and all that the peer offers.
     let depth = |asked: Option<u8>, most: u16, offered: u16| match asked {
@@ -194,7 +197,8 @@ fn of_open_error(error: OpenError) -> c_int {
     match error {
         OpenError::TooMany => libc::ENOMEM,
         OpenError::Gone => libc::ECONNRESET,
-        OpenError::PrivateData(_) | OpenError::InUse => libc::EINVAL,
+        // `PrivateData` and `InUse` are mistakes of the caller.
+        _ => libc::EINVAL,
     }
 }
 

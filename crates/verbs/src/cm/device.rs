@@ -1,11 +1,12 @@
 //! Devices as the connection manager has them: opened once for the process (rdma_get_devices(3)).
 
 use super::id::Id;
-use super::{below, lock, world};
+use super::{below, world};
 use crate::abi::*;
 use crate::border::{call, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
+use kiban_os::lock;
 use std::net::IpAddr;
 use std::sync::Arc;
 

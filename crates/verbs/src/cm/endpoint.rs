@@ -56,7 +56,8 @@ unsafe fn prepare(
 }
 
 /// # Safety
-/// A place, an answer of `rdma_getaddrinfo`, a domain of ours or null, and attributes with objects of ours or null.
+/// A place, an answer of `rdma_getaddrinfo`, a domain of ours or null, and attributes with objects of ours or
+/// null.
 #[unsafe(export_name = "kiban_rdma_create_ep")]
 pub(super) unsafe extern "C" fn rdma_create_ep(
     place: *mut *mut rdma_cm_id,

@@ -1,4 +1,5 @@
-//! Identifiers: the sockets of the connection manager (rdma_create_id(3), rdma_destroy_id(3), rdma_migrate_id(3)).
+//! Identifiers: the sockets of the connection manager (rdma_create_id(3), rdma_destroy_id(3),
+//! rdma_migrate_id(3)).
 //!
 //! ```text
 //!   Idle ── bind ──▶ Bound ── listen ──▶ Listening
@@ -6,21 +7,26 @@
 //!                          a request ──▶ Asked ──────────── accept ─────────▶ Accepting ───┘
 //! ```
 //!
-//! Goal      the struct that the program has ([`rdma_cm_id`]) and what is known of it here ([`Id`]) live and die together.
-//! Waiting   without a channel of the program's an identifier has one of its own, and calls wait for their event.
-//! Destroyed when its last event has been given back, as rdma_destroy_id(3) has it. Requests that nobody has taken are refused.
-//! Limits    a struct that is freed may be named again by a program's mistake: it is not found in the list, so nothing happens.
+//! Goal      the struct that the program has ([`rdma_cm_id`]) and what is known of it here ([`Id`]) live and
+//!           die together.
+//! Waiting   without a channel of the program's an identifier has one of its own, and calls wait for their
+//!           event.
+//! Destroyed when its last event has been given back, as rdma_destroy_id(3) has it. Requests that nobody has
+//! taken are refused.
+//! Limits    a struct that is freed may be named again by a program's mistake: it is not found in the list,
+//!           so nothing happens.
 
 use super::channel::{self, Chan, Note, acknowledge};
-use super::{below, lock, world};
+use super::{below, world};
 use crate::abi::*;
 use crate::border::{call, minus};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use kiban_real::verbs::Listens;
+use kiban_os::{ignore_poison, lock};
+use kiban_rdma_runtime::verbs::Listens;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 /// Where an identifier stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +156,8 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: it was made with the identifier, and whoever could name it has given it back, or never had it.
+        // SAFETY: it was made with the identifier, and whoever could name it has given it back, or never had
+        // it.
         unsafe {
             let place = Box::from_raw(self.place());
             if !place.route.path_rec.is_null() {
@@ -296,7 +303,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
     }
     let mut state = id.state();
     while state.handed > 0 {
-        state = id.acknowledged.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = ignore_poison(id.acknowledged.wait(state));
     }
     drop(state);
     if own {
@@ -364,7 +371,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         // Nobody gets an event of the old channel after this (rdma_migrate_id(3)).
         let mut state = id.state();
         while state.handed > 0 {
-            state = id.acknowledged.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = ignore_poison(id.acknowledged.wait(state));
         }
         Ok(0)
     })

@@ -1,18 +1,21 @@
 //! The connection manager (rdma_cm(7)).
 //!
-//! Goal      `rdma_*` as programs for iWARP and for RoCE know them, over connections of kiban's NIC ([`kiban_real::verbs`]).
-//! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses; `connect.rs` connections;
-//!           `queues.rs` the queue pair of an identifier; `endpoint.rs` both at once; `device.rs` devices; `below.rs` what
-//!           all of this stands on.
-//! Locks     the engine's comes first: [`Listens::told`](kiban_real::verbs::Listens::told) is called under it and takes an
-//!           identifier's. So nothing here calls the engine while it holds an identifier's lock, and the lists of the
-//!           [`World`] are held for a look-up alone.
-//! Kinds     the kernel tells the same story in two ways, by the kind of the device. As iWARP: whoever asked hears ESTABLISHED,
-//!           and a status is an errno. As InfiniBand and RoCE: one who brought a queue pair of its own hears CONNECT_RESPONSE
-//!           and calls `rdma_establish`, a refusal has the number of the InfiniBand standard (12.6.7.2), and TIMEWAIT_EXIT
-//!           follows DISCONNECTED.
+//! Goal      `rdma_*` as programs for iWARP and for RoCE know them, over connections of kiban's NIC
+//!           ([`kiban_rdma_runtime::verbs`]).
+//! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses;
+//!           `connect.rs` connections; `queues.rs` the queue pair of an identifier; `endpoint.rs` both at
+//!           once; `device.rs` devices; `below.rs` what all of this stands on.
+//! Locks     the engine's comes first: [`Listens::told`](kiban_rdma_runtime::verbs::Listens::told) is called
+//!           under it and takes an identifier's. So nothing here calls the engine while it holds an
+//!           identifier's lock, and the lists of the [`World`] are held for a look-up alone.
+//! Kinds     the kernel tells the same story in two ways, by the kind of the device. As iWARP: whoever asked
+//!           hears ESTABLISHED, and a status is an errno. As InfiniBand and RoCE: one who brought a queue
+//!           pair of its own hears CONNECT_RESPONSE and calls `rdma_establish`, a refusal has the number of
+//!           the InfiniBand standard (12.6.7.2), and TIMEWAIT_EXIT follows DISCONNECTED.
 //! Fork      identifiers are the process's: a child finds none of its parent's, and starts afresh.
-//! Left out  datagrams (`RDMA_PS_UDP`): addresses are resolved, connections are refused with EOPNOTSUPP; multicast, `AF_IB`, types of service; numbers of the peer's queue pair, which the wire of iWARP does not carry.
+//! Left out  datagrams (`RDMA_PS_UDP`): addresses are resolved, connections are refused with EOPNOTSUPP;
+//!           multicast, `AF_IB`, types of service; numbers of the peer's queue pair, which the wire of iWARP
+//!           does not carry.
 
 mod address;
 mod below;
@@ -29,16 +32,11 @@ mod tests;
 use self::channel::{Channels, Handed};
 use self::id::Id;
 use crate::atomic::AtomicPtr;
-use crate::published::Published;
+use crate::sync::published::Published;
 use core::convert::Infallible;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// A lock, whoever panicked under it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::{Arc, Mutex};
 
 /// An address that an identifier has taken.
 struct Taken {
@@ -64,8 +62,8 @@ struct World {
 fn world() -> &'static World {
     static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
     let process = std::process::id();
-    // The first here, or the first since a fork: what the parent had stays where it is, since the child has a copy of
-    // locks that some thread of the parent may have held.
+    // The first here, or the first since a fork: what the parent had stays where it is, since the child has a
+    // copy of locks that some thread of the parent may have held.
     let Ok(world) = WORLD.get_or_make(
         |world| world.process == process,
         || {

@@ -1,10 +1,12 @@
 //! The queue pair of an identifier (rdma_create_qp(3), rdma_create_srq(3), rdma_init_qp_attr(3)).
 //!
-//! Goal      a program that gives no domain and no completion queues has those of the identifier, as `rdma_verbs.h` needs them.
-//! States    a queue pair of an identifier is ready for receives as soon as it is made; the engine moves it on when the
-//!           connection stands.
-//! Brought   a program that moves a queue pair of its own asks here what to write into it. What stands for the peer then is
-//!           [`MANAGED`]: to `ibv_modify_qp` it says that the connection manager makes the connection.
+//! Goal      a program that gives no domain and no completion queues has those of the identifier, as
+//!           `rdma_verbs.h` needs them.
+//! States    a queue pair of an identifier is ready for receives as soon as it is made; the engine moves it
+//!           on when the connection stands.
+//! Brought   a program that moves a queue pair of its own asks here what to write into it. What stands for
+//!           the peer then is [`MANAGED`]: to `ibv_modify_qp` it says that the connection manager makes the
+//!           connection.
 //! Limits    XRC is not there.
 
 use super::below::*;

@@ -1,20 +1,25 @@
 //! Addresses and routes (rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3), rdma_set_option(3)).
 //!
-//! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the destination says
-//!           which of this host's addresses it would send from.
-//! Ports     are TCP's. One that is bound is held by a socket that does not listen, until the identifier does. Whoever asks
-//!           sends from a port that the system gives it when it connects, and from another when it is asked again.
-//! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as with any address;
-//!           towards one, and with a request that came there, it has the first. libfabric counts on both.
-//! At once   what a kernel finds out in the background is known when the call returns; the event tells the same.
-//! Left out  time limits: nothing here takes time. Types of service and time-outs of acknowledgements are taken and not used.
+//! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the
+//!           destination says which of this host's addresses it would send from.
+//! Ports     are TCP's. One that is bound is held by a socket that does not listen, until the identifier
+//!           does. Whoever asks sends from a port that the system gives it when it connects, and from another
+//!           when it is asked again.
+//! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as
+//!           with any address; towards one, and with a request that came there, it has the first. libfabric
+//!           counts on both.
+//! At once   what a kernel finds out in the background is known when the call returns; the event tells the
+//!           same.
+//! Left out  time limits: nothing here takes time. Types of service and time-outs of acknowledgements are
+//!           taken and not used.
 
 use super::channel::{Note, complete};
 use super::id::{Id, Phase, with};
-use super::{Taken, address, below, device, lock, world};
+use super::{Taken, address, below, device, world};
 use crate::abi::*;
 use crate::border::call;
 use core::ffi::{c_int, c_void};
+use kiban_os::lock;
 use libc::sockaddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -50,8 +55,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         // SAFETY: an option that is an int.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
-    // Connections of earlier ones may be dying there. Said before, it makes the system look for a port of its choice among half
-    // of them only, which is long where many have ended a moment ago.
+    // Connections of earlier ones may be dying there. Said before, it makes the system look for a port of its
+    // choice among half of them only, which is long where many have ended a moment ago.
     if at.port() != 0 {
         allow_others();
     }
@@ -68,7 +73,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener.into(), at))
 }
 
-/// Takes an address among the identifiers of this process, which sockets that may be held twice do not keep apart.
+/// Takes an address among the identifiers of this process, which sockets that may be held twice do not keep
+/// apart.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
@@ -92,11 +98,13 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
         }
         state.shares
     };
-    // Programs (qperf) tell peers of the port before they listen there: listening is not to wait for an engine to start.
+    // Programs (qperf) tell peers of the port before they listen there: listening is not to wait for an
+    // engine to start.
     below::engine()?;
     let (reserved, bound) = hold(at).map_err(|error| errno(&error))?;
     take(id, bound, shares)?;
-    // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look at all devices.
+    // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look
+    // at all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
     if !is_any && !device::give(id, at.ip()) {
         lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
@@ -334,7 +342,7 @@ pub(super) unsafe extern "C" fn rdma_set_option(
             (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
                 let shares = number()?;
                 let mut state = id.state();
-                // Once bound, an identifier may still allow others, not forbid them.
+                // Once an identifier is bound, address sharing can still be turned on, but not off.
                 if state.phase != Phase::Idle && !shares {
                     return Err(libc::EINVAL);
                 }
@@ -357,7 +365,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 Ok(0)
             }
             (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-                // Paths are for those who ask the subnet manager themselves; whatever they say, the way is the system's.
+                // Paths are for those who ask the subnet manager themselves; whatever they say, the way is
+                // the system's.
                 if bytes == 0 || !bytes.is_multiple_of(size_of::<ibv_path_data>()) {
                     return Err(libc::EINVAL);
                 }

@@ -1,5 +1,5 @@
-//! Stories of connections, by the functions that programs call. Queue pairs are the programs' own, made by the engine: what
-//! the manager makes itself is tested with whole programs.
+//! Stories of connections, by the functions that programs call. Queue pairs are the programs' own, made by
+//! the engine: what the manager makes itself is tested with whole programs.
 
 use super::channel::*;
 use super::connect::*;
@@ -9,7 +9,7 @@ use super::{address, below};
 use crate::abi::*;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use kiban_real::verbs::{
+use kiban_rdma_runtime::verbs::{
     Channel, CqTells, Data, Operation, QpAttributes, QueuePair, Refusal, SendWork, Service,
 };
 use std::io::{Read, Write};
@@ -861,7 +861,8 @@ fn held() -> (usize, usize) {
 #[ignore = "counts what the process holds, so it must be alone in it"]
 fn connects_and_closes() {
     let rounds = std::env::var("KIBAN_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
-    // The system keeps a port for a while where a connection ended: so many listeners that one run leaves room for the next.
+    // The system keeps a port for a while where a connection ended: so many listeners that one run leaves
+    // room for the next.
     let connect_and_close = |rounds: usize| {
         for left in (1..=rounds.div_ceil(100)).rev() {
             let (theirs, ours) = (Events::new(), Events::new());

@@ -517,7 +517,8 @@ unsafe extern "C" fn rgetsockopt(
         let socket = socket(file)?;
         socket.look();
         let mut inner = socket.inner();
-        // SAFETY: promised by the caller, for each of these; a tcp_info of zeros is one.
+        // SAFETY: the caller guarantees that value and length are valid, as every arm requires; a tcp_info of
+        // zeros is valid.
         unsafe {
             match (level, name) {
                 (libc::SOL_SOCKET, libc::SO_ERROR) => put(inner.take_error().unwrap_or(0), value, length),

@@ -1,13 +1,14 @@
 //! What the NIC tells a socket of its connection.
 //!
-//! Goal      whoever is told notes and returns, since the NIC is locked; whoever looks at the socket next finds it.
+//! Goal      whoever is told notes and returns, since the NIC is locked; whoever looks at the socket next
+//!           finds it.
 //! Arrival   a connection that was accepted for a listener goes to it when it stands ([`Door`]).
 
-use super::lock;
 use super::service::Job;
 use super::socket::Socket;
 use core::ffi::c_int;
-use kiban_real::verbs::{Asked, Channel, ConnectError, Listens, Told};
+use kiban_os::lock;
+use kiban_rdma_runtime::verbs::{Asked, Channel, ConnectError, Listens, Told};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -58,6 +59,7 @@ fn number(error: &ConnectError) -> c_int {
         ConnectError::Timeout => libc::ETIMEDOUT,
         ConnectError::Fault(_) => libc::EPROTO,
         ConnectError::Lost => libc::ECONNRESET,
+        _ => libc::EIO,
     }
 }
 

@@ -1,16 +1,17 @@
 //! I/O maps (riomap, riounmap, riowrite): a peer writes to memory of the program's, past the stream.
 //!
-//! Goal      who maps memory for writing has an offset for it, which the peer names; the peer is told before the next bytes of
-//!           the stream.
-//! Limits    as many maps at once as the peer has entries (`RDMA_IOMAPSIZE` there). Offsets that overlap are not noticed.
+//! Goal      who maps memory for writing has an offset for it, which the peer names; the peer is told before
+//!           the next bytes of the stream.
+//! Limits    as many maps at once as the peer has entries (`RDMA_IOMAPSIZE` there). Offsets that overlap are
+//!           not noticed.
 
 use super::socket::Socket;
 use super::stream::Stream;
 use super::wire::{Entry, Mapped};
 use core::ffi::c_int;
 use core::ptr::NonNull;
-use kiban_ground::Region;
-use kiban_real::verbs::Access;
+use kiban_base::Region;
+use kiban_rdma_runtime::verbs::Access;
 
 /// What this side has mapped.
 #[derive(Default)]

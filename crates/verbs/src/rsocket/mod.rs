@@ -1,15 +1,19 @@
 //! rsockets: the calls of sockets over RDMA (rsocket(7), `rdma/rsocket.h`).
 //!
-//! Goal      programs written for sockets run over the NIC by an `r` before each call; the wire is that of rdma-core's rsockets
-//!           over iWARP, so that a peer with rdma-core and a real NIC understands us (docs/rsockets.md has the format).
-//! Down      a [`socket::Socket`] uses the NIC's engine itself, not the functions of C: no pointers are needed here.
-//! File      a socket's number is the file of its channel: no other file has it, and it is readable when something may have
-//!           happened since somebody looked in vain.
-//! Helper    connections are accepted, and begun ones greeted, by a thread of ours ([`service`]): a peer that connects need not
-//!           wait until the program accepts, as with TCP.
+//! Goal      programs written for sockets run over the NIC by an `r` before each call; the wire is that of
+//!           rdma-core's rsockets over iWARP, so that a peer with rdma-core and a real NIC understands us
+//!           (docs/rsockets.md has the format).
+//! Down      a [`socket::Socket`] uses the NIC's engine itself, not the functions of C: no pointers are
+//!           needed here.
+//! File      a socket's number is the file of its channel: no other file has it, and it is readable when
+//!           something may have happened since somebody looked in vain.
+//! Helper    connections are accepted, and begun ones greeted, by a thread of ours ([`service`]): a peer that
+//!           connects need not wait until the program accepts, as with TCP.
 //! Fork      a child has none of its parent's rsockets: their numbers are unknown to it (EBADF).
-//! Locks     a socket's state, then the NIC, then what the NIC tells ([`inbox`]); whoever is told calls nobody.
-//! Left out  datagrams (EPROTONOSUPPORT), out-of-band data, ancillary data (ENOTSUP), signals for broken pipes.
+//! Locks     a socket's state, then the NIC, then what the NIC tells ([`inbox`]); whoever is told calls
+//!           nobody.
+//! Left out  datagrams (EPROTONOSUPPORT), out-of-band data, ancillary data (ENOTSUP), signals for broken
+//!           pipes.
 
 mod address;
 mod calls;
@@ -19,14 +23,8 @@ mod options;
 mod poll;
 mod repoll;
 mod service;
+mod sleepers;
 mod socket;
 mod stream;
 mod wire;
 mod world;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A panic of one thread is not the end of the others: what is guarded is never left half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

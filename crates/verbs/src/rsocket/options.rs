@@ -1,8 +1,9 @@
 //! Options of rsockets (rsetsockopt, rgetsockopt).
 //!
-//! Goal      the options that rdma-core knows, with its values; others are refused as it refuses them (ENOTSUP).
-//! Fixed     sizes are those of when a connection begins. Most options of TCP are accepted and mean nothing here: the NIC
-//!           sends at once, and asks silent peers itself whether they live.
+//! Goal      the options that rdma-core knows, with its values; others are refused as it refuses them
+//!           (ENOTSUP).
+//! Fixed     sizes are those of when a connection begins. Most options of TCP are accepted and mean nothing
+//!           here: the NIC sends at once, and asks silent peers itself whether they live.
 
 use super::stream::Sizes;
 use super::wire::{scaled, unscaled};

@@ -1,15 +1,15 @@
 //! rpoll and rselect: rsockets and other files together.
 //!
 //! Goal      as poll(2) and select(2), for any mixture.
-//! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in poll(2).
-//! Wakes     a file is taken from by whoever looks at its socket; that one wakes those who sleep here. Where two such meet
-//!           one might sleep on, so nobody sleeps for longer than [`NAP`].
+//! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in
+//!           poll(2).
+//! Wakes     a file is taken from by whoever looks at its socket; that one wakes those who sleep here. Where
+//!           two such meet one might sleep on, so nobody sleeps for longer than [`NAP`].
 
 use super::socket::Socket;
 use super::world::{self, Thing};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
-use kiban_real::Clock;
+use kiban_os::Clock;
 use libc::{nfds_t, pollfd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,8 @@ fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usi
     count
 }
 
-/// poll(2) on the others, and on the files of the rsockets if it is to sleep: how many of the others are ready.
+/// poll(2) on the others, and on the files of the rsockets if it is to sleep: how many of the others are
+/// ready.
 fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_int) -> Result<usize, c_int> {
     let mut asked: Vec<pollfd> = files.to_vec();
     for (file, socket) in asked.iter_mut().zip(sockets) {
@@ -85,7 +86,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
         }
         // From now on whoever takes what these wait for wakes them.
         for socket in sockets.iter().flatten() {
-            socket.sleepers.fetch_add(1, Ordering::SeqCst);
+            socket.sleepers.enter();
             Socket::arm(&socket.inner());
         }
         let mut slept = Ok(0);
@@ -95,7 +96,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
             slept = ask_system(files, &sockets, (left.as_millis() as c_int).max(1));
         }
         for socket in sockets.iter().flatten() {
-            socket.sleepers.fetch_sub(1, Ordering::SeqCst);
+            socket.sleepers.leave();
         }
         slept?;
     }

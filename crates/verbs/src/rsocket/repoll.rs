@@ -5,10 +5,10 @@
 //! Changes   while somebody waits are noticed: the list's own file wakes it.
 //! Limits    level-triggered, as rdma-core's: EPOLLET and EPOLLONESHOT are passed over.
 
-use super::lock;
 use super::poll::poll;
 use core::ffi::c_int;
-use kiban_real::verbs::Channel;
+use kiban_os::lock;
+use kiban_rdma_runtime::verbs::Channel;
 use libc::{epoll_event, pollfd};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Repoll {
 
     /// As epoll_wait(2), with a room for events.
     pub(super) fn wait(&self, room: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
-        let clock = kiban_real::Clock::new();
+        let clock = kiban_os::Clock::new();
         let begun = clock.now();
         loop {
             let known = lock(&self.files).clone();

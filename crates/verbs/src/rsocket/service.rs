@@ -1,7 +1,7 @@
 //! A thread that does for sockets what nobody waits for.
 //!
-//! Goal      a peer's request is answered though the program has not called raccept(), as a listening TCP socket does; what
-//!           is told under the NIC's lock is done beside it.
+//! Goal      a peer's request is answered though the program has not called raccept(), as a listening TCP
+//!           socket does; what is told under the NIC's lock is done beside it.
 //! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
 
 use super::inbox::{Arrival, Door};

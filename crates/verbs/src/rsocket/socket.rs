@@ -6,21 +6,24 @@
 //!                                       └────────▶ Failed
 //! ```
 //!
-//! Waiting   everything that may wait asks again whenever something has happened ([`Socket::until`]). Of several threads that
-//!           wait for one socket one sleeps in the NIC; whoever takes what another sleeps for wakes it.
-//! Close     what was written still leaves, for as long as [`LINGER`] at most.
+//! Waiting   everything that may wait asks again whenever something has happened ([`Socket::until`]). Of
+//!           several threads that wait for one socket one sleeps in the NIC; whoever takes what another
+//!           sleeps for wakes it.
+//! Close     what was written still leaves: [`LINGER`] at most until the end can be said, and as long again
+//!           until all has left.
 
 use super::address::nobody;
 use super::inbox::{Bell, Door, Heard, Inbox, WAKE};
-use super::lock;
 use super::options::Options;
+use super::sleepers::Sleepers;
 use super::stream::{Over, Sizes, Stream};
 use super::wire::{Connect, Control};
 use super::world::{World, world};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use kiban_real::Clock;
-use kiban_real::verbs::Channel;
+use core::sync::atomic::{AtomicI32, Ordering};
+use kiban_os::Clock;
+use kiban_os::lock;
+use kiban_rdma_runtime::verbs::Channel;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,7 +32,8 @@ use std::time::Duration;
 /// How long a socket that is closed waits for what it has sent to leave, and for its peer to have it.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The longest sleep without a look: wakes go through one file, and two who are meant by one may take it from each other.
+/// The longest sleep without a look: wakes go through one file, and two who are meant by one may take it from
+/// each other.
 const NAP: Duration = Duration::from_millis(200);
 
 /// Where a socket stands.
@@ -75,9 +79,7 @@ pub(super) struct Socket {
     /// Held by who sleeps in the NIC.
     sleeping: Mutex<()>,
     /// Threads that sleep until something happens.
-    pub(super) sleepers: AtomicUsize,
-    /// Counts what has been taken.
-    seen: AtomicU64,
+    pub(super) sleepers: Sleepers,
 }
 
 impl Inner {
@@ -190,8 +192,7 @@ impl Socket {
             file_flags: AtomicI32::new(0),
             inner: Mutex::new(inner),
             sleeping: Mutex::new(()),
-            sleepers: AtomicUsize::new(0),
-            seen: AtomicU64::new(0),
+            sleepers: Sleepers::new(),
         }
     }
 
@@ -234,8 +235,8 @@ impl Socket {
 
     // ---- what has happened
 
-    /// Takes what has happened. Whether something had: then others who sleep have to be woken ([`Socket::wake`]), after
-    /// the last look of this one, which would take the wake too.
+    /// Takes what has happened. Whether something had: then others who sleep have to be woken
+    /// ([`Socket::wake`]), after the last look of this one, which would take the wake too.
     #[must_use]
     pub(super) fn advance(&self, inner: &mut Inner) -> bool {
         if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
@@ -280,14 +281,14 @@ impl Socket {
             _ => {}
         }
         if happened {
-            self.seen.fetch_add(1, Ordering::SeqCst);
+            self.sleepers.note_taken();
         }
         news | happened
     }
 
     /// Wakes others who sleep, of whom `own` are the caller's.
     pub(super) fn wake(&self, own: usize) {
-        if self.sleepers.load(Ordering::SeqCst) > own {
+        if self.sleepers.are_more_than(own) {
             self.world.engine.tell(&self.channel, WAKE);
         }
     }
@@ -324,8 +325,8 @@ impl Socket {
         }
     }
 
-    /// Attempts something until it is done, has failed, or would have to wait and may not (EAGAIN), or time is over
-    /// (ETIMEDOUT).
+    /// Attempts something until it is done, has failed, or would have to wait and may not (EAGAIN), or time
+    /// is over (ETIMEDOUT).
     pub(super) fn until<T>(
         &self,
         nonblocking: bool,
@@ -349,20 +350,14 @@ impl Socket {
                     Socket::arm(&inner);
                 }
             }
-            let seen = self.seen.load(Ordering::SeqCst);
-            let waits = done.is_none() && !nonblocking;
-            if waits {
-                self.sleepers.fetch_add(1, Ordering::SeqCst);
-            }
+            let seen = (done.is_none() && !nonblocking).then(|| self.sleepers.enter());
             drop(inner);
             if news {
-                self.wake(usize::from(waits));
+                self.wake(usize::from(seen.is_some()));
             }
-            if !waits {
-                return done.unwrap_or(Err(libc::EAGAIN));
-            }
+            let Some(seen) = seen else { return done.unwrap_or(Err(libc::EAGAIN)) };
             let slept = self.sleep(seen);
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            self.sleepers.leave();
             slept?;
             if clock.now().since(begun) >= timeout {
                 return Err(libc::ETIMEDOUT);
@@ -373,20 +368,21 @@ impl Socket {
     fn sleep(&self, seen: u64) -> Result<(), c_int> {
         let guard = lock(&self.sleeping);
         // The one that slept before may have taken what this one waits for.
-        if self.seen.load(Ordering::SeqCst) != seen {
+        if self.sleepers.taken() != seen {
             return Ok(());
         }
         let slept = self.world.engine.next_event(&self.channel, NAP);
         let slept = match slept {
             Ok(_) => {
                 // Whoever waits for the guard looks again.
-                self.seen.fetch_add(1, Ordering::SeqCst);
+                self.sleepers.note_taken();
                 Ok(())
             }
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let mut file = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
-                // SAFETY: one file, which is open while this socket is. The program has made it non-blocking by itself.
+                // SAFETY: one file, which is open while this socket is. The program has made it non-blocking
+                // by itself.
                 unsafe { libc::poll(&mut file, 1, 100) };
                 Ok(())
             }
@@ -480,7 +476,8 @@ impl Socket {
         let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
         let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
         self.inbox.greet(Arc::downgrade(self));
-        // A peer whose NIC must hear the initiator first may read nothing from it: that is why there is a read at all.
+        // A peer whose NIC must hear the initiator first may read nothing from it: that is why there is a
+        // read at all.
         let opened = engine
             .connect(stream.qp, Some(from), to, (1, 1), &stream.introduction(), self.inbox.clone())
             .map_err(|error| number(&error))?;
@@ -628,7 +625,7 @@ impl Socket {
             {
                 stream.end_here();
             }
-            self.seen.fetch_add(1, Ordering::SeqCst);
+            self.sleepers.note_taken();
             self.wake(0);
             // A peer that takes nothing for so long is left behind.
             return said
@@ -656,7 +653,7 @@ impl Socket {
             }
         }
         // Somebody may sleep on it still.
-        self.seen.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.note_taken();
         self.wake(0);
     }
 
@@ -664,9 +661,9 @@ impl Socket {
     /// `own`: how often the caller is counted among those who sleep.
     pub(super) fn ready(&self, events: i16, own: usize) -> i16 {
         let mut inner = self.inner();
-        let seen = self.seen.load(Ordering::SeqCst);
+        let seen = self.sleepers.taken();
         // Who polls may be whom a wake was meant for: passed on, it would go to and fro between two of them.
-        if self.advance(&mut inner) && self.seen.load(Ordering::SeqCst) != seen {
+        if self.advance(&mut inner) && self.sleepers.taken() != seen {
             self.wake(own);
         }
         let error = inner.error.is_some();
@@ -683,7 +680,8 @@ impl Socket {
                 if stream.can_send() || stream.over.is_some() {
                     found |= libc::POLLOUT | libc::POLLWRNORM;
                 }
-                // What came before the end comes first: programs like rstream read no more once they are told of it.
+                // What came before the end comes first: programs like rstream read no more once they are told
+                // of it.
                 match stream.over.filter(|_| !stream.has_data()) {
                     Some(Over::Disconnected) => found |= libc::POLLHUP,
                     Some(Over::Error(_)) => found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 },

@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Send      as much as the peer's half has room for, its credits allow, and our buffer and send queue take.
-//! Receive   a half that has been read is told to the peer again, by a Write to its SGL and a message; that message has the
-//!           credits too. They are also told when half of them are used up.
-//! Credits   a message that brings data takes one; those of control take none, so that the ends cannot wait for each other.
-//!           They have [`CONTROLS`] receives of their own on our side, and we leave as many of the peer's unused.
-//! Memory    addresses that peers see are ours to choose: they begin at [`RECEIVE_AT`] and [`TOLD_AT`], and a protection
-//!           domain of its own keeps peers of other sockets out.
-//! Trust     a peer that says it has brought more than it was given room for, or sends more than it may, is cut off.
+//! Receive   a half that has been read is told to the peer again, by a Write to its SGL and a message; that
+//!           message has the credits too. They are also told when half of them are used up.
+//! Credits   a message that brings data takes one; those of control take none, so that the ends cannot wait
+//!           for each other. They have [`CONTROLS`] receives of their own on our side, and we leave as many
+//!           of the peer's unused.
+//! Memory    addresses that peers see are ours to choose: they begin at [`RECEIVE_AT`] and [`TOLD_AT`], and a
+//!           protection domain of its own keeps peers of other sockets out.
+//! Trust     a peer that says it has brought more than it was given room for, or sends more than it may, is
+//!           cut off.
 //! Limits    all is under the socket's lock; the NIC has one of its own anyway.
 
 use super::wire::{
@@ -21,8 +23,8 @@ use super::wire::{
 };
 use crate::engine::{Generation, refused};
 use core::ffi::c_int;
-use kiban_ground::{Region, SharedBytes};
-use kiban_real::verbs::{
+use kiban_base::{Region, SharedBytes};
+use kiban_rdma_runtime::verbs::{
     Access, Channel, Completion, CqTells, Data, Engine, Happening, Kind, Notify, Operation, Place,
     QpAttributes, QueuePair, ReceiveWork, SendWork, Service, Sge, Sges, Status,
 };
@@ -414,8 +416,9 @@ impl Stream {
         }
     }
 
-    /// Takes entries that the peer has written whole: the message that follows a Write says that it is there. Another may
-    /// be on its way already and half there, and is as long as the first buffer only when it is whole.
+    /// Takes entries that the peer has written whole: the message that follows a Write says that it is there.
+    /// Another may be on its way already and half there, and is as long as the first buffer only when it is
+    /// whole.
     fn adopt_targets(&mut self) {
         for (index, target) in self.targets.iter_mut().enumerate() {
             let at = TOLD_AT + (index * ENTRY_BYTES) as u64;
@@ -529,7 +532,8 @@ impl Stream {
         !self.arrived.is_empty()
     }
 
-    /// Takes bytes into the send buffer, or into the work request: what is sent, and how much of the buffer it uses.
+    /// Takes bytes into the send buffer, or into the work request: what is sent, and how much of the buffer
+    /// it uses.
     fn take_in(&mut self, bytes: &[u8]) -> (Data, usize) {
         if bytes.len() <= self.sizes.inline_bytes {
             return (Data::Inline(SmallVec::from_slice(bytes)), 0);

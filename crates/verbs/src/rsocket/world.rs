@@ -7,11 +7,12 @@ use super::service::{self, Job};
 use super::socket::Socket;
 use crate::atomic::AtomicPtr;
 use crate::engine::{Generation, engine};
-use crate::published::Published;
+use crate::sync::published::Published;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use kiban_real::verbs::{Channel, Engine, Happening};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use kiban_os::{ignore_poison, lock};
+use kiban_rdma_runtime::verbs::{Channel, Engine, Happening};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// What a number stands for.
 #[derive(Clone)]
@@ -59,7 +60,7 @@ pub(super) fn world() -> Result<&'static World, c_int> {
 /// What a number stands for.
 pub(super) fn find(number: c_int) -> Result<Thing, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let things = world.things.read().unwrap_or_else(PoisonError::into_inner);
+    let things = ignore_poison(world.things.read());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
     things.get(index).cloned().flatten().ok_or(libc::EBADF)
 }
@@ -81,7 +82,7 @@ impl World {
     /// A number is in use.
     pub(super) fn add(&self, number: c_int, thing: Thing) {
         let Ok(index) = usize::try_from(number) else { return };
-        let mut things = self.things.write().unwrap_or_else(PoisonError::into_inner);
+        let mut things = ignore_poison(self.things.write());
         if things.len() <= index {
             things.resize(index + 1, None);
         }
@@ -90,7 +91,7 @@ impl World {
 
     /// The thread that accepts and greets is there from now on.
     pub(super) fn serve(&'static self) -> Result<(), c_int> {
-        let mut has_service = super::lock(&self.has_service);
+        let mut has_service = lock(&self.has_service);
         if !*has_service {
             service::start(self)?;
             *has_service = true;
@@ -102,7 +103,7 @@ impl World {
 /// A number is free.
 pub(super) fn remove(number: c_int) -> Result<Thing, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let mut things = world.things.write().unwrap_or_else(PoisonError::into_inner);
+    let mut things = ignore_poison(world.things.write());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
     things.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
 }

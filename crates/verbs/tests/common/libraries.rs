@@ -22,7 +22,8 @@ pub(crate) fn told_by(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
-/// Cargo puts the archive beside the tests that depend on it, under a name with a number; of several, the newest is of now.
+/// Cargo puts the archive beside the tests that depend on it, under a name with a number; of several, the
+/// newest is of now.
 pub(crate) fn archive() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let beside = test.parent().expect("in a folder");

@@ -22,12 +22,14 @@ impl Transport {
 }
 
 /// How a case is started. In commands, `{port}` is a free port, `{folder}` one for files, `{here}` that of
-/// this test's files, `{host}` the first device's address: programs that use libfabric pass the loopback interface over.
+/// this test's files, `{host}` the first device's address: programs that use libfabric pass the loopback
+/// interface over.
 #[derive(Clone)]
 pub(crate) enum How {
     /// One command.
     Alone(String),
-    /// A server, a client that is started when the server listens, and whether the server ends after one client.
+    /// A server, a client that is started when the server listens, and whether the server ends after one
+    /// client.
     Pair { server: String, client: String, ends: bool },
 }
 

@@ -9,15 +9,14 @@ pub(crate) fn place() -> std::path::PathBuf {
 
 const HEAD: &str = "# Programs on kiban's verbs
 
-*Which RDMA programs run as they are, and which do not?*
+This page lists the RDMA programs that were run on kiban's verbs, with the result of each. They are Debian 12's packages,
+unchanged, with kiban's `libibverbs.so.1` and `librdmacm.so.1` in place of the system's ([verbs.md](verbs.md)).
 
-Debian 12's packages, unchanged, with kiban's `libibverbs.so.1` and `librdmacm.so.1` in place of the system's (see
-[verbs.md](verbs.md)). This page is written by the run itself (`KIBAN_WRITE=1 cargo test -p kiban-verbs --test drop_in`); `make test`
-fails where it is wrong. A program *runs* when it ends well and its output shows what it should: rows with figures that are
-not zero, data that was compared, every test complete. The client's command is shown; the server's has the same options. What is *missing* is tried
-as well, and must fail.
+The test writes this page (`KIBAN_WRITE=1 cargo test -p kiban-verbs --test drop_in`); `make test` fails if it is out of date.
+*Runs* means that the program exits successfully and that its output shows figures above zero, compared data, or complete
+tests. The table shows the client's command; the server has the same options. Programs marked *missing* are run too, and have to fail.
 
-**ib** and **iwarp** are what the devices say they are (`KIBAN_TRANSPORT`).
+**ib** and **iwarp** are the transport types that the devices report (`KIBAN_TRANSPORT`).
 ";
 
 /// The page for these results.

@@ -1,7 +1,8 @@
 //! rdma-core's own tests in Python, as Debian ships them in the documentation of a package.
 //!
-//! Counts    what unittest says of each test: ok, FAIL, ERROR, skipped and why. Reasons are sorted into kinds; one kind is
-//!           what the tests look for in /sys, where no library without privileges can put anything.
+//! Counts    what unittest says of each test: ok, FAIL, ERROR, skipped and why. Reasons are sorted into
+//!           kinds; one kind is what the tests look for in /sys, where no library without privileges can put
+//!           anything.
 
 use crate::case::{Case, How, Told, Transport};
 use crate::proof::Proof;
@@ -80,7 +81,8 @@ fn counted(told: &Told, enough: usize) -> Result<String, String> {
     let mut results: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
-    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand between.
+    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand
+    // between.
     let mut name = "";
     for line in told.lines() {
         if line.contains(" (tests.") || line.contains(" (test_") {

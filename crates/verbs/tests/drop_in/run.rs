@@ -1,12 +1,13 @@
 //! Processes of a case: started, waited for, ended.
 //!
-//! Goal      nothing is waited for by time alone: a server by the port that it listens at, an end by the end. Nothing outlives
-//!           its case, whatever happens to it.
-//! How       each process leads a group of its own, which is killed when its [`Running`] goes; the kernel kills the process if
-//!           this one dies before (setpriv(1), --pdeathsig). Its output comes through threads that end with it.
+//! Goal      nothing is waited for by time alone: a server by the port that it listens at, an end by the end.
+//!           Nothing outlives its case, whatever happens to it.
+//! How       each process leads a group of its own, which is killed when its [`Running`] goes; the kernel
+//!           kills the process if this one dies before (setpriv(1), --pdeathsig). Its output comes through
+//!           threads that end with it.
 
-use kiban_ground::Instant;
-use kiban_real::Clock;
+use kiban_base::Instant;
+use kiban_os::Clock;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,8 +32,8 @@ fn left(deadline: Instant) -> Duration {
     deadline.since(CLOCK.now())
 }
 
-/// A port of the loopback address that nobody uses: below those that the system gives to whoever asks for any, since one of
-/// these may be given away before it is listened at.
+/// A port of the loopback address that nobody uses: below those that the system gives to whoever asks for
+/// any, since one of these may be given away before it is listened at.
 pub(crate) fn free_port() -> u16 {
     const COUNT: u32 = 8000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -191,7 +192,8 @@ impl Running {
             return;
         }
         if let Ok(group) = i32::try_from(self.process) {
-            // SAFETY: numbers for a call. The group is what this process started; nothing is left of it, or it is killed.
+            // SAFETY: numbers for a call. The group is what this process started; nothing is left of it, or
+            // it is killed.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
     }

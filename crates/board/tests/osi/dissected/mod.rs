@@ -1,24 +1,27 @@
-//! Whole sessions of FTAM as Wireshark reads them, over TPKTs, XOT, and LAPB with X.25: every layer in every frame, every FPDU.
+//! Whole sessions of FTAM as Wireshark reads them, over TPKTs, XOT, and LAPB with X.25: every layer in every
+//! frame, every FPDU.
 //!
-//! Goal      no frame is malformed for tshark, none has an error, and it counts as many FPDUs as our machines have sent.
-//! How       two ends with disks in memory; what passes between them is written into a capture, frame by frame.
-//! Limits    of tshark 4.0: it takes the entries of a directory (NBS-9) for FPDUs, and says so in an error, also of ISODE's; of
-//!           other contents it decodes text alone, and says that it knows no dissector for the rest, which is no error. It has
-//!           no link type for LAPB alone.
+//! Goal      no frame is malformed for tshark, none has an error, and it counts as many FPDUs as our machines
+//!           have sent.
+//! How       two ends with disks in memory; what passes between them is written into a capture, frame by
+//!           frame.
+//! Limits    of tshark 4.0: it takes the entries of a directory (NBS-9) for FPDUs, and says so in an error,
+//!           also of ISODE's; of other contents it decodes text alone, and says that it knows no dissector
+//!           for the rest, which is no error. It has no link type for LAPB alone.
 
 mod tape;
 mod ways;
 
-use kiban_board::osi::end::End;
-use kiban_board::osi::tower::TowerConfig;
-use kiban_ground::Instant;
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
-use kiban_stack::osi::ftam::initiator::{self, Event, Initiator, Job, Outcome};
-use kiban_stack::osi::ftam::responder::{self, Responder, Store};
-use kiban_stack::osi::ftam::{self, Machine, Role};
-use kiban_stack::osi::transport;
-use kiban_wire::ftam::{BinaryParameters, Document, Kind, TextParameters};
+use kiban_base::Instant;
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
+use kiban_osi::ftam::initiator::{self, Event, Initiator, Job, Outcome};
+use kiban_osi::ftam::responder::{self, Responder, Store};
+use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::transport;
+use kiban_osi::wire::ftam::{BinaryParameters, Document, Kind, TextParameters};
 use tape::{Dissected, Frame, Tape};
 use ways::{Line, Stream, Way, Xot};
 
@@ -270,7 +273,7 @@ fn wireshark_takes_directories_for_fpdus_whoever_sends_them() {
 #[test]
 fn wireshark_reads_a_session_in_tpkts() {
     for tpdu_bytes in [128, 65531] {
-        let mut ground = Ground::new(Tape::tcp(kiban_wire::tpkt::PORT));
+        let mut ground = Ground::new(Tape::tcp(kiban_osi::wire::tpkt::PORT));
         everything::<Stream>(&mut ground, tpdu_bytes);
         recovered::<Stream>(&mut ground, tpdu_bytes);
         let dissected = ground.tape.dissect(&format!("tpkt-{tpdu_bytes}"));
@@ -281,7 +284,7 @@ fn wireshark_reads_a_session_in_tpkts() {
 
 #[test]
 fn wireshark_reads_a_session_in_xot() {
-    let mut ground = Ground::new(Tape::tcp(kiban_wire::xot::PORT));
+    let mut ground = Ground::new(Tape::tcp(kiban_osi::wire::xot::PORT));
     everything::<Xot>(&mut ground, 512);
     recovered::<Xot>(&mut ground, 512);
     let dissected = ground.tape.dissect("xot");

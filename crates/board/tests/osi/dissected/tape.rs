@@ -1,7 +1,7 @@
 //! A capture, and what tshark makes of it.
 
-use kiban_wire::capture;
-use kiban_wire::ftam::Kind;
+use kiban_capture as capture;
+use kiban_osi::wire::ftam::Kind;
 use std::path::{Path, PathBuf};
 
 const SYN: u8 = 0x02;
@@ -36,13 +36,14 @@ impl Tape {
         tape
     }
 
-    /// Frames of LAPB, in frames of an Ethernet as Linux' lapbether has them: tshark then knows whose they are.
+    /// Frames of LAPB, in frames of an Ethernet as Linux' lapbether has them: tshark then knows whose they
+    /// are.
     pub(crate) fn lapb() -> Tape {
         Tape { link_type: capture::LINK_TYPE_ETHERNET, frames: Vec::new(), tcp: None }
     }
 
-    /// From here on, another connection. It is from another host: tshark knows no ports when it puts X.25's units together, and
-    /// would go on with one that was cut.
+    /// From here on, another connection. It is from another host: tshark knows no ports when it puts X.25's
+    /// units together, and would go on with one that was cut.
     pub(crate) fn connect_again(&mut self) {
         if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
             (*host, *numbers) = (*host + 1, [1000, 2000]);
@@ -146,7 +147,8 @@ impl Frame {
         self.errors > 0 || self.has("_ws.malformed")
     }
 
-    /// Whether what is wrong with it is tshark's: it takes the entries of a directory, a value in this context, for an FPDU.
+    /// Whether what is wrong with it is tshark's: it takes the entries of a directory, a value in this
+    /// context, for an FPDU.
     pub(crate) fn is_a_listing(&self, context: i64) -> bool {
         let only_that = self.errors == 1 && !self.has("_ws.malformed");
         only_that

@@ -1,18 +1,20 @@
 //! Three ways between two ends.
 
-use kiban_board::osi::below::Below;
-use kiban_board::osi::end::End;
-use kiban_board::osi::line::{self, LineConfig};
-use kiban_board::osi::stream::{self, Wish};
-use kiban_ground::{Bytes, Instant, Rope};
-use kiban_stack::lapb;
-use kiban_stack::osi::ftam::Role;
-use kiban_stack::osi::network::{Indication, Request};
-use kiban_stack::osi::transport::Network;
-use kiban_stack::x25::network::{self as circuit, is_for_transport};
-use kiban_stack::x25::xot::{self, CHANNEL};
-use kiban_stack::x25::{self, Call, Config, Sizes};
-use kiban_wire::tpkt;
+use kiban_base::{Bytes, Instant, Rope};
+use kiban_osi::ftam::Role;
+use kiban_osi::lapb;
+use kiban_osi::network::{Indication, Request};
+use kiban_osi::stack::below::Below;
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::line;
+use kiban_osi::stack::line::LineConfig;
+use kiban_osi::stack::stream;
+use kiban_osi::stack::stream::Wish;
+use kiban_osi::transport::Network;
+use kiban_osi::wire::tpkt;
+use kiban_osi::x25::network::{self as circuit, is_for_transport};
+use kiban_osi::x25::xot::{self, CHANNEL};
+use kiban_osi::x25::{self, Call, Config, Sizes};
 
 const T0: Instant = Instant::ZERO;
 
@@ -57,7 +59,7 @@ impl Way for Stream {
     }
 
     fn arrive(end: &mut End, frame: &[u8]) {
-        end.receive(Bytes::copy_from_slice(frame), T0, &mut ());
+        end.arrive(Bytes::copy_from_slice(frame), T0, &mut ());
     }
 }
 
@@ -80,7 +82,7 @@ impl Way for Line {
     }
 
     fn arrive(end: &mut End<line::Line>, frame: &[u8]) {
-        end.receive_frame(Rope::copied(frame), T0, &mut ());
+        end.arrive_frame(Rope::copied(frame), T0, &mut ());
     }
 }
 
@@ -113,7 +115,7 @@ impl Below for Circuit {
             if let x25::Indication::Incoming { call, .. } = &indication {
                 assert!(is_for_transport(call));
             }
-            let told = self.network.indicate(indication);
+            let told = self.network.arrive(indication);
             if told.is_some() {
                 return told;
             }
@@ -132,11 +134,11 @@ impl Below for Circuit {
         0
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        None
+    fn deadline(&self) -> Instant {
+        Instant::NEVER
     }
 
-    fn timeout(&mut self, _now: Instant) {}
+    fn settle(&mut self, _now: Instant) {}
 }
 
 impl Way for Xot {
@@ -165,7 +167,7 @@ impl Way for Xot {
     }
 
     fn arrive(end: &mut End<Circuit>, frame: &[u8]) {
-        end.below_mut().xot.indicate(Rope::copied(frame), T0);
+        end.below_mut().xot.arrive(Rope::copied(frame), T0);
         while end.rise(T0, &mut ()) {}
         end.settle(T0, &mut ());
     }

@@ -1,23 +1,24 @@
 //! Initiators of ACSE and of MMS with our layers up to ACSE: josistack, libiec61850.
 //!
-//! Adapted   what stands above ACSE is not ours. josistack's server echoes, so does ours; libiec61850's spoke MMS, so its
-//!           recorded values are what our layers are given to say.
-//! Different names, references and the order of optional parameters; of our values the form is that in which they are given.
+//! Adapted   what stands above ACSE is not ours. josistack's server echoes, so does ours; libiec61850's spoke
+//!           MMS, so its recorded values are what our layers are given to say.
+//! Different names, references and the order of optional parameters; of our values the form is that in which
+//! they are given.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
-use kiban_board::osi::end::End;
-use kiban_board::osi::stream::{Stream, Wish};
-use kiban_board::osi::tower::{Request, Told, Tower, TowerConfig};
-use kiban_ground::Instant;
-use kiban_stack::osi::acse::{self, Associate, AssociateAnswer};
-use kiban_stack::osi::ftam::{self, Machine, Role};
-use kiban_stack::osi::presentation;
-use kiban_wire::acse::{Aare, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic};
-use kiban_wire::ber::{Asn1, Oid};
-use kiban_wire::cotp::Tpdu;
-use kiban_wire::presentation::{ContextResult, Cpa, Cpr, Pdv, UserData};
-use kiban_wire::session::{Spdu, Units};
-use kiban_wire::tpkt;
+use kiban_base::Instant;
+use kiban_osi::acse::{self, Associate, AssociateAnswer};
+use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::presentation;
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::stream::{Stream, Wish};
+use kiban_osi::stack::tower::{Request, Told, Tower, TowerConfig};
+use kiban_osi::wire::acse::{Aare, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic};
+use kiban_osi::wire::ber::{Asn1, Oid};
+use kiban_osi::wire::cotp::Tpdu;
+use kiban_osi::wire::presentation::{ContextResult, Cpa, Cpr, Pdv, UserData};
+use kiban_osi::wire::session::{Spdu, Units};
+use kiban_osi::wire::tpkt;
 
 const JOSISTACK: &[u8] = include_bytes!("../../data/josistack-acse.pcap");
 const MMS_FILES: &[u8] = include_bytes!("../../data/mms-files.pcap");
@@ -36,7 +37,8 @@ impl Ours {
     fn new() -> Ours {
         let mut tower = Tower::new(&TowerConfig::default());
         let mut stream = Stream::new(tpkt::TPDU_BYTES_MAX);
-        tower.network(stream.connected(), T0, &mut ());
+        tower.arrive(stream.connected(), T0, &mut ());
+        tower.settle(T0, &mut ());
         Ours { tower, stream, listener: Listener::default(), aborted: false }
     }
 
@@ -48,14 +50,16 @@ impl Ours {
         user: &mut dyn FnMut(Told) -> Option<Request>,
     ) -> Vec<Heard> {
         for read in reads(said, in_two) {
-            self.stream.receive(read);
+            self.stream.arrive(read);
             while let Some(indication) = self.stream.poll() {
-                self.tower.network(indication, T0, &mut ());
+                self.tower.arrive(indication, T0, &mut ());
+                self.tower.settle(T0, &mut ());
                 while let Some(told) = self.tower.poll() {
                     let acse = if let Told::Acse(indication) = &told { Some(&**indication) } else { None };
                     self.aborted |= matches!(acse, Some(acse::Indication::Abort(_)));
                     if let Some(request) = user(told) {
-                        self.tower.request(request, T0, &mut ()).expect("it can be asked for");
+                        self.tower.request(request, &mut ()).expect("it can be asked for");
+                        self.tower.settle(T0, &mut ());
                     }
                 }
                 while let Some(request) = self.tower.poll_network() {
@@ -203,7 +207,7 @@ fn a_file_service_says_that_it_does_not_speak_mms() {
         let mut listener = Listener::default();
         let mut heard = Vec::new();
         for turn in &turns[..2] {
-            end.receive(turn.said.concat().into(), T0, &mut ());
+            end.arrive(turn.said.concat().into(), T0, &mut ());
             let bytes: Vec<u8> = end.outgoing().runs().flatten().copied().collect();
             end.outgoing().clear();
             heard.extend(listener.hear(&units(&bytes)));

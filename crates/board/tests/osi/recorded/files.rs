@@ -1,28 +1,27 @@
 //! ISODE's initiator of FTAM with our responder.
 //!
 //! Adapted   the filestore is empty at first, and knows the user who was recorded.
-//! Different `..` is refused here: no name leads up. A directory has no entries `.` and `..`, and its entries are called by the
-//!           last component of their names. Of a group that fails ISODE's responder leaves out what stands behind the failure;
-//!           ours says of each that it failed. ISODE's takes any octet behind a CR for the LF of a line's end, and says LF.
-//!           Of the two names for directories it has one.
+//! Different `..` is refused here: no name leads up. A directory has no entries `.` and `..`, and its entries
+//! are called by the
+//!           last component of their names. Of a group that fails ISODE's responder leaves out what stands
+//!           behind the failure; ours says of each that it failed. ISODE's takes any octet behind a CR for
+//!           the LF of a line's end, and says LF. Of the two names for directories it has one.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
-use kiban_board::osi::end::End;
-use kiban_board::osi::stream::Wish;
-use kiban_board::osi::tower::TowerConfig;
-use kiban_ground::{Instant, Rope};
-use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
-use kiban_stack::osi::ftam::filestore::{
-    Actions, Admission, Doorkeeper, Judgement, Locks, Path, Refusal, Visitor,
-};
-use kiban_stack::osi::ftam::responder::{self, Responder, Store};
-use kiban_stack::osi::ftam::{self, Machine, Role};
-use kiban_wire::acse::{Apdu, AssociateResult};
-use kiban_wire::ber::Asn1;
-use kiban_wire::cotp::Tpdu;
-use kiban_wire::ftam::{ActionResult, DataElement, Kind, PathnameAttribute, Pdu, StateResult};
-use kiban_wire::presentation::{Cpa, Cpr, Pdv, UserData};
-use kiban_wire::session::{Spdu, Units};
+use kiban_base::{Instant, Rope};
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Refusal, Visitor};
+use kiban_osi::ftam::responder::{self, Responder, Store};
+use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::stream::Wish;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::acse::{Apdu, AssociateResult};
+use kiban_osi::wire::ber::Asn1;
+use kiban_osi::wire::cotp::Tpdu;
+use kiban_osi::wire::ftam::{ActionResult, DataElement, Kind, PathnameAttribute, Pdu, StateResult};
+use kiban_osi::wire::presentation::{Cpa, Cpr, Pdv, UserData};
+use kiban_osi::wire::session::{Spdu, Units};
 
 const SESSION: &[u8] = include_bytes!("../../data/isode-ftam-session.pcap");
 /// The number that the initiator has given to the context of FPDUs.
@@ -75,7 +74,7 @@ impl Ours {
     /// What it says to a run of TPKTs.
     fn answer(&mut self, said: &[Vec<u8>], in_two: bool) -> Vec<Answer> {
         for read in reads(said, in_two) {
-            self.end.receive(read, T0, &mut ());
+            self.end.arrive(read, T0, &mut ());
             loop {
                 let Ours { disk, locks, door, .. } = self;
                 let room = self.end.room();

@@ -1,21 +1,24 @@
 //! What initiators of other makes said to responders of their own, said to ours.
 //!
-//! Goal      whoever was recorded would have gone on with us as it did with its own kind: every answer of ours is of the kind that
-//!           the recorded responder gave.
-//! How       a connection of a capture is cut into TPKTs. The initiator's go into our layers as they were sent, each run of them
-//!           when the recorded responder had answered the one before; what we say to a run and what was said to it then go
-//!           through one [`Listener`], which knows formats and no state, and are compared.
-//! Adapted   nothing in the bytes. Transport references, dates and names of responders are those of each responder, and nobody
-//!           says them again: in class 0 only a DR names the peer's reference, and it is not compared.
+//! Goal      whoever was recorded would have gone on with us as it did with its own kind: every answer of
+//!           ours is of the kind that the recorded responder gave.
+//! How       a connection of a capture is cut into TPKTs. The initiator's go into our layers as they were
+//!           sent, each run of them when the recorded responder had answered the one before; what we say to a
+//!           run and what was said to it then go through one [`Listener`], which knows formats and no state,
+//!           and are compared.
+//! Adapted   nothing in the bytes. Transport references, dates and names of responders are those of each
+//!           responder, and nobody says them again: in class 0 only a DR names the peer's reference, and it
+//!           is not compared.
 
 mod acse;
 mod files;
 
-use kiban_ground::{Bytes, Rope};
-use kiban_wire::cotp::Tpdu;
-use kiban_wire::presentation::{Pdv, UserData};
-use kiban_wire::session::{Spdu, Tsdu};
-use kiban_wire::{capture, tpkt};
+use kiban_base::{Bytes, Rope};
+use kiban_capture as capture;
+use kiban_osi::wire::cotp::Tpdu;
+use kiban_osi::wire::presentation::{Pdv, UserData};
+use kiban_osi::wire::session::{Spdu, Tsdu};
+use kiban_osi::wire::tpkt;
 
 /// Which end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,35 +9,35 @@ use kiban_lab::net::delay::{Ask, Delays, measure};
 use std::fmt;
 use std::process::ExitCode;
 
-/// Measure round trips over TCP, with percentiles, and show the part that distance explains.
+/// Measure TCP round trips with percentiles, and compare them with the propagation delay.
 ///
 /// A message of N bytes over L metres of fibre at B bit/s takes L/c + 8N/B one way, with c = 2.1e8 m/s.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\n  kiban lab delay HOST --distance 510 --rate 1000      510 km of fibre, 1 Gbit/s: what is left?\n  kiban lab delay NEAR FAR --sizes 1,1000,9000 --json\n\nExit status: 1 when a host cannot be measured, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\n  kiban lab delay HOST --distance 510 --rate 1000      subtract 510 km of fibre at 1 Gbit/s\n  kiban lab delay NEAR FAR --sizes 1,1000,9000 --json\n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments."
 )]
 pub(crate) struct Delay {
-    /// Who runs `kiban lab serve`, with the same token; port 4195 where none is given.
+    /// Hosts that run `kiban lab serve` with the same token [default port: 4195].
     #[arg(value_name = "HOST[:PORT]", required = true)]
     hosts: Vec<Host>,
     #[command(flatten)]
     key: Key,
-    /// Bytes each way.
+    /// Message sizes in each direction, in bytes.
     #[arg(long, default_value = "1,100,1000,4000,9000", value_name = "LIST")]
     sizes: Numbers,
-    /// Round trips of each size.
+    /// Number of round trips of each size.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Kilometres of fibre between.
+    /// Length of the fibre in kilometres.
     #[arg(long, value_name = "KM", value_parser = positive)]
     distance: Option<f64>,
-    /// Mbit/s of the slowest line between; else it is fitted.
+    /// Rate of the slowest link in Mbit/s [default: fitted to the measurements].
     #[arg(long, value_name = "MBPS", value_parser = positive)]
     rate: Option<f64>,
-    /// Print one JSON object in place of the tables.
+    /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -79,7 +79,7 @@ impl Delay {
             hosts.push(measure(&session, &ask, &|| bar.inc(1)).map_err(|failure| failure.to_string())?);
         }
         bar.finish_and_clear();
-        super::put(self.json, &All { hosts })?;
+        super::output::put(self.json, &All { hosts })?;
         Ok(ExitCode::SUCCESS)
     }
 }

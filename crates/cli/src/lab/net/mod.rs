@@ -2,6 +2,7 @@
 
 mod delay;
 mod numbers;
+mod output;
 pub(super) mod peer;
 mod serve;
 mod sweep;
@@ -28,18 +29,4 @@ impl Net {
             Net::Trace(trace) => trace.run(),
         }
     }
-}
-
-/// Prints one JSON object, if that is wanted, or the tables.
-fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)) -> Result<(), String> {
-    crate::print(&if json { crate::json(made)? } else { made.to_string() })
-}
-
-/// Writes files, each by its name, into a folder.
-fn write(folder: &std::path::Path, files: &[(String, Vec<u8>)]) -> Result<(), String> {
-    let say = |error: std::io::Error| {
-        format!("{} cannot be written ({error}): make room, or name another folder", folder.display())
-    };
-    std::fs::create_dir_all(folder).map_err(say)?;
-    files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes)).map_err(say)
 }

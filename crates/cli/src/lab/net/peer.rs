@@ -14,7 +14,7 @@ const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
 /// The token.
 #[derive(Args, Clone)]
 pub(in crate::lab) struct Key {
-    /// Read the server's token from the first line of this file; else it is read from KIBAN_LAB_TOKEN.
+    /// Read the server's token from the first line of this file [default: from KIBAN_LAB_TOKEN].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

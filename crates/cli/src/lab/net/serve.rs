@@ -5,59 +5,60 @@ use crate::way::cannot_listen;
 use clap::Args;
 use ipnet::IpNet;
 use kiban_lab::net::admission::{Token, network};
+use kiban_lab::net::protocol::PORT;
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
-use kiban_real::sandbox::{Need, OnRefusal, Sandbox};
+use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Answer measurements of `kiban lab sweep`, `delay`, `trace` and `mix --to`.
+/// Serve measurements of `kiban lab sweep`, `delay`, `trace` and `mix --to`.
 ///
-/// Nothing but measurements is answered, to nobody but who knows the token. It goes over the network as it is: use this where
-/// nobody listens, name the addresses that may connect, and end it when you are done. Besides its port it opens one for each
-/// trial, of the system's choice or of --data-ports, for the address that asked.
+/// Only clients that know the token are served, and only measurements. The token is sent unencrypted: use
+/// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens
+/// another port, chosen by the system or from --data-ports, for that client's address only.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab serve                                  prints a token, and answers until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n  kiban lab serve --data-ports 4200-4203           behind a firewall that lets 4195 and these through\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab serve                                  prints a token, and serves until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\n\nExit status: 1 if it cannot listen, 2 for invalid arguments."
 )]
 pub(crate) struct Serve {
-    /// Where to listen; port 0: one is chosen, and told.
+    /// Address to listen on; port 0 chooses a port and prints it.
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// Take the token from the first line of this file in place of a random one.
+    /// Read the token from the first line of this file [default: a random token].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Take ports of this range for data connections, one a trial, in place of those that the system chooses.
+    /// Range of ports for data connections, one per trial [default: chosen by the system].
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     data_ports: Option<Ports>,
-    /// Let these addresses connect, and no others; may be said several times.
+    /// Allow connections only from these addresses; can be repeated.
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     allow: Vec<IpNet>,
-    /// Sessions at once.
+    /// Maximum number of concurrent sessions.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     sessions: u32,
-    /// Seconds of a trial, at most.
+    /// Maximum duration of a trial, in seconds.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     trial: u32,
-    /// Seconds of a session, at most.
+    /// Maximum duration of a session, in seconds.
     #[arg(long, default_value_t = 21_600, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     session: u32,
-    /// Mbit/s that each session may send here, or have sent, at most.
+    /// Maximum rate of each session in each direction, in Mbit/s.
     #[arg(long, default_value_t = 100_000, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// Bytes of a socket buffer, at most.
+    /// Maximum size of a socket buffer, in bytes.
     #[arg(long, default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(4096..))]
     buffer: u32,
-    /// Keep all privileges after start, for debugging.
+    /// Do not drop privileges after start, for debugging.
     #[arg(long)]
     no_sandbox: bool,
-    /// Say what happens as JSON objects, one a line, on standard output.
+    /// Print events on standard output, as one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Say nothing of sessions.
+    /// Do not report sessions.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
 }
@@ -85,7 +86,8 @@ impl Serve {
         eprintln!("answering at {at}; ctrl-c ends");
         if self.token_file.is_none() {
             // Once, and to whoever started it: this is how the other end learns of it.
-            eprintln!("at the other end: KIBAN_LAB_TOKEN={} kiban lab sweep HOST", token.reveal());
+            let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
+            eprintln!("at the other end: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
             // The host's own counts of TCP and its settings are part of what is measured.
@@ -124,7 +126,7 @@ fn tell(event: Event, json: bool, quiet: bool) {
             Event::RefusedOthers(others) => json!({"event": "refused", "others": others}),
         };
         // Whoever reads may have had enough.
-        let _ = crate::print(&format!("{line}\n"));
+        let _ = crate::output::print(&format!("{line}\n"));
     } else if !quiet {
         match event {
             Event::Began(address) => eprintln!("{address}: a session"),

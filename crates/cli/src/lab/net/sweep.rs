@@ -15,75 +15,75 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Measure throughput over message length and socket buffers, and say why what is slow is slow.
+/// Measure throughput over message length and socket buffer size, and explain slow regions.
 ///
-/// Each point is a TCP connection with settings of its own. Slow ones are explained from what both kernels say of them and from
-/// a short capture (with CAP_NET_RAW); what to change is tried on the worst of them. Points are kept in a folder, so that
-/// the same command goes on where it was ended. The folder is that of a run: 'kiban lab live', 'summary' and 'report' read it, also
-/// meanwhile.
+/// Each point is a TCP connection with its own settings. Slow points are explained from both kernels' TCP
+/// statistics and a short capture (with CAP_NET_RAW); remedies are tried on the worst points. Results are
+/// kept in a directory, so the same command resumes an interrupted sweep. 'kiban lab live', 'summary' and
+/// 'report' read the directory, also while the sweep runs.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n  kiban lab live lab-HOST                          watch it from another terminal\n  kiban lab report lab-HOST                        a page with the maps, the causes, the advice\n\nExit status: 0 when all points are measured, 1 when the peer was lost or refuses, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n  kiban lab live lab-HOST                          watch it from another terminal\n  kiban lab report lab-HOST                        a page with maps, causes and remedies\n\nExit status: 0 if all points were measured, 1 if the peer was lost or refused, 2 for invalid arguments."
 )]
 pub(crate) struct SweepHost {
-    /// Who runs `kiban lab serve`; port 4195 where none is given.
+    /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
     key: Key,
-    /// Message lengths, bytes: numbers, and ranges as 500..6000/500 or 1024..65536*2.
+    /// Message lengths in bytes: numbers, and ranges such as 500..6000/500 or 1024..65536*2.
     #[arg(long, default_value = "100,500..6000/500", value_name = "LIST")]
     messages: Numbers,
-    /// Socket buffers at both ends, bytes; 0: as the system has them.
+    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default.
     #[arg(long, default_value = "2000..18000/2000", value_name = "LIST")]
     buffers: Numbers,
-    /// How to write; several make several maps.
+    /// Write pattern; one map for each.
     #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
     pattern: Vec<PatternName>,
-    /// Nagle's algorithm; both make two maps.
+    /// Nagle's algorithm; one map for each.
     #[arg(long, value_enum, default_value = "on", value_delimiter = ',')]
     nagle: Vec<Nagle>,
-    /// MSS, bytes; 0: the path's. Several make several maps.
+    /// MSS in bytes; 0 uses the path's; one map for each.
     #[arg(long, default_value = "0", value_name = "LIST")]
     mss: Numbers,
-    /// Congestion controls; several make several maps.
+    /// Congestion control algorithms; one map for each.
     #[arg(long, default_value = SYSTEM, value_name = "NAMES", value_delimiter = ',')]
     congestion: Vec<String>,
-    /// How long each point is measured.
+    /// Duration of each point, in seconds.
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
-    /// The folder of the records [default: lab-HOST].
+    /// Directory for the records [default: lab-HOST].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the maps into this folder, one SVG each.
+    /// Write the maps into this directory, one SVG each.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Seconds for which a peer that was lost is called again.
+    /// How long to retry a lost peer, in seconds.
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     patience: u64,
-    /// Processors of this machine that others may use while a point is measured; beyond, it is measured again.
+    /// CPU load of other programs, in cores, above which a point counts as disturbed and is repeated.
     #[arg(long, default_value_t = 0.5, value_name = "CORES", value_parser = cores)]
     foreign_cores: f64,
-    /// How often a disturbed point is measured again.
+    /// Maximum number of repetitions of a disturbed point.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
     repeats: u32,
-    /// Print one JSON object in place of the tables.
+    /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
-    /// Show no progress bar.
+    /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum PatternName {
-    /// A header and a body in two writes, then wait for the reply.
+    /// Header and body in two writes, then wait for the reply.
     WriteWriteRead,
     /// The same bytes in one write.
     WriteRead,
     /// Messages without replies.
     Stream,
-    /// The same from the server to here.
+    /// Messages without replies, from the server to this host.
     StreamBack,
 }
 
@@ -100,9 +100,9 @@ impl PatternName {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Nagle {
-    /// As connections are made.
+    /// Enabled, the default of TCP sockets.
     On,
-    /// TCP_NODELAY.
+    /// Disabled (TCP_NODELAY).
     Off,
 }
 
@@ -147,7 +147,7 @@ impl SweepHost {
             patience: Some(Duration::from_secs(self.patience)),
             ..Options::default()
         };
-        crate::lab::keep_at_interrupt(&folder)?;
+        crate::lab::interrupt::keep_at_interrupt(&folder)?;
         let sweep = Sweep { session, dir: folder.clone(), options };
         let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
@@ -168,9 +168,9 @@ impl SweepHost {
             let files: Vec<_> = maps
                 .map(|(number, map)| (format!("map-{}.svg", number + 1), map.svg().into_bytes()))
                 .collect();
-            super::write(folder, &files)?;
+            super::output::write(folder, &files)?;
         }
-        super::put(self.json, &report)?;
+        super::output::put(self.json, &report)?;
         Ok(if report.ended_early.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }

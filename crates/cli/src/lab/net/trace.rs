@@ -9,47 +9,47 @@ use kiban_lab::net::trace::Trace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what goes over the network, packet by packet, in a slow case and in a fast one.
+/// Show the packets of a slow and a fast case as sequence diagrams.
 ///
-/// The case that is asked for is captured; if it is slow, also with what removes that. It needs CAP_NET_RAW.
+/// The given case is captured; if it is slow, it is captured again with the remedy. Needs CAP_NET_RAW.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\n  kiban lab trace HOST --message 1000 --svg pictures --pcap captures\n  kiban lab trace HOST --message 4400 --buffer 9500 --pattern stream --json\n\nExit status: 0 when there are packets to show, 1 when the host or the capture is out of reach, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\n  kiban lab trace HOST --message 1000 --svg pictures --pcap captures\n  kiban lab trace HOST --message 4400 --buffer 9500 --pattern stream --json\n\nExit status: 0 if packets were captured, 1 if the host is unreachable or the capture failed, 2 for invalid arguments."
 )]
 pub(crate) struct TraceHost {
-    /// Who runs `kiban lab serve`; port 4195 where none is given.
+    /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
     key: Key,
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     #[arg(long, default_value_t = 1000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=16 << 20))]
     message: u32,
-    /// Socket buffers at both ends, bytes; 0: as the system has them.
+    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     buffer: u32,
-    /// How to write.
+    /// Write pattern.
     #[arg(long, value_enum, default_value = "write-write-read")]
     pattern: PatternName,
     /// Nagle's algorithm.
     #[arg(long, value_enum, default_value = "on")]
     nagle: Nagle,
-    /// MSS, bytes; 0: the path's.
+    /// MSS in bytes; 0 uses the path's.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     mss: u32,
-    /// Congestion control; by default the system's.
+    /// Congestion control algorithm [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How long each case is captured.
+    /// Duration of each capture, in seconds.
     #[arg(long, default_value_t = 0.3, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
-    /// Write the diagrams into this folder, one SVG each.
+    /// Write the diagrams into this directory, one SVG each.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Write the captures into this folder, one pcap file each.
+    /// Write the captures into this directory, one pcap file each.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
-    /// Print one JSON object in place of the diagrams.
+    /// Print one JSON object instead of the diagrams.
     #[arg(long)]
     json: bool,
 }
@@ -72,13 +72,13 @@ impl TraceHost {
         if let Some(folder) = &self.svg {
             let files: Vec<_> =
                 cases().map(|case| (format!("{}.svg", case.name), case.svg().into_bytes())).collect();
-            super::write(folder, &files)?;
+            super::output::write(folder, &files)?;
         }
         if let Some(folder) = &self.pcap {
             let files: Vec<_> = cases().map(|case| (format!("{}.pcap", case.name), case.pcap())).collect();
-            super::write(folder, &files)?;
+            super::output::write(folder, &files)?;
         }
-        super::put(self.json, &trace)?;
+        super::output::put(self.json, &trace)?;
         Ok(ExitCode::SUCCESS)
     }
 }

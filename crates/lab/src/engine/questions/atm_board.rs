@@ -1,10 +1,11 @@
 //! One point of paper \[1\]'s figures 6 and 7: sessions that share a board, by their windows.
 //!
-//! How       as `kiban reproduce atm-board` measures them: the board of 1995 with its modelled processor and memory, or ours as
-//!           it is.
-//! Moving    a point where some session moved nothing counts here, with their number; the paper has no data there.
+//! How       as `kiban reproduce atm-board` measures them: the board of 1995 with its modelled processor and
+//!           memory, or ours as it is.
+//! Moving    a point where some session moved nothing counts here, with their number; the paper has no data
+//!           there.
 
-use super::{one_of, parameter, within};
+use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
 use crate::reproduce::atm_board::config_1995;
 use crate::reproduce::flow::{Interval, measure};

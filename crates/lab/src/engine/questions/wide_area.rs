@@ -1,13 +1,14 @@
 //! One cell of paper \[2\]'s map: a stream between two workstations of 1995 on an ATM switch.
 //!
-//! How       [`Experiment`], as `kiban reproduce wide-area-atm` runs it; other MTUs and intervals can be asked for as well.
+//! How       [`Experiment`], as `kiban reproduce wide-area-atm` runs it; other MTUs and intervals can be
+//!           asked for as well.
 //! Limits    the seed changes nothing: the set-up has no chance in it.
 
-use super::{one_of, parameter, within};
+use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
 use crate::reproduce::wide_area::hosts::Experiment;
 use crate::reproduce::wide_area::map::experiment;
-use kiban_stack::tcp::{Config, PROFILES};
+use kiban_tcpip::tcp::{Config, PROFILES};
 use std::time::Duration;
 
 pub(super) struct WideArea {

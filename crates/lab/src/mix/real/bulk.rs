@@ -1,20 +1,22 @@
 //! TCP of a mix: connections of the kernel, from client to server, that send all they may.
 //!
 //! Begin     each connection says the session's nonce and its circuit.
-//! Block     how long after the one before each 64 KiB were there: a connection that sends all it can has no moments at which
-//!           something was due, so that this is what of its delays can be told.
+//! Block     how long after the one before each 64 KiB were there: a connection that sends all it can has no
+//!           moments at which something was due, so that this is what of its delays can be told.
 //! Round     the kernel's smoothed round trip (TCP_INFO), looked at each [`ROUND`] at the sending end.
-//! Pace      a flow with `shape_mbps` writes so much less often that its cells on a line of ATM would have that rate.
+//! Pace      a flow with `shape_mbps` writes so much less often that its cells on a line of ATM would have
+//!           that rate.
 
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
 use crate::net::protocol::NONCE_BYTES;
-use kiban_ground::Instant;
-use kiban_real::Clock;
-use kiban_real::measure::TcpInfo;
-use kiban_real::measure::pause::pace;
-use kiban_wire::aal5;
-use kiban_wire::atm::CELL_BYTES;
+use kiban_atm::wire::aal5;
+use kiban_atm::wire::atm::CELL_BYTES;
+use kiban_base::Instant;
+use kiban_measure::TcpInfo;
+use kiban_measure::pause::pace;
+use kiban_os::Clock;
+use kiban_os::lock;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
@@ -140,7 +142,7 @@ pub(super) fn receive(
                 let blocks = octets / BLOCK_OCTETS;
                 octets += count as u64;
                 let more = octets / BLOCK_OCTETS - blocks;
-                let mut tally = tally.lock().expect("nobody panics with it");
+                let mut tally = lock(tally);
                 tally.octets += count as u64;
                 if let Some(last) = last.filter(|_| more > 0) {
                     // Blocks that came in one reading share its time.
@@ -153,12 +155,12 @@ pub(super) fn receive(
             }
             Err(error) if is_pause(&error) => {}
             Err(error) => {
-                tally.lock().expect("nobody panics with it").ended = true;
+                lock(tally).ended = true;
                 return Err(error);
             }
         }
     }
-    tally.lock().expect("nobody panics with it").ended = true;
+    lock(tally).ended = true;
     Ok(())
 }
 

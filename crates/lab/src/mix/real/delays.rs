@@ -1,9 +1,10 @@
 //! Delays of which only their differences mean anything, in bounded memory.
 //!
-//! Variation RFC 5481 §4.2, PDV: the delay of each less the least of all. (IPDV, §4.1, is the difference to the one before, and
+//! Variation RFC 5481 §4.2, PDV: the delay of each less the least of all. (IPDV, §4.1, is the difference to
+//! the one before, and
 //!           RFC 3550 §6.4.1's jitter a mean of that: neither says how long a buffer has to wait.)
-//! Bound     beyond [`KEPT_MAX`] every second is forgotten, and of those that come every second is left out: an even sample. The
-//!           least and the greatest are always known.
+//! Bound     beyond [`KEPT_MAX`] every second is forgotten, and of those that come every second is left out:
+//!           an even sample. The least and the greatest are always known.
 
 use crate::stats::{quantile, sorted};
 

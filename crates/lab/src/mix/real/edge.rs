@@ -1,24 +1,27 @@
-//! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams that are due at a moment.
+//! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams that are due at a
+//! moment.
 //!
-//! Sources   those of the virtual network, asked for their cells a little ahead of time: the same plan and seed give the same cells.
-//! Shape     a path that is shaped sends its cells no earlier than its contract lets it (GCRA), all circuits of it in turn; at most
-//!           `queue_cells` of it wait.
-//! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or what the plan says, and waits no longer than [`PACK`] for
-//!           more. It is due with its last cell.
+//! Sources   those of the virtual network, asked for their cells a little ahead of time: the same plan and
+//!           seed give the same cells.
+//! Shape     a path that is shaped sends its cells no earlier than its contract lets it (GCRA), all circuits
+//!           of it in turn; at most `queue_cells` of it wait.
+//! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or what the plan says, and
+//!           waits no longer than [`PACK`] for more. It is due with its last cell.
 
 use super::super::plan::{Kind, Plan};
 use super::super::traffic::{self, contract, slot_us};
 use super::wire::{self, Head, NONCE_OCTETS};
-use kiban_ground::Instant;
+use kiban_atm::wire::atm::{VCI_USER_FIRST, Vc};
+use kiban_atm::{Meter, TimedCell};
+use kiban_base::Instant;
 use kiban_sim::Terminal;
 use kiban_sim::traffic::{FrameSource, Ledger, Shared};
-use kiban_stack::atm::{Meter, TimedCell};
-use kiban_wire::atm::{VCI_USER_FIRST, Vc};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// The longest time that a cell waits for others of its datagram: little beside what a path takes, and most of a datagram at 10 Mbit/s.
+/// The longest time that a cell waits for others of its datagram: little beside what a path takes, and most
+/// of a datagram at 10 Mbit/s.
 const PACK: Duration = Duration::from_millis(1);
 
 /// A circuit's source and what has been made of its cells.

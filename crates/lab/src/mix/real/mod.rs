@@ -5,10 +5,12 @@
 //! bulk: all it may ► TCP ─────────────────────────────── network ── read, blocks ─────────────────────────┘
 //! ```
 //!
-//! Goal      the figures of the virtual network, of a real one: the same sources and sinks, the same contract, one outcome.
-//! Told      losses by numbers; delays by their differences alone, since clocks of two hosts do not agree; how late the sender was.
-//! Left out  the way back: what leaves the other site is sent from there. TCP is not policed: its segments are the kernel's.
-//!           The drift of two clocks is not taken out of delays but told.
+//! Goal      the figures of the virtual network, of a real one: the same sources and sinks, the same
+//!           contract, one outcome.
+//! Told      losses by numbers; delays by their differences alone, since clocks of two hosts do not agree;
+//!           how late the sender was.
+//! Left out  the way back: what leaves the other site is sent from there. TCP is not policed: its segments
+//!           are the kernel's. The drift of two clocks is not taken out of delays but told.
 
 mod bulk;
 mod delays;

@@ -7,11 +7,13 @@
 //! client: Ended (cells sent)  server: Total
 //! ```
 //!
-//! Direction data go from client to server alone; the server sends nothing but these lines, to whom it knows by the token.
-//! Aim       a client sends payload to a port of UDP only after the server has returned the cookie that the client sent
-//!           to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`] short datagrams go there.
-//! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`] connections, and a line of the server at
-//!           most [`TOLD_BYTES_MAX`].
+//! Direction data go from client to server alone; the server sends nothing but these lines, to whom it knows
+//! by the token.
+//! Aim       a client sends payload to a port of UDP only after the server has returned the cookie that the
+//!           client sent to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`]
+//!           short datagrams go there.
+//! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`]
+//!           connections, and a line of the server at most [`TOLD_BYTES_MAX`].
 
 use super::super::plan::{Fec, Kind};
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,8 @@ pub(super) const FLOWS_MAX: usize = 200;
 pub(super) const CIRCUITS_MAX: usize = 512;
 /// Connections of TCP among these.
 pub(super) const BULK_MAX: usize = 16;
-/// The shortest and the longest sample, ms: each is a line, and one that does not come means that the peer is gone.
+/// The shortest and the longest sample, ms: each is a line, and one that does not come means that the peer is
+/// gone.
 pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client takes.
 pub(super) const TOLD_BYTES_MAX: u64 = 1 << 20;
@@ -102,7 +105,8 @@ pub(super) struct FlowSample {
     pub(super) units_lost: u64,
     /// Octets of TCP.
     pub(super) octets: u64,
-    /// By how much datagrams, or blocks of TCP, were later than the fastest of the sample, us: half of them, and 99 of 100.
+    /// By how much datagrams, or blocks of TCP, were later than the fastest of the sample, us: half of them,
+    /// and 99 of 100.
     pub(super) variation_us: [Option<f64>; 2],
 }
 

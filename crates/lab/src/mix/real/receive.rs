@@ -1,11 +1,15 @@
-//! The receiving end: datagrams become cells again, a contract judges them, and the sinks of the virtual network take them.
+//! The receiving end: datagrams become cells again, a contract judges them, and the sinks of the virtual
+//! network take them.
 //!
-//! Moment    of a cell: when it was due, plus what its datagram took from being sent to being taken in. So cells that came together are
-//!           as far apart as they left, a source that was late is nobody's fault, and what the network does to delays is
-//!           all there. The two clocks have nothing to do with each other: only differences of delays are told.
-//! Police    GCRA over the cells of a path in the order of these moments; they wait [`HOLD`] for those of other circuits.
-//! Order     a circuit keeps the order of its cells, as ATM does: a datagram that comes after a later one has arrived, and is
-//!           counted as reordered (RFC 4737 §3.3), but its cells are of no use to AAL, and are not handed on.
+//! Moment    of a cell: when it was due, plus what its datagram took from being sent to being taken in. So
+//!           cells that came together are as far apart as they left, a source that was late is nobody's
+//!           fault, and what the network does to delays is all there. The two clocks have nothing to do with
+//!           each other: only differences of delays are told.
+//! Police    GCRA over the cells of a path in the order of these moments; they wait [`HOLD`] for those of
+//!           other circuits.
+//! Order     a circuit keeps the order of its cells, as ATM does: a datagram that comes after a later one has
+//!           arrived, and is counted as reordered (RFC 4737 §3.3), but its cells are of no use to AAL, and
+//!           are not handed on.
 //! Bounds    cells that wait, datagrams that may still come late; frames and matrices have their own.
 
 use super::super::traffic::{self, contract};
@@ -13,11 +17,11 @@ use super::delays::Delays;
 use super::protocol::{FlowSample, FlowTotal, Incoming, Policed, Request, Total};
 use super::wire::{self, NONCE_OCTETS};
 use crate::mix::plan::Flow;
-use kiban_ground::Instant;
+use kiban_atm::wire::atm::CELL_BYTES;
+use kiban_atm::{Meter, TimedCell};
+use kiban_base::Instant;
 use kiban_sim::Terminal;
 use kiban_sim::traffic::{FrameSink, Ledger, StreamSink};
-use kiban_stack::atm::{Meter, TimedCell};
-use kiban_wire::atm::CELL_BYTES;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
@@ -179,7 +183,8 @@ impl Receiver {
         }
     }
 
-    /// A datagram came, so many nanoseconds after the beginning was heard of, or before. False: it is not of this session.
+    /// A datagram came, so many nanoseconds after the beginning was heard of, or before. False: it is not of
+    /// this session.
     pub(super) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
         let Some((head, cells)) = wire::read(octets).filter(|(head, _)| head.nonce == self.nonce) else {
             return false;
@@ -264,7 +269,8 @@ impl Receiver {
         }
     }
 
-    /// TCP has brought so many octets of a circuit, and blocks of it so long after the one before each, nanoseconds.
+    /// TCP has brought so many octets of a circuit, and blocks of it so long after the one before each,
+    /// nanoseconds.
     pub(super) fn on_stream(&mut self, circuit: usize, octets: u64, gaps: &[u64]) {
         let flow = &mut self.flows[self.circuits[circuit].flow];
         flow.total.octets += octets;
@@ -342,7 +348,8 @@ impl Receiver {
 }
 
 impl FlowTotal {
-    /// What AAL1 met, and what is known of the source's clock. Of several copies the last that knows it is told.
+    /// What AAL1 met, and what is known of the source's clock. Of several copies the last that knows it is
+    /// told.
     fn tell_stream(&mut self, sink: &StreamSink) {
         let counters = sink.counters();
         self.matrices += counters.matrices;
@@ -455,13 +462,15 @@ mod tests {
 
     #[test]
     fn a_contract_is_judged_by_when_cells_come_and_not_by_how_they_are_packed() {
-        // Both worlds police the same cells; in the virtual one they first wait for each other in a site's switch.
+        // Both worlds police the same cells; in the virtual one they first wait for each other in a site's
+        // switch.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
         let (_, total) = received(&plan, |_| Some(WAY));
         let policed = total.flows[0].policed as f64;
         assert!(expected > 1000.0 && (policed - expected).abs() < 0.01 * expected, "{policed} {expected}");
-        // A stream below its contract conforms although its cells come 25 at once; with jitter beyond the tolerance it does not.
+        // A stream below its contract conforms although its cells come 25 at once; with jitter beyond the
+        // tolerance it does not.
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
         let (_, total) = received(&plan, |_| Some(WAY));
         assert_eq!(total.flows[0].policed, 0);

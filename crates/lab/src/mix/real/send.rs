@@ -1,10 +1,13 @@
-//! The client's part of a mix: sends what leaves one site of a plan, and makes one outcome of what both ends know.
+//! The client's part of a mix: sends what leaves one site of a plan, and makes one outcome of what both ends
+//! know.
 //!
-//! Sites     one site of the plan is here; the server stands for all others, so that all flows that leave this site go to it, each
-//!           by the contract of its own path. What leaves other sites is left out, and named.
-//! Pace      one thread sends datagrams when they are due, by the monotone clock. How late it was is told: it is not the network's fault,
-//!           and in no delay, since a datagram says when it was sent.
-//! Loss      what the server has not got of what was sent; what this host's own queue would not take is told as well.
+//! Sites     one site of the plan is here; the server stands for all others, so that all flows that leave
+//!           this site go to it, each by the contract of its own path. What leaves other sites is left out,
+//!           and named.
+//! Pace      one thread sends datagrams when they are due, by the monotone clock. How late it was is told: it
+//!           is not the network's fault, and in no delay, since a datagram says when it was sent.
+//! Loss      what the server has not got of what was sent; what this host's own queue would not take is told
+//!           as well.
 //! End       by time, by `stop`, or because the peer is gone: what there is until then is the outcome.
 
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
@@ -20,11 +23,11 @@ use crate::engine::Failure;
 use crate::net::admission::hex;
 use crate::net::client::{Client, TIMEOUT, octets};
 use crate::net::protocol::{Ask, Lines, hear_within, plain, say};
-use kiban_ground::Instant;
-use kiban_real::Clock;
-use kiban_real::measure::Settings;
-use kiban_real::measure::pause::{pace, readable};
-use kiban_real::random;
+use kiban_base::Instant;
+use kiban_measure::Settings;
+use kiban_measure::pause::{pace, readable};
+use kiban_os::Clock;
+use kiban_os::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -239,7 +242,8 @@ pub fn run(
     Ok(outcome(plan, &chosen, peer, near, &samples, total))
 }
 
-/// Sends a cookie to a port of UDP until the server says it: whoever has the port is who has asked for what goes there.
+/// Sends a cookie to a port of UDP until the server says it: whoever has the port is who has asked for what
+/// goes there.
 fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
@@ -268,7 +272,7 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(any)?;
     socket.connect(peer)?;
     socket.set_nonblocking(true)?;
-    kiban_real::measure::socket::send_buffer(&socket, BUFFER_BYTES as u32)?;
+    kiban_measure::socket::send_buffer(&socket, BUFFER_BYTES as u32)?;
     Ok(socket)
 }
 

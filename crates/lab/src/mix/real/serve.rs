@@ -1,10 +1,13 @@
 //! The server's part of a mix: within a session of `kiban lab serve`, after its client has shown the token.
 //!
-//! Ports     one for datagrams and, if there is TCP, one for connections, of the system's choice; both take nothing but what comes
-//!           from the session's address with its nonce, and send nothing: what there is to say goes over the control connection.
-//! Bounds    those of the server: seconds of a trial, octets in a second (datagrams beyond are thrown away and counted, connections are
-//!           read more slowly), a window; those of the protocol: flows, circuits, connections.
-//! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or it is gone.
+//! Ports     one for datagrams and, if there is TCP, one for connections, of the system's choice; both take
+//!           nothing but what comes from the session's address with its nonce, and send nothing: what there
+//!           is to say goes over the control connection.
+//! Bounds    those of the server: seconds of a trial, octets in a second (datagrams beyond are thrown away
+//!           and counted, connections are read more slowly), a window; those of the protocol: flows,
+//!           circuits, connections.
+//! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or
+//!           it is gone.
 
 use super::bulk::{self, Came, LOOK, Tally};
 use super::protocol::*;
@@ -14,13 +17,14 @@ use crate::mix::plan::Kind;
 use crate::net::Limits;
 use crate::net::admission::{hex, is_same};
 use crate::net::protocol::{LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, hear_within, say};
-use crate::net::server::{CALLERS, DataPorts};
-use crate::net::unproven::{Handshakes, Length, Step};
-use kiban_ground::Instant;
-use kiban_real::Clock;
-use kiban_real::measure::pause::{pace, readable};
-use kiban_real::measure::{Datagrams, Settings};
-use kiban_real::random;
+use crate::net::server::data_ports::{CALLERS, DataPorts};
+use crate::net::server::unproven::{Handshakes, Length, Step};
+use kiban_base::Instant;
+use kiban_measure::pause::{pace, readable};
+use kiban_measure::{Datagrams, Settings};
+use kiban_os::Clock;
+use kiban_os::lock;
+use kiban_os::random;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -222,8 +226,7 @@ impl Session<'_> {
                 return told("the server ends");
             }
             if let Some(sent) = &sent {
-                let streams =
-                    self.tallies.iter().all(|tally| tally.lock().expect("nobody panics with it").ended);
+                let streams = self.tallies.iter().all(|tally| lock(tally).ended);
                 if (streams && (receiver.has_all(sent) || now >= last + QUIET)) || now >= deadline {
                     break;
                 }
@@ -287,7 +290,7 @@ impl Session<'_> {
     /// What connections have brought goes to the receiver.
     fn streams(&self, receiver: &mut Receiver) {
         for (circuit, tally) in self.bulk.iter().zip(self.tallies) {
-            let mut tally = tally.lock().expect("nobody panics with it");
+            let mut tally = lock(tally);
             let Came { octets, gaps, .. } = &mut *tally;
             receiver.on_stream(usize::from(*circuit), std::mem::take(octets), &std::mem::take(gaps));
         }

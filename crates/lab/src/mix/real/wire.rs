@@ -7,15 +7,17 @@
 //! ```
 //!
 //! Shape     all numbers with the highest octet first; moments are nanoseconds after the sender's beginning.
-//! Cells     as RFC 4717 §5.1 packs several into a packet: header without HEC, then payload; beside each its own moment, since what
-//!           a contract judges is when a cell comes, and cells of a datagram come together.
-//! Length    25 cells are 1440 octets: with UDP and IPv6 1488, within Ethernet's 1500, so that nothing is cut on the way.
-//!           59 octets a cell on Ethernet, for 53 on a line of ATM.
-//! Numbers   of datagrams for what is missing, late or double; of cells for how many of them a missing one held.
+//! Cells     as RFC 4717 §5.1 packs several into a packet: header without HEC, then payload; beside each its
+//!           own moment, since what a contract judges is when a cell comes, and cells of a datagram come
+//!           together.
+//! Length    25 cells are 1440 octets: with UDP and IPv6 1488, within Ethernet's 1500, so that nothing is cut
+//!           on the way. 59 octets a cell on Ethernet, for 53 on a line of ATM.
+//! Numbers   of datagrams for what is missing, late or double; of cells for how many of them a missing one
+//!           held.
 
-use kiban_ground::Instant;
-use kiban_stack::atm::TimedCell;
-use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_atm::TimedCell;
+use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_base::Instant;
 use std::time::Duration;
 
 /// Octets before the cells.

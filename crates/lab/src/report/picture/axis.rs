@@ -5,7 +5,8 @@
 pub enum Scale {
     /// Evenly, from zero to a round figure.
     Linear,
-    /// Evenly, from a figure that is not zero: for differences of a few percent; the axis says where it begins.
+    /// Evenly, from a figure that is not zero: for differences of a few percent; the axis says where it
+    /// begins.
     From(f64),
     /// Evenly, over what there is: for time.
     Range,

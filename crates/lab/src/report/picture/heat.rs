@@ -1,7 +1,7 @@
 //! A map: a value for each place of two axes, by colour and in digits.
 //!
-//! Colours   seven steps of viridis, which the colour-blind tell apart and which survive a copy without colour; the borders
-//!           between the steps are given, so that a border that matters is one.
+//! Colours   seven steps of viridis, which the colour-blind tell apart and which survive a copy without
+//!           colour; the borders between the steps are given, so that a border that matters is one.
 //! Outlines  around regions that somebody named.
 //! Notes     what is said of a cell: a mark beside its figure, and words where the pointer is.
 
@@ -53,7 +53,8 @@ pub struct Heat {
     pub unit: String,
     /// Rows of values; none: no data.
     pub cells: Vec<Vec<Option<f64>>>,
-    /// Where the steps of colour begin, ascending; below the first one is the first one's colour. At most seven.
+    /// Where the steps of colour begin, ascending; below the first one is the first one's colour. At most
+    /// seven.
     pub steps: Vec<f64>,
     /// Regions.
     pub outlines: Vec<Outline>,

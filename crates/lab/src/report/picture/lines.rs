@@ -1,7 +1,8 @@
 //! Curves over an axis.
 //!
-//! Shape     one polyline for each unbroken run of a curve; a mark at every point, another shape for every curve; its name at
-//!           its end, moved apart where ends are close. A point without data ends its line.
+//! Shape     one polyline for each unbroken run of a curve; a mark at every point, another shape for every
+//!           curve; its name at its end, moved apart where ends are close. A point without data ends its
+//!           line.
 //! Published values stand as diamonds, each with its own words.
 //! Hover     everywhere above a place on the horizontal axis: the values of all curves there.
 

@@ -1,9 +1,10 @@
 //! Figures as SVG: within a page, or alone.
 //!
-//! Goal      the same bytes for the same figure; readable in light and dark by the style of the page, and by colours, marks
-//!           and words that do not depend on each other.
+//! Goal      the same bytes for the same figure; readable in light and dark by the style of the page, and by
+//!           colours, marks and words that do not depend on each other.
 //! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each becomes a [`Picture`].
-//! Hover     what a place shows is its `<title>`: browsers show it without a script, the page's script shows it at once.
+//! Hover     what a place shows is its `<title>`: browsers show it without a script, the page's script shows
+//!           it at once.
 //! Words     a name and a description for who does not see it, and the data as a table.
 //! Limits    sizes are fixed; a page scrolls a picture that is wider than the window.
 

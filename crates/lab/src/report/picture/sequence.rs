@@ -1,7 +1,7 @@
 //! What goes between two ends, in order: one arrow a line, with the time that passed before it.
 //!
-//! Shape     time goes down, not to scale: a millisecond beside a wait of fifty would be no longer than the line is thick. A wait
-//!           that is named as one has a band of its own.
+//! Shape     time goes down, not to scale: a millisecond beside a wait of fifty would be no longer than the
+//!           line is thick. A wait that is named as one has a band of its own.
 
 use super::{Canvas, Picture, at, value};
 use crate::report::data::{Data, number};

@@ -1,7 +1,7 @@
 //! Series over time, one upon the other: what each is of their sum.
 //!
-//! Shape     steps, because a series of rates holds from one moment to the next; the lowest layer is the first. A limit is a
-//!           dashed line with its words.
+//! Shape     steps, because a series of rates holds from one moment to the next; the lowest layer is the
+//!           first. A limit is a dashed line with its words.
 
 use super::{COLOURS, Canvas, Line, Picture, Scale, at, axis::Axis, value, width};
 use crate::report::data::{Data, number};

@@ -1,19 +1,19 @@
-//! The same wiring on this machine, by its clock: internal loopback, memory disk to memory disk, no modelled processor.
+//! The same wiring on this machine, by its clock: internal loopback, memory disk to memory disk, no modelled
+//! processor.
 //!
-//! Counted   bytes of the file by the time of the whole job, once: the doubling is the paper's, and not made here. One thread
-//!           does the work of both ends and of both disks, which copy every byte once each.
+//! Counted   bytes of the file by the time of the whole job, once: the doubling is the paper's, and not made
+//!           here. One thread does the work of both ends and of both disks, which copy every byte once each.
 //! Repeats   the best of some runs: what else the machine does only makes it slower.
 //! Shares    in a run of their own, because reading a clock at every turn costs time as well.
 
-use super::FILE_BYTES;
+use super::transfer::contents;
 use crate::table::Table;
-use kiban_board::osi::meter::Task;
-use kiban_ground::SimRng;
-use kiban_real::clock::{Clock, ticks};
+use kiban_os::clock::{Clock, ticks};
+use kiban_osi::ftam::filestore::Path;
+use kiban_osi::ftam::initiator::{Job, Outcome};
+use kiban_osi::stack::meter::Task;
+use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_sim::osi::{Boards, Join, Setup};
-use kiban_stack::osi::ftam::filestore::Path;
-use kiban_stack::osi::ftam::initiator::{Job, Outcome};
-use kiban_wire::ftam::{BinaryParameters, Document};
 use serde::Serialize;
 
 /// How much is measured.
@@ -52,8 +52,7 @@ const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_
 
 /// Measures all settings.
 pub fn measure(plan: Plan) -> Vec<Measured> {
-    let mut chance = SimRng::from_seed(5);
-    let contents: Vec<u8> = (0..plan.files * FILE_BYTES).map(|_| chance.draw() as u8).collect();
+    let contents = contents(plan.files);
     SETTINGS.map(|(fdata, tpdu)| one(fdata, tpdu, &contents, plan.repeats)).to_vec()
 }
 

@@ -1,21 +1,23 @@
 //! Work for two cores: what the blocks of each wrote down while bytes went from one's memory to the other's.
 //!
-//! Set-up    a queue pair each, a stream between them that carries whole segments; the longest is the paper's.
-//! Honest    the receiving core judges and places the very segments that the sending core made, and the bytes are compared.
+//! Set-up    a queue pair each, a stream between them that carries whole segments; the longest is the
+//!           paper's.
+//! Honest    the receiving core judges and places the very segments that the sending core made, and the bytes
+//!           are compared.
 
-use kiban_ground::{Region, RngKey, SharedBytes};
-use kiban_sim::rnic_clocks::{WORD_BYTES, words};
-use kiban_stack::iwarp::rnic::clocks::Step;
-use kiban_stack::iwarp::rnic::{
+use kiban_base::{Region, RngKey, SharedBytes};
+use kiban_rdma::iwarp::rnic::clocks::Step;
+use kiban_rdma::iwarp::rnic::{
     Access, Config, Data, Judged, Operation, Payload, Place, QpAttributes, Rnic, SendWork, Sge, StreamTraits,
     ToLlp,
 };
-use kiban_wire::ddp::TAGGED_BYTES;
+use kiban_rdma::wire::ddp::TAGGED_BYTES;
+use kiban_sim::rnic_clocks::{WORD_BYTES, words};
 
 /// Bytes of the longest segment, in words that a clock moves: the EFE's frame (section 6.2.3).
 pub const SEGMENT_BYTES: usize = 1472;
-/// Bytes of payload beside a Write's header. Within a DMA transfer every word of the FIFO is full, since only its last has a
-/// mask (section 6.2.3): a header of 14 bytes takes two words.
+/// Bytes of payload beside a Write's header. Within a DMA transfer every word of the FIFO is full, since only
+/// its last has a mask (section 6.2.3): a header of 14 bytes takes two words.
 pub const PAYLOAD_BYTES: usize = SEGMENT_BYTES - words(TAGGED_BYTES as u32) as usize * WORD_BYTES as usize;
 
 /// What the blocks of both cores did.

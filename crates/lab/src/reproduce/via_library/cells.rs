@@ -2,7 +2,8 @@
 
 use super::host::{Host, KB, MB, Received, descriptors};
 use crate::Table;
-use kiban_ground::Wait;
+use kiban_base::Wait;
+use kiban_os::lock;
 use kiban_sim::waiting::Level;
 use serde::Serialize;
 use std::sync::Mutex;
@@ -93,8 +94,8 @@ pub struct Plan {
 /// How many packets of which size, KB.
 pub(super) type Load = Vec<(u64, u64)>;
 
-/// The smallest of some sizes at which a process that spins so long sleeps between two packets: there a stall meets the
-/// most packets.
+/// The smallest of some sizes at which a process that spins so long sleeps between two packets: there a stall
+/// meets the most packets.
 pub(super) fn past_cliff(host: &Host, spin: Duration, sizes_kb: &[u64]) -> Option<u64> {
     sizes_kb.iter().copied().find(|&size| host.gap(size * KB) > host.work + spin)
 }
@@ -110,7 +111,7 @@ pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell
         while let Some(&(at, (kb, packets))) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Plan { host, wait, level, buffer_mb } = &plans[at].0;
             let received = host.receive(*wait, *level, descriptors(buffer_mb * MB), kb * KB, packets);
-            made.lock().expect("nobody panics with it").push((at, Size::of(kb, &received)));
+            lock(&made).push((at, Size::of(kb, &received)));
             done();
         }
     };

@@ -1,12 +1,13 @@
 //! The receiving host of paper \[4\] as the model sees it, one set of constants for all points.
 //!
 //! Offered   packets of one size, evenly, at one rate; no faster than one in [`Host::gap_min`].
-//! Buffer    receive descriptors, each for a packet of the largest size: a descriptor of the VI Architecture takes one message,
-//!           however short, and must have room for the longest. A buffer of 7 MB is 106 of them.
+//! Buffer    receive descriptors, each for a packet of the largest size: a descriptor of the VI Architecture
+//!           takes one message, however short, and must have room for the longest. A buffer of 7 MB is 106 of
+//!           them.
 //! Stalls    come to who has slept, when it is to wake up (see [`STALLS`]); who runs keeps the processor.
 
 use super::super::Constant;
-use kiban_ground::{Costs, Wait};
+use kiban_base::{Costs, Wait};
 use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
 use std::time::Duration;
 

@@ -1,21 +1,25 @@
-//! Tables 1 and 2 of the paper, on this machine: polling and interrupts, packets close together and far apart.
+//! Tables 1 and 2 of the paper, on this machine: polling and interrupts, packets close together and far
+//! apart.
 //!
-//! Set-up    two threads of this process, a VI NIC each, joined by shared memory, unreliable delivery; each thread has a
-//!           processor of its own, if there are two. 64 receive descriptors; the receiver posts each again at once.
+//! Set-up    two threads of this process, a VI NIC each, joined by shared memory, unreliable delivery; each
+//!           thread has a processor of its own, if there are two. 64 receive descriptors; the receiver posts
+//!           each again at once.
 //! Speed     from just before the sender posts a message until the receiver has it; and messages a second.
 //! CPU       the receiving thread's CPU time over the wall's. What the sender pays for waking is not in it.
-//! Loss      messages that found no descriptor. Through shared memory the receiving NIC runs in the process that it serves:
-//!           when that is stalled, messages wait in the ring and then with their sender, and none finds an empty queue.
-//! Others    processors that other processes used meanwhile: what they take shows as latency, and as less CPU use of who polls.
+//! Loss      messages that found no descriptor. Through shared memory the receiving NIC runs in the process
+//!           that it serves: when that is stalled, messages wait in the ring and then with their sender, and
+//!           none finds an empty queue.
+//! Others    processors that other processes used meanwhile: what they take shows as latency, and as less CPU
+//!           use of who polls.
 //! Limits    a measurement, not a test: nothing is asserted, and the environment is printed beside it.
 
 use crate::Table;
 use crate::environment::Environment;
 use crate::load::{Foreign, Meter, ProcMeter};
-use kiban_ground::{Region, Wait};
-use kiban_real::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
-use kiban_real::vi::{Address, Device, Nic};
-use kiban_stack::vi::{MemoryAttributes, Refusal, Reliability, Segment, ViAttributes, Work};
+use kiban_base::{Region, Wait};
+use kiban_os::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
+use kiban_vi::{MemoryAttributes, Refusal, Reliability, Segment, ViAttributes, Work};
+use kiban_vi_runtime::{Address, Device, Nic};
 use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +54,8 @@ pub struct Measured {
     pub p99_us: f64,
     /// CPU use of the receiving thread, percent.
     pub cpu_percent: f64,
-    /// Processors that others used meanwhile; absent where that cannot be read. Above a tenth or so the row says little.
+    /// Processors that others used meanwhile; absent where that cannot be read. Above a tenth or so the row
+    /// says little.
     pub foreign_cores: Option<f64>,
 }
 
@@ -200,7 +205,8 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                     || end.nic.post_send(end.vi, Work::send(number, &slot).with_immediate(number as u32));
                 let mut posted = post();
                 while posted == Err(Refusal::TooMany) {
-                    // A receiver that does not get its processor leaves the queue full: what waits is late, and counts as that.
+                    // A receiver that does not get its processor leaves the queue full: what waits is late,
+                    // and counts as that.
                     end.nic.send_wait(end.vi, PATIENCE).map_err(|error| error.to_string())?;
                     posted = post();
                 }

@@ -1,10 +1,11 @@
 //! Delay over distance: table 1 of paper \[2\].
 //!
-//! Two workstations in one place, joined by a circuit that is folded back at a distant site: a ping crosses the distance
-//! four times. Distances are not published: those here are what the pings would need if light in fibre were all.
+//! Two workstations in one place, joined by a circuit that is folded back at a distant site: a ping crosses
+//! the distance four times. Distances are not published: those here are what the pings would need if light in
+//! fibre were all.
 
+use kiban_base::Instant;
 use kiban_board::{Completion, Host};
-use kiban_ground::Instant;
 use kiban_sim::{Pair, Plan, Program};
 use std::any::Any;
 use std::net::IpAddr;

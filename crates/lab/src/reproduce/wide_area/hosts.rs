@@ -2,22 +2,24 @@
 //!
 //! Goal      what an application sees of a stream when every call and every segment costs processor time.
 //! Boards    those that we ship, one in each workstation; only *when* they are called is decided here.
-//! Processor one a host, one thing at a time, to its end: what has arrived first, then time, then the process. What a
+//! Processor one a host, one thing at a time, to its end: what has arrived first, then time, then the
+//! process. What a
 //!           task sends leaves segment by segment, each when it has been paid for.
 //! Line      frames take their cells' time on an OC-3c line, one after the other, and then the way.
-//! Process   the writer writes messages of one length as long as it is allowed to; the reader reads what there is (netperf,
-//!           a stream one way).
+//! Process   the writer writes messages of one length as long as it is allowed to; the reader reads what
+//!           there is (netperf, a stream one way).
 //! Limits    no other load, no clock interrupts, no paging, no loss.
 
+use kiban_atm::OC3C_BITS_PER_SECOND;
+use kiban_atm::wire::atm::CELL_BYTES;
+use kiban_atm::wire::{aal5, llc_snap};
+use kiban_base::{Instant, Pdu, RngKey};
 use kiban_board::{
     Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, StreamId,
 };
-use kiban_ground::{Instant, Pdu, RngKey};
-use kiban_stack::atm::OC3C_BITS_PER_SECOND;
-use kiban_stack::tcp;
-use kiban_wire::atm::CELL_BYTES;
-use kiban_wire::tcp::{Header, Sequence};
-use kiban_wire::{aal5, ipv4, llc_snap};
+use kiban_tcpip::tcp;
+use kiban_tcpip::wire::ipv4;
+use kiban_tcpip::wire::tcp::{Header, Sequence};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -43,8 +45,8 @@ pub struct HostCosts {
     pub wake: Duration,
 }
 
-/// A workstation of paper \[2\] (SPARCstation 20 and the like). That receiving costs more than sending lets a writer fill
-/// its buffer before it is answered.
+/// A workstation of paper \[2\] (SPARCstation 20 and the like). That receiving costs more than sending lets a
+/// writer fill its buffer before it is answered.
 pub const WORKSTATION_1995: HostCosts = HostCosts {
     call: Duration::from_micros(60),
     copy_byte_ps: 20_000,
@@ -160,7 +162,7 @@ impl Experiment {
             merges: false,
             believe_sums: true,
         };
-        let mss = self.mtu_bytes - ipv4::HEADER_BYTES - kiban_wire::tcp::HEADER_BYTES;
+        let mss = self.mtu_bytes - ipv4::HEADER_BYTES - kiban_tcpip::wire::tcp::HEADER_BYTES;
         let config = BoardConfig {
             tcp: tcp::Config {
                 mss: mss as u16,
@@ -315,7 +317,8 @@ impl<'a> Hosts<'a> {
         done
     }
 
-    /// What the board has to say and to send since it was called at `now`: what leaves is paid for piece by piece.
+    /// What the board has to say and to send since it was called at `now`: what leaves is paid for piece by
+    /// piece.
     fn drain(&mut self, side: usize, mut now: Instant) {
         loop {
             match self.sites[side].board.poll() {

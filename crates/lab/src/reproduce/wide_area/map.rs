@@ -4,7 +4,7 @@ use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
 use crate::heat::{self, Shades, Sheet};
 use crate::report::Picture;
 use crate::report::picture::{Heat, Outline};
-use kiban_stack::tcp;
+use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -213,7 +213,8 @@ impl Map {
     }
 }
 
-/// For people: numbers with a shade before each. A map with more messages than a line is wide has them go down.
+/// For people: numbers with a shade before each. A map with more messages than a line is wide has them go
+/// down.
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (sheet, places) = if self.messages.len() > heat::COLUMNS_MAX {

@@ -2,8 +2,8 @@
 
 use super::hosts::Seen;
 use super::map::experiment;
-use kiban_ground::Instant;
-use kiban_stack::tcp;
+use kiban_base::Instant;
+use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub struct Sequence {
     pub message: usize,
     /// The rate, Mbit/s.
     pub mbps: f64,
-    /// How long acknowledgements that waited for a clock came after what was seen before, ms: shortest and longest.
+    /// How long acknowledgements that waited for a clock came after what was seen before, ms: shortest and
+    /// longest.
     pub stall_ms: Option<(f64, f64)>,
     /// The longest time from what was seen before to an acknowledgement, stalls left out, ms.
     pub answer_ms_max: f64,

@@ -1,15 +1,17 @@
-//! The remote lecture, and what policing would do to it: figures 10 and 11 of paper \[2\], and its open question.
+//! The remote lecture, and what policing would do to it: figures 10 and 11 of paper \[2\], and its open
+//! question.
 //!
-//! Series    one lecture among four sites, as [`Lecture`] has it; MPEG-2 stops after two thirds, as it did at 15:48.
-//! Question  the paper leaves open what usage parameter control does as traffic grows. Here: lectures share the path from Waseda to
-//!           Musashino, policed at 67.815 Mbit/s; and one lecture alone, policed ever tighter.
-//! Honest    the sources are assumed to vary within the ranges that were published, so that series cannot but lie there: fitted.
-//!           What comes of policing is ours: nothing was published.
+//! Series    one lecture among four sites, as [`Lecture`] has it; MPEG-2 stops after two thirds, as it did at
+//!           15:48.
+//! Question  the paper leaves open what usage parameter control does as traffic grows. Here: lectures share
+//!           the path from Waseda to Musashino, policed at 67.815 Mbit/s; and one lecture alone, policed ever
+//!           tighter.
+//! Honest    the sources are assumed to vary within the ranges that were published, so that series cannot but
+//!           lie there: fitted. What comes of policing is ours: nothing was published.
 
-use super::row;
 use crate::mix::{Fec, FlowOutcome, Lecture, Outcome, SOURCE_MBPS, Shaping, mpeg2, run};
 use crate::reproduce::{Constant, Curve, Figure, Row, Verdict};
-use kiban_wire::atm::CELL_BYTES;
+use kiban_atm::wire::atm::CELL_BYTES;
 
 /// The peak cell rate of the experiment's paths (table 3), Mbit/s.
 const POLICED_MBPS: f64 = 67.815;
@@ -172,7 +174,8 @@ pub(super) fn constants() -> Vec<Constant> {
     ]
 }
 
-// ---- Figures 10 and 11 -----------------------------------------------------------------------------------------------
+// ---- Figures 10 and 11
+// -----------------------------------------------------------------------------------------------
 
 fn series(extent: Extent) -> Outcome {
     let (seconds, sample) = extent.series;
@@ -194,7 +197,8 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, most), value| (least.min(value), most.max(value)))
 }
 
-/// Whether what came out keeps within a published range, a fifth of it more at either end, and covers most of it.
+/// Whether what came out keeps within a published range, a fifth of it more at either end, and covers most of
+/// it.
 fn covers(here: (f64, f64), published: (f64, f64)) -> bool {
     let margin = (published.1 - published.0) / 5.0;
     let within = here.0 > published.0 - margin && here.1 < published.1 + margin;
@@ -222,24 +226,24 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
                  transport stream {}: the paper says interleaving and cells, and names no code",
                 ways[0], ways[1], ways[2]
             )),
-            ..row("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
+            ..Row::published("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
         },
         Row {
             here: format!("{audio:.2}"),
             verdict: Verdict::of(Verdict::Met, (audio * 10.0).round() == published::AUDIO * 10.0),
             note: Some("0.256 and cells: packets of 10 ms or more all round to it".into()),
-            ..row("§4.3", "audio, 16 kHz of 16 bit, Mbit/s on the line", "about 0.3")
+            ..Row::published("§4.3", "audio, 16 kHz of 16 bit, Mbit/s on the line", "about 0.3")
         },
         Row {
             here: span(pictures),
             verdict: Verdict::of(Verdict::Fitted, met),
             note: Some("one 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these".into()),
-            ..row("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
+            ..Row::published("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
         },
         Row {
             here: format!("{:.3}", range(offered("data")).1),
             verdict: Verdict::Fitted,
-            ..row("figure 10", "data, Mbit/s", "nearly 0")
+            ..Row::published("figure 10", "data, Mbit/s", "nearly 0")
         },
     ]
 }
@@ -266,7 +270,7 @@ fn sums(series: &Outcome) -> Vec<Row> {
                  the paper had pictures of 1.3 Mbit/s",
                 span(there)
             )),
-            ..row("figure 10", "Waseda to Musashino, sum, Mbit/s", span(published::TO_MUSASHINO))
+            ..Row::published("figure 10", "Waseda to Musashino, sum, Mbit/s", span(published::TO_MUSASHINO))
         },
         Row {
             here: span(back),
@@ -276,7 +280,7 @@ fn sums(series: &Outcome) -> Vec<Row> {
                  ends, so that other pictures came back"
                     .into(),
             ),
-            ..row("figure 11", "Musashino to Waseda, sum, Mbit/s", span(published::TO_WASEDA))
+            ..Row::published("figure 11", "Musashino to Waseda, sum, Mbit/s", span(published::TO_WASEDA))
         },
     ]
 }
@@ -295,7 +299,8 @@ fn over_time(name: &'static str, title: &str, series: &Outcome, (from, to): (&st
     Figure { name, title: title.to_owned(), x: "seconds", y: "Mbit/s", curves }
 }
 
-// ---- The open question -----------------------------------------------------------------------------------------------
+// ---- The open question
+// -----------------------------------------------------------------------------------------------
 
 fn percent(part: f64) -> String {
     match part {
@@ -320,7 +325,7 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
         here,
         verdict: Verdict::Ours,
         note: Some(note),
-        ..row("open question", what, "-")
+        ..Row::published("open question", what, "-")
     };
     let spoilt = tolerances.iter().map(|point| percent(flow(&point.outcome, "jpeg").unit_loss()));
     let listed = TOLERANCES_US.map(|us| format!("{us}")).join(", ");

@@ -1,8 +1,8 @@
-//! Files of a directory of this host's, and of nothing outside of it.
+//! Files of a directory of this host, and nothing outside of it.
 //!
-//! Within    every way is walked by the system from the directory that was opened at the start, and must not leave it, nor pass
-//!           any link (openat2(2), RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS).
-//! Plain     only regular files are read: no devices, no pipes, for which a read might wait.
+//! Containment      the system resolves every path from the directory that was opened at the start. A path
+//!                  must not leave it, nor pass any link (openat2(2), RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS).
+//! Regular files    only: no devices and no pipes, which might block a read.
 
 use super::{Content, Entry, Found, Store};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
@@ -12,19 +12,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How often a way is walked again when somebody moves directories meanwhile (openat2(2), EAGAIN).
+/// The most retries when directories are moved during the resolution (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 8;
-/// Entries of a directory that are listed.
+/// Limit of listed directory entries.
 const ENTRIES_MAX: usize = 10_000;
 
-/// A directory.
+/// An open directory.
 pub struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens it.
+    /// Opens a directory.
     ///
     /// # Errors
-    /// It is not there, or no directory.
+    /// It does not exist, or is not a directory.
     pub fn open(root: &Path) -> io::Result<Folder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Folder(rustix::fs::open(root, flags, Mode::empty())?))
@@ -35,7 +35,7 @@ impl Folder {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut last = rustix::io::Errno::AGAIN;
         for _ in 0..WALKS_MAX {
-            // NONBLOCK: a pipe would be waited for.
+            // O_NONBLOCK: opening a pipe would block.
             let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
             match rustix::fs::openat2(&self.0, way.as_str(), flags, Mode::empty(), resolve) {
                 Err(errno @ (rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) => last = errno,
@@ -96,7 +96,7 @@ impl Content for OnDisk {
             match self.file.read_at(into, at) {
                 Ok(count) => return count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // As one that has become shorter: who reads is cut off.
+                // Treated like a file that has become shorter: the session is reset.
                 Err(_) => return 0,
             }
         }

@@ -1,33 +1,37 @@
-//! Files over HTTP/1.1: GET and HEAD, ranges, connections that stay (RFC 9110, RFC 9112).
+//! Files over HTTP/1.1: GET and HEAD, ranges, persistent connections (RFC 9110, RFC 9112).
 //!
-//! Session   collects a head, answers it, sends the body in pieces as the stream has room, and begins anew. Requests that come
-//!           meanwhile wait in the board, behind its window.
-//! Bound     8 KiB of head within `head_time`; silence, while a body is sent or between requests, within `idle`.
-//! Store     where files come from ([`Store`]): a directory, or memory in a test.
-//! Type      told by the name's end; what is not known is bytes.
-//! Left out  conditions, compression, several ranges at once, TLS.
+//! Session          receives a request head, answers it, sends the body in pieces as the stream has room, and
+//!                  starts again. Requests that arrive meanwhile wait in the board, behind its window.
+//! Limits           8 KiB of head within `head_time`; `idle` between requests; while a response is sent, the
+//!                  peer must take `MINIMUM_RATE` bytes per second, averaged over each `idle`.
+//! Store            the source of files ([`Store`]): a directory, or memory in a test.
+//! Content type     by the file name's extension; unknown ones are bytes.
+//! Not implemented  conditional requests, compression, multiple ranges, TLS.
 
 pub(super) mod disk;
 mod request;
 
+use super::pace::Pace;
+use super::places::{Place, Places};
 use super::{Bounds, PIECE_BYTES, Service, ServiceCounters};
+use kiban_base::Instant;
 use kiban_board::{Completion, Host, Reason, StreamId};
-use kiban_ground::Instant;
 use request::{Bad, HEAD_BYTES_MAX, Request};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Where files come from.
+/// The source of files.
 pub trait Store {
-    /// What a way leads to; none: nothing that is served. Its parts are never empty, and never begin with a dot.
+    /// Returns what a path refers to; `None` if nothing is served there. Path segments are never empty, and
+    /// never begin with a dot.
     fn find(&mut self, parts: &[String]) -> Option<Found>;
-    /// What is in a folder, in order.
+    /// Returns the entries of a folder, in order.
     fn list(&mut self, parts: &[String]) -> Vec<Entry>;
 }
 
-/// What a way leads to.
+/// What a path refers to.
 pub enum Found {
     /// A file.
     File(Box<dyn Content>),
@@ -35,52 +39,55 @@ pub enum Found {
     Folder,
 }
 
-/// A file that is open.
+/// An open file.
 pub trait Content {
-    /// Its bytes.
+    /// Returns its length in bytes.
     fn length(&self) -> u64;
-    /// Reads from a place on: how many bytes; none: there are no more.
+    /// Reads from an offset and returns the number of bytes; zero at the end.
     fn read(&mut self, at: u64, into: &mut [u8]) -> usize;
 }
 
-/// What is in a folder.
+/// An entry of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Whether it is a folder itself.
+    /// Whether it is a folder.
     pub is_folder: bool,
 }
 
-/// What is granted.
+/// Settings of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpConfig {
     /// Whether folders without `index.html` are listed.
     pub list: bool,
-    /// How long a head may take to arrive.
+    /// Timeout of a request head.
     pub head_time: Duration,
-    /// Sessions and silence.
+    /// Limits of sessions and idle time.
     pub bounds: Bounds,
 }
 
 /// A session.
 struct Session {
-    /// What has come of the next head.
+    /// The part of the next head that has been received.
     head: Vec<u8>,
-    /// When its first byte came, or the session began.
+    /// When its first byte arrived, or the session began.
     head_at: Instant,
-    /// What is being sent.
+    /// The response that is being sent.
     sending: Option<Sending>,
+    /// How fast responses are taken, while one is being sent.
+    pace: Option<Pace>,
     peer_finished: bool,
     moved_at: Instant,
+    place: Place,
 }
 
 struct Sending {
-    /// Head, or a whole short answer; and how much of it has been sent.
+    /// Head, or a complete short answer; `front_sent` bytes of it have been sent.
     front: Vec<u8>,
     front_sent: usize,
     body: Option<Body>,
-    /// Whether the connection stays.
+    /// Whether the connection persists.
     stays: bool,
 }
 
@@ -95,30 +102,32 @@ pub struct Http {
     local: SocketAddr,
     store: Box<dyn Store>,
     config: HttpConfig,
+    places: Places,
     listener: Option<u32>,
-    /// Whether it listens no more: connections do not stay then.
+    /// Whether it has stopped listening; then connections do not persist.
     closed: bool,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
     piece: Vec<u8>,
 }
 
-/// What becomes of a session.
+/// What to do with a session.
 enum Next {
     /// It waits for the peer, or for room.
     Wait,
-    /// It is over, in order.
+    /// Close it in order.
     Close,
-    /// What was promised cannot be sent: the peer must not take it for whole.
+    /// Reset it: the promised body cannot be sent, and the peer must not take it for complete.
     Cut,
 }
 
 impl Http {
-    /// A service that will listen on `local`.
+    /// Returns a service that will listen on `local`.
     pub fn new(local: SocketAddr, store: Box<dyn Store>, config: HttpConfig) -> Http {
         Http {
             local,
             store,
+            places: Places::new(config.bounds.sessions_max),
             config,
             listener: None,
             closed: false,
@@ -145,8 +154,9 @@ impl Http {
             Next::Wait => {
                 self.sessions.insert(stream, session);
             }
-            // It may have ended in this moment.
+            // The stream may have just ended.
             Next::Close => {
+                session.place.read(stream, host);
                 self.counters.ended += 1;
                 let _ = host.close(stream);
             }
@@ -199,6 +209,13 @@ impl Http {
             };
             let request = request::read(&session.head[..end]);
             session.head.drain(..end);
+            // A response that follows another before the peer has taken that one is measured together with
+            // it.
+            if let Ok(info) = host.info(stream)
+                && info.queued_bytes == 0
+            {
+                session.pace = Some(Pace::new(info.bytes_acknowledged, now));
+            }
             session.sending = Some(self.answer(request));
         }
     }
@@ -220,7 +237,7 @@ impl Http {
         }
     }
 
-    /// The answer; an error is one, too.
+    /// Returns the response to a request, or an error response.
     fn serve(&mut self, request: &Request) -> Result<Sending, Sending> {
         let not_found = || stay(plain("404 Not Found", "not found\n", &[]), request);
         match self.store.find(&request.parts).ok_or_else(not_found)? {
@@ -248,8 +265,21 @@ impl Http {
     }
 }
 
+impl Session {
+    /// Returns whether the peer has been silent for `idle`, or takes responses too slowly.
+    fn is_idle(&mut self, idle: Duration, stream: StreamId, host: &mut Host<'_>, now: Instant) -> bool {
+        if let (Some(pace), Ok(info)) = (&mut self.pace, host.info(stream)) {
+            if self.sending.is_some() || info.queued_bytes > 0 {
+                return pace.is_slow(info.bytes_acknowledged, idle, now);
+            }
+            (self.pace, self.moved_at) = (None, now);
+        }
+        self.moved_at + idle <= now
+    }
+}
+
 impl Sending {
-    /// Sends what there is room for: whether all is sent; none: it never can be.
+    /// Sends what there is room for. Returns whether all is sent; `None` if that is impossible.
     fn go_on(
         &mut self,
         stream: StreamId,
@@ -267,7 +297,7 @@ impl Sending {
         }
         let Some(body) = &mut self.body else { return Some(true) };
         while body.at < body.end {
-            // What there is no room for is not read; a write that is cut short has us told when there is.
+            // Read only what there is room for; after a partial write, a completion reports room.
             let room = host.room(stream).ok()?.max(1);
             let wanted = (body.end - body.at).min(piece.len() as u64).min(room as u64) as usize;
             let read = body.content.read(body.at, &mut piece[..wanted]);
@@ -285,7 +315,7 @@ impl Sending {
     }
 }
 
-/// The answer with a file, or with a part of it.
+/// Returns the response with a file, or with a part of it.
 fn file(request: &Request, content: Box<dyn Content>, name: &str) -> Result<Sending, Sending> {
     let length = content.length();
     let (status, (at, end)) = match request.range {
@@ -321,7 +351,7 @@ fn listing(parts: &[String], entries: &[Entry]) -> Sending {
     plain("200 OK", &page, &[("Content-Type", "text/html; charset=utf-8")])
 }
 
-/// A short answer, after which the connection closes.
+/// Returns a short response, after which the connection closes.
 fn plain(status: &str, text: &str, fields: &[(&str, &str)]) -> Sending {
     let has_type = fields.iter().any(|(name, _)| *name == "Content-Type");
     let mut all = fields.to_vec();
@@ -333,7 +363,7 @@ fn plain(status: &str, text: &str, fields: &[(&str, &str)]) -> Sending {
     Sending { front, front_sent: 0, body: None, stays: false }
 }
 
-/// The same, with what the request says of body and connection.
+/// Adjusts a response to the request's method and connection option.
 fn stay(mut sending: Sending, request: &Request) -> Sending {
     let end = request::head_end(&sending.front).unwrap_or(sending.front.len());
     if request.is_head {
@@ -423,20 +453,32 @@ impl Service for Http {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        self.places.set_now(now);
         match completion {
-            Completion::Accepted { stream, listener, .. } if Some(listener) == self.listener => {
-                if self.sessions.len() >= self.config.bounds.sessions_max {
+            Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
+                let sessions =
+                    self.sessions.iter().map(|(id, session)| (*id, &session.place, session.moved_at));
+                let found = self.places.take(Some(remote.ip().into()), sessions, host);
+                let Some((place, displaced)) = found else {
                     self.counters.refused += 1;
                     let _ = host.abort(stream);
                     return;
+                };
+                if let Some(displaced) = displaced {
+                    self.sessions.remove(&displaced);
+                    self.counters.cut += 1;
+                    self.counters.displaced += 1;
+                    let _ = host.abort(displaced);
                 }
                 self.counters.accepted += 1;
                 let session = Session {
                     head: Vec::new(),
                     head_at: now,
                     sending: None,
+                    pace: None,
                     peer_finished: false,
                     moved_at: now,
+                    place,
                 };
                 self.sessions.insert(stream, session);
                 self.pump(stream, host, now);
@@ -454,12 +496,13 @@ impl Service for Http {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        let Http { sessions, counters, config, .. } = self;
+        let Http { places, sessions, counters, config, .. } = self;
+        places.set_now(now);
         sessions.retain(|stream, session| {
-            // Bytes that drip keep nobody's place: the head has its time as a whole.
+            // Slow bytes must not hold a place: the whole head has one timeout.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
-            let is_idle = config.bounds.idle.is_some_and(|idle| session.moved_at + idle <= now);
+            let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
             if is_late || is_idle {
                 counters.idle += 1;
                 counters.cut += 1;
@@ -474,7 +517,7 @@ impl Service for Http {
         if let Some(listener) = self.listener.take() {
             let _ = host.unlisten(listener);
         }
-        // Those that wait for a request that may never come have nothing to finish.
+        // Sessions that wait for a request have nothing to finish.
         let Http { sessions, counters, .. } = self;
         sessions.retain(|stream, session| {
             let is_busy = session.sending.is_some() || !session.head.is_empty();

@@ -1,40 +1,43 @@
-//! Requests of HTTP/1.1 (RFC 9112), as far as a server of files reads them.
+//! HTTP/1.1 requests (RFC 9112), as far as a file server needs them.
 //!
-//! Bound     the head's bytes are bounded by whoever collects it ([`HEAD_BYTES_MAX`]).
-//! Ways      percent-encoding is undone once; a way that would lead above the root, or has an empty or hidden part (a name that
-//!           begins with a dot), is none.
-//! Ranges    one range of bytes (RFC 9110 §14.1.2); several are answered with the whole, which §14.2 allows.
-//! Left out  bodies of requests, transfer codings, conditions: who sends a body is answered and then closed upon.
+//! Limits           the caller bounds the length of a head ([`HEAD_BYTES_MAX`]).
+//! Paths            percent-encoding is decoded once; a path that leads above the root, or has an empty or
+//!                  hidden segment (a name that begins with a dot), is rejected.
+//! Ranges           one byte range (RFC 9110 §14.1.2); a request for several is answered with the whole file,
+//!                  which §14.2 allows.
+//! Not implemented  request bodies, transfer codings, conditional requests: a request with a body is
+//!                  answered, and then the connection is closed.
 
-/// The longest head.
+/// Length limit of a head, in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// What somebody asks.
+/// A parsed request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) is_head: bool,
-    /// Parts of the way from the root.
+    /// Path segments from the root.
     pub(super) parts: Vec<String>,
-    /// Whether it ends with a slash.
+    /// Whether the path ends with a slash.
     pub(super) is_folder: bool,
     pub(super) range: Option<Range>,
-    /// Whether the connection stays.
+    /// Whether the connection persists.
     pub(super) stays: bool,
 }
 
-/// A range of bytes.
+/// A byte range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// From one to another, both included.
+    /// From one offset to another, both included.
     Within(u64, u64),
-    /// From one to the end.
+    /// From an offset to the end.
     From(u64),
-    /// The last so many.
+    /// The last bytes, this many.
     Last(u64),
 }
 
 impl Range {
-    /// The first byte and the one behind the last, of so many; none: it cannot be satisfied (RFC 9110 §15.5.17).
+    /// Returns the start and end (exclusive) of the range in a file of this length; `None` if it cannot be
+    /// satisfied (RFC 9110 §15.5.17).
     pub(super) fn of(self, length: u64) -> Option<(u64, u64)> {
         match self {
             Range::Within(first, last) if first <= last && first < length => {
@@ -47,24 +50,24 @@ impl Range {
     }
 }
 
-/// Why a request is not answered as asked.
+/// Why a request is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bad {
-    /// 400: it breaks a rule of the protocol.
+    /// 400: malformed.
     Malformed,
-    /// 404: no such way is ever there.
+    /// 404: the path is never served.
     NoWay,
     /// 405: neither GET nor HEAD.
     Method,
-    /// 413: it brings a body.
+    /// 413: it has a body.
     Body,
     /// 505: neither HTTP/1.0 nor 1.1.
     Version,
 }
 
-/// Where the head ends, if it is whole: the bytes up to and with the empty line.
+/// Returns where the head ends, including the empty line, if it is complete.
 pub(super) fn head_end(bytes: &[u8]) -> Option<usize> {
-    // RFC 9112 §2.2: a single LF may be taken for the end of a line.
+    // RFC 9112 §2.2: a single LF may be accepted as the end of a line.
     let mut line = 0;
     for (at, byte) in bytes.iter().enumerate() {
         if *byte == b'\n' {
@@ -80,7 +83,7 @@ pub(super) fn head_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads a whole head.
+/// Parses a complete head.
 pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
     let text = std::str::from_utf8(head).map_err(|_| Bad::Malformed)?;
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
@@ -143,9 +146,9 @@ fn read_range(value: &str) -> Option<Range> {
     }
 }
 
-/// The parts of a way, and whether it names a folder.
+/// Returns the segments of a path, and whether it names a folder.
 fn way(target: &str) -> Result<(Vec<String>, bool), Bad> {
-    // RFC 9112 §3.2.2: the absolute form is taken, too.
+    // RFC 9112 §3.2.2: the absolute form is accepted, too.
     let path = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
         None => target,

@@ -1,0 +1,121 @@
+//! AAL1: a constant bit rate stream over cells that may be lost (I.363.1).
+//!
+//! Purpose          deliver as many octets as were sent, at the rate at which they were sent, whatever the
+//!                  network dropped; losses are filled with dummies, corrected, or at least counted.
+//!
+//! ```text
+//!   push ► Sender: matrix (FEC) or blocks (pointers) ► cell: 48 octets             ... network ...
+//!   out  ◄ Receiver: header ► Sequence (lost, misinserted, dummies) ► matrix or blocks ► octets
+//!                                    └► stamps ► Srts      buffer level ► Adaptive ► read rate
+//! ```
+//!
+//! Design           two values, [`Sender`] and [`Receiver`], for one direction of one circuit. Neither has a
+//!                  clock: the driver requests cells when they are due and reads octets at the rate given by
+//!                  [`Srts`] or [`Adaptive`].
+//! Limits           `octets_max` at the sender; one cell and one matrix or block at the receiver.
+//! Source           made without the text of I.363.1, from public descriptions: see [`crate::wire::aal1`].
+//! Not implemented  partially filled cells, CAS and the other SSCS of circuit emulation. Lost cells are
+//!                  counted by sequence numbers alone, so a run of eight goes undetected (a matrix detects it
+//!                  by its first cell, a block by its pointer).
+
+mod clock;
+mod receiver;
+mod sender;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+pub use clock::{Adaptive, NETWORK_HERTZ, Srts, SrtsRecovery};
+pub use receiver::Receiver;
+pub use sender::Sender;
+pub use sequence::{Held, Sequence, Step};
+
+use crate::wire::aal1::fec::Code;
+
+/// The mapping of user octets to cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Unstructured: consecutive octets.
+    Stream,
+    /// Consecutive octets in interleaved matrices with forward error correction.
+    Corrected(Code),
+    /// Blocks of a constant length, delimited by pointers.
+    Structured {
+        /// Length of a block in octets, at least 1.
+        block_octets: usize,
+    },
+}
+
+/// Configuration of a circuit; both ends must use the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The mapping of user octets to cells.
+    pub form: Form,
+    /// Whether cells with odd counts carry residual time stamps.
+    pub stamps: bool,
+    /// Maximum octets queued at the sender.
+    pub octets_max: usize,
+    /// The value of octets inserted in place of lost ones.
+    pub dummy: u8,
+}
+
+impl Config {
+    /// Creates a configuration without stamps, and with room for two matrices.
+    pub const fn of(form: Form) -> Config {
+        Config { form, stamps: false, octets_max: 2 * Code::Long.user_octets(), dummy: 0xff }
+    }
+}
+
+kiban_base::counters! {
+    /// Counters of an AAL1 sender.
+    pub struct SenderCounters {
+        /// Cells sent.
+        cells_out,
+        /// User octets accepted.
+        octets_in,
+        /// User octets rejected for lack of room.
+        octets_refused,
+        /// Pointers sent.
+        pointers_out,
+        /// Matrices sent.
+        matrices_out,
+    }
+}
+
+kiban_base::counters! {
+    /// Counters of an AAL1 receiver.
+    pub struct ReceiverCounters {
+        /// Cells received.
+        cells_in,
+        /// Headers with a corrected single-bit error.
+        headers_corrected,
+        /// Headers with uncorrectable errors.
+        headers_invalid,
+        /// Lost cells, by their sequence counts.
+        cells_lost,
+        /// Misinserted cells, by their sequence counts.
+        cells_misinserted,
+        /// Cells dropped because their position is unknown.
+        cells_dropped,
+        /// Times that the sequence was lost.
+        sequence_losses,
+        /// Octets delivered, including dummies.
+        octets_out,
+        /// Dummy octets inserted in place of lost ones.
+        octets_dummy,
+        /// Malformed pointers.
+        pointers_malformed,
+        /// Times that a pointer moved the block boundary.
+        blocks_realigned,
+        /// Matrices decoded.
+        matrices,
+        /// Of these, matrices with lost cells or errors, all corrected.
+        matrices_corrected,
+        /// Of these, matrices with uncorrectable rows.
+        matrices_uncorrectable,
+        /// Incomplete matrices, cut short by the mark of the next.
+        matrices_cut,
+        /// Octets corrected outside lost cells.
+        octets_corrected,
+    }
+}

@@ -1,0 +1,416 @@
+//! InATMARP on permanent circuits: discovers the IPv4 address of the peer (RFC 2225 §8.2, RFC 2390).
+//!
+//! Purpose          each end of a permanent circuit learns the other's IPv4 address, and drops it when the
+//!                  peer stops answering.
+//! States           Asking: a request now and every `request_interval`, `requests_max` in all. Known: for
+//!                  `age`, then asking again, with the address kept meanwhile. Resting: no one answered;
+//!                  asking starts again after `rest`, or on [`InArp::ask_again`]. Fixed: the address was
+//!                  configured, and no requests are sent.
+//! Receive path     a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also reveals the
+//!                  sender's address.
+//! Transmit path    [`InArp::settle`] sends at most one reply per circuit and burst, however many requests
+//!                  arrived.
+//! Limits           one state per open circuit; packets are not stored.
+//! Not implemented  ATMARP proper (servers, switched circuits): such packets are counted and ignored.
+
+use crate::Circuit;
+use crate::counters::InArpCounters;
+use crate::wire::atmarp::{Operation, PACKET_BYTES_MAX, Packet, Party};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use kiban_base::{Alarm, Alarms, Instant};
+
+/// Settings of InATMARP.
+#[derive(Clone, Copy, Debug)]
+pub struct InArpConfig {
+    /// The local address.
+    pub own: Ipv4Addr,
+    /// Interval between two requests of a series; at least a microsecond.
+    pub request_interval: Duration,
+    /// Number of requests in a series.
+    pub requests_max: u32,
+    /// Lifetime of an answer (RFC 2225 §8.5.1: 15 minutes at a client); at least a microsecond.
+    pub age: Duration,
+    /// Pause between an unanswered series and the next; at least a microsecond.
+    pub rest: Duration,
+}
+
+impl InArpConfig {
+    /// Returns the default settings: 5 requests 1 s apart, an age of 15 minutes, a rest of one minute.
+    pub const fn new(own: Ipv4Addr) -> InArpConfig {
+        InArpConfig {
+            own,
+            request_interval: Duration::from_secs(1),
+            requests_max: 5,
+            age: Duration::from_secs(15 * 60),
+            rest: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The result of a received packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InArpVerdict {
+    /// No change.
+    Nothing,
+    /// The peer's address was learned or has changed.
+    Learned(Ipv4Addr),
+}
+
+/// An action that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InArpDue<'a> {
+    /// Send this packet after an LLC/SNAP header.
+    Packet {
+        /// The circuit to send it on.
+        circuit: Circuit,
+        /// The packet.
+        bytes: &'a [u8],
+    },
+    /// The peer has stopped answering, and its address was dropped.
+    Lost {
+        /// The circuit.
+        circuit: Circuit,
+        /// The address that the peer had.
+        ip: Ipv4Addr,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Asking { requests_left: u32 },
+    Known,
+    Resting,
+    Fixed,
+}
+
+struct End {
+    state: State,
+    peer: Option<Ipv4Addr>,
+    deadline: Instant,
+    alarm: Alarm,
+    /// Source address of a request that has not been answered yet.
+    owed: Option<Ipv4Addr>,
+}
+
+/// The InATMARP state of one port.
+pub struct InArp {
+    config: InArpConfig,
+    ends: Vec<Option<End>>,
+    alarms: Alarms,
+    /// Circuits with a pending reply, each once.
+    owing: Vec<u32>,
+    counters: InArpCounters,
+}
+
+impl InArp {
+    /// Creates the state of a port without open circuits.
+    ///
+    /// # Panics
+    /// If an interval is shorter than a microsecond.
+    pub fn new(config: InArpConfig) -> InArp {
+        let shortest = config.request_interval.min(config.rest).min(config.age);
+        assert!(shortest >= Duration::from_micros(1), "an interval lasts at least a microsecond");
+        InArp {
+            config,
+            ends: Vec::new(),
+            alarms: Alarms::new(),
+            owing: Vec::new(),
+            counters: InArpCounters::default(),
+        }
+    }
+
+    /// Opens a circuit; the first request is due now.
+    pub fn open(&mut self, circuit: Circuit, now: Instant) {
+        let state = State::Asking { requests_left: self.config.requests_max };
+        self.set(circuit, End { state, peer: None, deadline: now, alarm: Alarm::default(), owed: None });
+    }
+
+    /// Opens a circuit with a configured peer address: no requests are sent, but requests are answered.
+    pub fn open_fixed(&mut self, circuit: Circuit, peer: Ipv4Addr) {
+        let (deadline, alarm) = (Instant::NEVER, Alarm::default());
+        self.set(circuit, End { state: State::Fixed, peer: Some(peer), deadline, alarm, owed: None });
+    }
+
+    fn set(&mut self, circuit: Circuit, mut end: End) {
+        self.close(circuit);
+        let index = circuit.0 as usize;
+        if self.ends.len() <= index {
+            self.ends.resize_with(index + 1, || None);
+        }
+        if end.deadline < Instant::NEVER {
+            self.alarms.set(&mut end.alarm, circuit.0, end.deadline);
+        }
+        self.ends[index] = Some(end);
+    }
+
+    /// Closes a circuit.
+    pub fn close(&mut self, circuit: Circuit) {
+        if let Some(end) = self.ends.get_mut(circuit.0 as usize) {
+            *end = None;
+            self.owing.retain(|owing| *owing != circuit.0);
+        }
+    }
+
+    /// Returns the peer's address, if it is known.
+    pub fn peer(&self, circuit: Circuit) -> Option<Ipv4Addr> {
+        self.ends.get(circuit.0 as usize)?.as_ref()?.peer
+    }
+
+    /// Returns the circuit whose peer has this address.
+    pub fn circuit_of(&self, peer: Ipv4Addr) -> Option<Circuit> {
+        let has = |end: &Option<End>| end.as_ref().is_some_and(|end| end.peer == Some(peer));
+        self.ends.iter().position(has).map(|index| Circuit(index as u32))
+    }
+
+    /// Returns whether any unknown peer is being asked or is about to be.
+    pub fn is_asking(&self) -> bool {
+        let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Asking { .. });
+        self.ends.iter().flatten().any(asks)
+    }
+
+    /// Restarts asking on circuits that have rested for at least the length of a series; to be called when a
+    /// packet found no circuit, since the peer may have come up.
+    pub fn ask_again(&mut self, now: Instant) {
+        let InArpConfig { request_interval, requests_max, rest, .. } = self.config;
+        let ends =
+            self.ends.iter_mut().enumerate().filter_map(|(index, end)| Some((index as u32, end.as_mut()?)));
+        for (index, end) in ends.filter(|(_, end)| end.state == State::Resting) {
+            if end.deadline + request_interval * requests_max <= now + rest {
+                end.state = State::Asking { requests_left: requests_max };
+                end.deadline = now;
+                self.alarms.set(&mut end.alarm, index, now);
+            }
+        }
+    }
+
+    /// Processes a received packet without its LLC/SNAP header.
+    pub fn arrive(&mut self, circuit: Circuit, bytes: &[u8], now: Instant) -> InArpVerdict {
+        self.counters.packets_in += 1;
+        let Ok((packet, _)) = Packet::read(bytes) else {
+            self.counters.packets_malformed += 1;
+            return InArpVerdict::Nothing;
+        };
+        let inverse = matches!(packet.operation, Operation::InverseRequest | Operation::InverseReply);
+        let end = self.ends.get_mut(circuit.0 as usize).and_then(Option::as_mut);
+        // On a looped circuit our own address comes back: there is no peer.
+        let source = packet.source.ip.filter(|ip| *ip != self.config.own);
+        let (Some(end), true, Some(source)) = (end, inverse, source) else {
+            self.counters.packets_ignored += 1;
+            return InArpVerdict::Nothing;
+        };
+        if packet.operation == Operation::InverseRequest && end.owed.replace(source).is_none() {
+            self.owing.push(circuit.0);
+        }
+        if end.state == State::Fixed {
+            return InArpVerdict::Nothing;
+        }
+        end.state = State::Known;
+        end.deadline = now + self.config.age;
+        self.alarms.set(&mut end.alarm, circuit.0, end.deadline);
+        if end.peer.replace(source) == Some(source) {
+            return InArpVerdict::Nothing;
+        }
+        self.counters.peers_learned += 1;
+        InArpVerdict::Learned(source)
+    }
+
+    /// Sends pending replies and handles expired timers.
+    pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(InArpDue<'_>)) {
+        for index in core::mem::take(&mut self.owing) {
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
+            let target = end.owed.take().expect("a circuit that owes was asked");
+            self.counters.replies_out += 1;
+            send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
+        }
+        while let Some((moment, index)) = self.alarms.due(now) {
+            let Some(end) = self.ends.get_mut(index as usize).and_then(Option::as_mut) else { continue };
+            if !end.alarm.came_up(moment) {
+                continue;
+            }
+            if end.deadline <= now {
+                end.deadline =
+                    now + Self::on_deadline(&self.config, &mut self.counters, end, Circuit(index), out);
+            }
+            self.alarms.set(&mut end.alarm, index, end.deadline);
+        }
+    }
+
+    /// Handles an expired deadline and returns the time until the next.
+    fn on_deadline(
+        config: &InArpConfig,
+        counters: &mut InArpCounters,
+        end: &mut End,
+        circuit: Circuit,
+        out: &mut dyn FnMut(InArpDue<'_>),
+    ) -> Duration {
+        let requests_left = match end.state {
+            State::Asking { requests_left } => requests_left,
+            State::Known | State::Resting | State::Fixed => config.requests_max,
+        };
+        if let Some(requests_left) = requests_left.checked_sub(1) {
+            end.state = State::Asking { requests_left };
+            counters.requests_out += 1;
+            send(circuit, Operation::InverseRequest, config.own, None, out);
+            return config.request_interval;
+        }
+        end.state = State::Resting;
+        if let Some(ip) = end.peer.take() {
+            counters.peers_lost += 1;
+            out(InArpDue::Lost { circuit, ip });
+        }
+        config.rest
+    }
+
+    /// Returns when [`InArp::settle`] is next due: may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        if self.owing.is_empty() { self.alarms.next() } else { Instant::ZERO }
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &InArpCounters {
+        &self.counters
+    }
+}
+
+/// Sends a packet of a permanent circuit: without ATM addresses and, in a request, without the target's IPv4
+/// address.
+fn send(
+    circuit: Circuit,
+    operation: Operation,
+    own: Ipv4Addr,
+    target: Option<Ipv4Addr>,
+    out: &mut dyn FnMut(InArpDue<'_>),
+) {
+    let packet = Packet { operation, source: Party::permanent(Some(own)), target: Party::permanent(target) };
+    let mut bytes = [0; PACKET_BYTES_MAX];
+    let length = packet.write(&mut bytes);
+    out(InArpDue::Packet { circuit, bytes: &bytes[..length] });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 99, 1);
+    const PEER: Ipv4Addr = Ipv4Addr::new(192, 168, 99, 2);
+    const CIRCUIT: Circuit = Circuit(3);
+
+    fn seconds(count: u64) -> Instant {
+        Instant::from_nanos(count * 1_000_000_000)
+    }
+
+    /// Runs to `until` by deadlines; returns the times, in seconds, and first bytes of the actions due.
+    fn run(arp: &mut InArp, until: Instant) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut seen = vec![];
+        while arp.deadline() <= until {
+            let now = arp.deadline();
+            arp.settle(now, &mut |due| {
+                let bytes = match due {
+                    InArpDue::Packet { bytes, .. } => Some(bytes.to_vec()),
+                    InArpDue::Lost { .. } => None,
+                };
+                seen.push((now.as_nanos() / 1_000_000_000, bytes));
+            });
+        }
+        seen
+    }
+
+    fn packet(operation: Operation, source: Ipv4Addr, target: Option<Ipv4Addr>) -> Vec<u8> {
+        let packet =
+            Packet { operation, source: Party::permanent(Some(source)), target: Party::permanent(target) };
+        let mut bytes = vec![0; packet.length()];
+        packet.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_request_is_the_one_that_linux_sends() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let linux = [0, 0x13, 8, 0, 0, 0, 0, 8, 4, 0, 0, 0, 192, 168, 99, 1];
+        assert_eq!(run(&mut arp, Instant::ZERO), [(0, Some(linux.to_vec()))]);
+    }
+
+    #[test]
+    fn five_requests_then_a_rest() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let moments: Vec<u64> = run(&mut arp, seconds(70)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(moments, [0, 1, 2, 3, 4, 65, 66, 67, 68, 69]);
+    }
+
+    #[test]
+    fn who_rests_is_asked_again_when_somebody_wants_it_but_not_without_end() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        run(&mut arp, seconds(8));
+        // It has been resting since the fifth second.
+        arp.ask_again(seconds(9));
+        assert!(!arp.is_asking());
+        arp.ask_again(seconds(10));
+        assert!(arp.is_asking());
+        let moments: Vec<u64> = run(&mut arp, seconds(20)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(moments, [10, 11, 12, 13, 14]);
+        assert!(!arp.is_asking());
+    }
+
+    #[test]
+    fn an_answer_is_believed_until_it_is_old_and_nobody_repeats_it() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        run(&mut arp, Instant::ZERO);
+        let reply = packet(Operation::InverseReply, PEER, Some(OWN));
+        assert_eq!(arp.arrive(CIRCUIT, &reply, seconds(1)), InArpVerdict::Learned(PEER));
+        assert_eq!(arp.arrive(CIRCUIT, &reply, seconds(1)), InArpVerdict::Nothing);
+        assert_eq!((arp.peer(CIRCUIT), arp.circuit_of(PEER)), (Some(PEER), Some(CIRCUIT)));
+        assert_eq!(run(&mut arp, seconds(900)), []);
+        let seen = run(&mut arp, seconds(910));
+        assert_eq!(
+            seen.iter().map(|(at, bytes)| (*at, bytes.is_some())).collect::<Vec<_>>(),
+            [(901, true), (902, true), (903, true), (904, true), (905, true), (906, false)]
+        );
+        assert_eq!(arp.peer(CIRCUIT), None);
+    }
+
+    #[test]
+    fn a_flood_of_requests_is_answered_once_a_burst() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open_fixed(CIRCUIT, PEER);
+        let request = packet(Operation::InverseRequest, PEER, None);
+        for _ in 0..100_000 {
+            arp.arrive(CIRCUIT, &request, seconds(1));
+        }
+        assert_eq!(arp.arrive(Circuit(99), &request, seconds(1)), InArpVerdict::Nothing);
+        let seen = run(&mut arp, seconds(1));
+        assert_eq!(seen, [(0, Some(packet(Operation::InverseReply, OWN, Some(PEER))))]);
+        assert_eq!((arp.counters().packets_in, arp.counters().packets_ignored), (100_001, 1));
+        assert_eq!(arp.deadline(), Instant::NEVER);
+    }
+
+    #[test]
+    fn garbage_and_atmarp_proper_are_counted_only() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let reply = packet(Operation::Reply, PEER, Some(OWN));
+        for length in 0..reply.len() {
+            arp.arrive(CIRCUIT, &reply[..length], Instant::ZERO);
+        }
+        arp.arrive(CIRCUIT, &reply, Instant::ZERO);
+        arp.arrive(CIRCUIT, &packet(Operation::InverseRequest, OWN, None), Instant::ZERO);
+        let counters = arp.counters();
+        assert_eq!((counters.packets_malformed, counters.packets_ignored), (reply.len() as u64, 2));
+        assert_eq!(arp.peer(CIRCUIT), None);
+    }
+
+    #[test]
+    fn a_closed_circuit_owes_nothing() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        arp.arrive(CIRCUIT, &packet(Operation::InverseRequest, PEER, None), Instant::ZERO);
+        arp.close(CIRCUIT);
+        arp.settle(seconds(100), &mut |due| panic!("{due:?}"));
+    }
+}

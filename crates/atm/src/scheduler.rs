@@ -1,0 +1,407 @@
+//! The cell scheduler: selects the circuit for each slot.
+//!
+//! Purpose          one scheduler for a board's transmit port and a switch's output port, exact to the cell,
+//!                  at the cost of a loop instead of an event per cell.
+//! Rule             circuits that have cells and may send are in a ring; each slot takes one cell of the
+//!                  first, which then moves to the end (round robin per cell). A shaped circuit is in the
+//!                  ring only while its contract allows its next cell in the next slot; otherwise it waits
+//!                  for its time. Circuits that get cells and circuits whose time has come join the end of
+//!                  the ring in order of time (at the same time: those that get cells first, then by number).
+//! Time             [`Scheduler::advance`] commits every slot that starts before a given time. Input at t
+//!                  follows `advance(t)`, so the slot that starts at t is the first it can use. Idle time is
+//!                  skipped in one step.
+//! Prediction       [`Scheduler::next_end`] returns when the next cell that completes something for a
+//!                  receiver (the last of a frame, OAM) will have left if no more input comes. It is exact
+//!                  for circuits that are not shaped: in round robin the cells before the e-th of a circuit
+//!                  can be counted, min(queued, e - 1) of each other circuit and one more of those before it
+//!                  in the ring. For a shaped circuit it is early or exact, and exact if the circuit alone is
+//!                  active and its tolerance is a slot time or more.
+//! Limits           the number of circuits added; each supply bounds its own queue.
+//! Not implemented  priorities between circuits (CBR before UBR): shaped circuits follow their contracts, all
+//!                  others share equally.
+
+use crate::cell::TimedCell;
+use crate::gcra::{Contract, Meter};
+use crate::slots::{Interval, SlotClock};
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use kiban_base::Instant;
+
+/// The cells of one circuit, as the scheduler sees them.
+pub trait Supply {
+    /// State lent by the scheduler's caller while cells are written.
+    type Loan: ?Sized;
+
+    /// Returns the number of cells queued.
+    fn cells(&self) -> usize;
+
+    /// Returns the number of cells up to and including the next that ends a frame or is a message of its own;
+    /// `None` if there is none.
+    fn cells_to_end(&self) -> Option<usize>;
+
+    /// Writes the next cell, whose slot ends at `at`. At least one is queued.
+    fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, loan: &mut Self::Loan);
+
+    /// Writes a cell into each slot that starts before `until`, as long as there are cells; the fast path for
+    /// a single active circuit.
+    #[inline]
+    fn write_run(
+        &mut self,
+        clock: &mut SlotClock,
+        until: Instant,
+        out: &mut Vec<TimedCell>,
+        loan: &mut Self::Loan,
+    ) {
+        while self.cells() > 0 && clock.start() < until {
+            clock.step();
+            self.write(clock.start(), out, loan);
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    Idle,
+    InRing,
+    Waiting,
+}
+
+struct Entry<S> {
+    supply: S,
+    shaper: Option<Meter>,
+    standing: Standing,
+}
+
+/// A port's scheduler. Circuit numbers are chosen by the caller.
+pub struct Scheduler<S> {
+    clock: SlotClock,
+    circuits: Vec<Option<Entry<S>>>,
+    ring: VecDeque<u32>,
+    waiting: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// All slots that start before this time have been committed.
+    now: Instant,
+}
+
+impl<S: Supply> Scheduler<S> {
+    /// Creates the scheduler of a line with this time per cell.
+    pub fn new(cell_time: Interval) -> Scheduler<S> {
+        Scheduler {
+            clock: SlotClock::new(cell_time),
+            circuits: Vec::new(),
+            ring: VecDeque::new(),
+            waiting: BinaryHeap::new(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Adds a circuit, shaped to `contract` if given. Returns the supply that had this number before.
+    pub fn place(&mut self, circuit: u32, supply: S, contract: Option<Contract>) -> Option<S> {
+        let before = self.remove(circuit);
+        let index = circuit as usize;
+        if self.circuits.len() <= index {
+            self.circuits.resize_with(index + 1, || None);
+        }
+        let shaper = contract.map(Meter::new);
+        self.circuits[index] = Some(Entry { supply, shaper, standing: Standing::Idle });
+        before
+    }
+
+    /// Removes a circuit and returns its supply with all its cells.
+    pub fn remove(&mut self, circuit: u32) -> Option<S> {
+        let entry = self.circuits.get_mut(circuit as usize)?.take()?;
+        match entry.standing {
+            Standing::Idle => {}
+            Standing::InRing => self.ring.retain(|other| *other != circuit),
+            Standing::Waiting => self.waiting.retain(|Reverse((_, other))| *other != circuit),
+        }
+        Some(entry.supply)
+    }
+
+    /// Returns the supply of a circuit.
+    #[inline]
+    pub fn supply(&self, circuit: u32) -> Option<&S> {
+        Some(&self.circuits.get(circuit as usize)?.as_ref()?.supply)
+    }
+
+    /// Returns the supply of a circuit for adding cells; call [`Scheduler::wake`] afterwards.
+    #[inline]
+    pub fn supply_mut(&mut self, circuit: u32) -> Option<&mut S> {
+        Some(&mut self.circuits.get_mut(circuit as usize)?.as_mut()?.supply)
+    }
+
+    /// Records that a circuit has had cells since `now`. Call [`Scheduler::advance`] to `now` first.
+    #[inline]
+    pub fn wake(&mut self, circuit: u32, now: Instant) {
+        let Some(Some(entry)) = self.circuits.get_mut(circuit as usize) else { return };
+        if entry.standing != Standing::Idle || entry.supply.cells() == 0 {
+            return;
+        }
+        if self.ring.is_empty() {
+            self.now = self.now.max(now);
+            self.clock.skip_to(self.now);
+        }
+        Self::enlist(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
+    }
+
+    /// Puts a circuit that has cells into the ring or the waiting queue, as of the current slot.
+    #[inline]
+    fn enlist(
+        entry: &mut Entry<S>,
+        circuit: u32,
+        clock: &SlotClock,
+        ring: &mut VecDeque<u32>,
+        waiting: &mut BinaryHeap<Reverse<(Instant, u32)>>,
+    ) {
+        if let Some(shaper) = &entry.shaper {
+            let earliest = shaper.earliest();
+            if earliest > clock.start() {
+                entry.standing = Standing::Waiting;
+                waiting.push(Reverse((earliest, circuit)));
+                return;
+            }
+        }
+        entry.standing = Standing::InRing;
+        ring.push_back(circuit);
+    }
+
+    /// Commits every slot that starts before `until` and appends a cell to `out` for each slot used.
+    pub fn advance(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
+        self.now = self.now.max(until);
+        loop {
+            if let Some(Reverse((first, _))) = self.waiting.peek() {
+                if self.ring.is_empty() {
+                    if *first >= until {
+                        return;
+                    }
+                    // If the slot starts after `until`, it is also the first one for input at `until`.
+                    self.clock.skip_to(*first);
+                }
+                self.join_due(until);
+            }
+            if self.clock.start() >= until {
+                return;
+            }
+            match self.ring.len() {
+                0 => return,
+                1 => self.serve_one(until, out, loan),
+                _ => self.serve_many(until, out, loan),
+            }
+        }
+    }
+
+    /// Moves circuits whose time has come by the next slot from the waiting queue into the ring. Input at
+    /// `until` is still to come and precedes circuits whose time is not earlier.
+    fn join_due(&mut self, until: Instant) {
+        let start = self.clock.start();
+        while let Some(&Reverse((moment, circuit))) = self.waiting.peek() {
+            if moment > start || moment >= until {
+                return;
+            }
+            self.waiting.pop();
+            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+            entry.standing = Standing::InRing;
+            self.ring.push_back(circuit);
+        }
+    }
+
+    /// Serves a ring of one until it is empty, the time is reached, or another circuit may join.
+    fn serve_one(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
+        let circuit = self.ring[0];
+        let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+        if entry.shaper.is_some() {
+            return self.serve_many(until, out, loan);
+        }
+        let until = self.waiting.peek().map_or(until, |Reverse((first, _))| until.min(*first));
+        entry.supply.write_run(&mut self.clock, until, out, loan);
+        if entry.supply.cells() == 0 {
+            entry.standing = Standing::Idle;
+            self.ring.clear();
+        }
+    }
+
+    /// Serves the ring slot by slot until the time is reached, one circuit is left, or another may join.
+    fn serve_many(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
+        while self.clock.start() < until {
+            let Some(circuit) = self.ring.pop_front() else { return };
+            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+            if let Some(shaper) = &mut entry.shaper {
+                shaper.pass(self.clock.start());
+            }
+            self.clock.step();
+            entry.supply.write(self.clock.start(), out, loan);
+            if entry.supply.cells() == 0 {
+                entry.standing = Standing::Idle;
+                if self.ring.len() == 1 {
+                    return;
+                }
+            } else if entry.shaper.is_none() {
+                self.ring.push_back(circuit);
+            } else {
+                Self::enlist(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
+            }
+            if !self.waiting.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Returns when the next cell that ends a frame or is a message of its own will have left if no more
+    /// input comes; never late. Returns `NEVER` if there is none.
+    pub fn next_end(&self) -> Instant {
+        if self.ring.is_empty() && self.waiting.is_empty() {
+            return Instant::NEVER;
+        }
+        self.next_end_unshaped().min(self.next_end_shaped())
+    }
+
+    fn active(&self, circuit: u32) -> &Entry<S> {
+        self.circuits[circuit as usize].as_ref().expect("a removed circuit stands nowhere")
+    }
+
+    fn next_end_unshaped(&self) -> Instant {
+        let unshaped =
+            || self.ring.iter().map(|circuit| self.active(*circuit)).filter(|entry| entry.shaper.is_none());
+        let ends =
+            unshaped().enumerate().filter_map(|(place, entry)| Some((entry.supply.cells_to_end()?, place)));
+        // In round robin the end with the fewest cells before it comes first; among equals, the first in the
+        // ring.
+        let Some((cells, place)) = ends.min() else { return Instant::NEVER };
+        let before: usize = unshaped()
+            .enumerate()
+            .map(|(other, entry)| entry.supply.cells().min(if other < place { cells } else { cells - 1 }))
+            .sum();
+        self.clock.end_after(before as u64)
+    }
+
+    fn next_end_shaped(&self) -> Instant {
+        let mut base = self.clock.clone();
+        base.skip_to(self.now);
+        let waiting = self.waiting.iter().map(|Reverse((_, circuit))| circuit);
+        let shaped = self.ring.iter().chain(waiting).map(|circuit| self.active(*circuit));
+        let ends = shaped.filter_map(|entry| {
+            let cells = entry.supply.cells_to_end()? as u64;
+            let mut slot = base.clone();
+            slot.skip_to(entry.shaper.as_ref()?.earliest_of(cells));
+            Some(slot.end().max(base.end_after(cells - 1)))
+        });
+        ends.min().unwrap_or(Instant::NEVER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use core::time::Duration;
+
+    /// Cells that contain their circuit and number; every `frame`-th ends a frame.
+    struct Numbered {
+        name: u8,
+        next: u8,
+        queued: usize,
+        frame: usize,
+    }
+
+    impl Supply for Numbered {
+        type Loan = ();
+        fn cells(&self) -> usize {
+            self.queued
+        }
+        fn cells_to_end(&self) -> Option<usize> {
+            let left = self.frame - self.next as usize % self.frame;
+            (left <= self.queued).then_some(left)
+        }
+        fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, _: &mut ()) {
+            let mut payload = [0; 48];
+            payload[..2].copy_from_slice(&[self.name, self.next]);
+            self.next += 1;
+            self.queued -= 1;
+            out.push(TimedCell::new(
+                at,
+                2 * u32::from((self.next as usize).is_multiple_of(self.frame)),
+                payload,
+            ));
+        }
+    }
+
+    const MICRO: Interval = Interval::every(Duration::from_micros(1));
+
+    fn micros(count: u64) -> Instant {
+        Instant::from_nanos(count * 1000)
+    }
+
+    fn give(scheduler: &mut Scheduler<Numbered>, circuit: u32, cells: usize, at: u64) {
+        scheduler.supply_mut(circuit).unwrap().queued += cells;
+        scheduler.wake(circuit, micros(at));
+    }
+
+    fn names(out: &[TimedCell]) -> Vec<(u8, u64)> {
+        out.iter().map(|cell| (cell.payload[0], cell.at.as_nanos() / 1000)).collect()
+    }
+
+    fn scheduler(circuits: u8, shaped: Option<Contract>) -> Scheduler<Numbered> {
+        let mut scheduler = Scheduler::new(MICRO);
+        for name in 0..circuits {
+            let contract = if name == 0 { shaped } else { None };
+            scheduler.place(name.into(), Numbered { name, next: 0, queued: 0, frame: 3 }, contract);
+        }
+        scheduler
+    }
+
+    #[test]
+    fn three_circuits_take_turns_and_a_late_one_joins_at_the_end() {
+        let (mut scheduler, mut out) = (scheduler(3, None), vec![]);
+        give(&mut scheduler, 0, 3, 0);
+        give(&mut scheduler, 1, 3, 0);
+        // Slots start at 0, 1, 2: the slot that starts at 2 is the first that input at 2 can use.
+        scheduler.advance(micros(2), &mut out, &mut ());
+        give(&mut scheduler, 2, 1, 2);
+        assert_eq!(scheduler.next_end(), micros(6));
+        scheduler.advance(micros(100), &mut out, &mut ());
+        assert_eq!(names(&out), [(0, 1), (1, 2), (0, 3), (1, 4), (2, 5), (0, 6), (1, 7)]);
+        assert_eq!(scheduler.next_end(), Instant::NEVER);
+        // After idle time a cell waits for the next slot of the line; it cannot start a slot of its own.
+        give(&mut scheduler, 2, 1, 100);
+        scheduler.advance(Instant::from_nanos(200_500), &mut out, &mut ());
+        scheduler.supply_mut(1).unwrap().queued += 1;
+        scheduler.wake(1, Instant::from_nanos(200_500));
+        scheduler.advance(micros(300), &mut out, &mut ());
+        assert_eq!(names(&out[7..]), [(2, 101), (1, 202)]);
+    }
+
+    #[test]
+    fn a_shaped_circuit_keeps_its_pace_and_leaves_the_rest_to_others() {
+        let contract = Contract::peak(Interval::every(Duration::from_micros(4)), Duration::ZERO);
+        let (mut scheduler, mut out) = (scheduler(2, Some(contract)), vec![]);
+        give(&mut scheduler, 0, 3, 0);
+        assert_eq!(scheduler.next_end(), micros(9));
+        give(&mut scheduler, 1, 6, 0);
+        assert_eq!(scheduler.next_end(), micros(3));
+        scheduler.advance(micros(100), &mut out, &mut ());
+        assert_eq!(names(&out), [(0, 1), (1, 2), (1, 3), (1, 4), (1, 5), (0, 6), (1, 7), (1, 8), (0, 10)]);
+    }
+
+    #[test]
+    fn a_waiting_circuit_does_not_hold_up_the_line() {
+        let contract = Contract::peak(Interval::every(Duration::from_millis(1)), Duration::ZERO);
+        let (mut scheduler, mut out) = (scheduler(2, Some(contract)), vec![]);
+        give(&mut scheduler, 0, 2, 0);
+        scheduler.advance(micros(5), &mut out, &mut ());
+        give(&mut scheduler, 1, 1, 5);
+        scheduler.advance(micros(2000), &mut out, &mut ());
+        assert_eq!(names(&out), [(0, 1), (1, 6), (0, 1001)]);
+    }
+
+    #[test]
+    fn a_removed_circuit_leaves_no_trace() {
+        let (mut scheduler, mut out) = (scheduler(2, None), vec![]);
+        give(&mut scheduler, 0, 2, 0);
+        give(&mut scheduler, 1, 2, 0);
+        assert_eq!(scheduler.remove(0).unwrap().queued, 2);
+        assert!(scheduler.remove(0).is_none());
+        scheduler.wake(0, micros(0));
+        scheduler.advance(micros(10), &mut out, &mut ());
+        assert_eq!(names(&out), [(1, 1), (1, 2)]);
+    }
+}

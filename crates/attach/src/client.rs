@@ -1,0 +1,267 @@
+//! The client's side: slots, requests and indications.
+
+use super::entry::{Ask, ENTRY_BYTES, Told};
+use super::{BELLS_BYTES, CLIENT_BELL, Layout, PIPE_FRONT_BYTES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_base::pipe::{Reader, Writer};
+use kiban_base::ring::{Condemned, Consumer, Producer};
+use kiban_base::{Bell, Region, SharedBytes};
+
+/// The result of a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// Number of bytes read.
+    Bytes(usize),
+    /// No bytes are available yet.
+    Nothing,
+    /// End of stream.
+    End,
+}
+
+/// The client's ends of a slot's two pipes.
+struct Ends {
+    out: Writer,
+    into: Reader,
+}
+
+/// A client of a board.
+pub struct Client {
+    layout: Layout,
+    region: Region,
+    work: Producer,
+    done: Consumer,
+    /// Requests that did not fit into the ring.
+    waiting: VecDeque<Ask>,
+    slots: Vec<Option<Ends>>,
+    free: Vec<u32>,
+    /// Indications taken since the board was last rung for the room they freed.
+    taken: usize,
+    /// Whether the board must be rung.
+    rings: bool,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({:?})", self.layout)
+    }
+}
+
+impl Client {
+    /// Creates a client in new memory, which must be all zero.
+    ///
+    /// # Panics
+    /// If the memory is shorter than the layout.
+    pub fn new(memory: &Region, layout: Layout) -> Client {
+        let region = memory.clone().called(0);
+        let shape = layout.shape();
+        assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
+        Client {
+            work: Producer::new(&region, layout.work_at(), shape),
+            done: Consumer::new(&region, layout.done_at(), shape),
+            waiting: VecDeque::new(),
+            slots: (0..layout.slots()).map(|_| None).collect(),
+            free: (0..layout.slots() as u32).rev().collect(),
+            taken: 0,
+            rings: false,
+            layout,
+            region,
+        }
+    }
+
+    fn bell(&self, slot: u32, at: usize) -> &Bell {
+        self.region.bell(self.layout.slot_at(slot as usize) + at).expect("a slot has room for its bells")
+    }
+
+    /// Takes a free slot for [`Ask::Connect`] or [`Ask::Offer`], or returns `None` if all are in use.
+    pub fn claim(&mut self) -> Option<u32> {
+        let slot = self.free.pop()?;
+        let (out, into) = self.layout.pipes_at(slot as usize);
+        let blank = |at: usize, bytes: usize| {
+            self.region
+                .write(at as u64, [0; BELLS_BYTES][..bytes].into())
+                .expect("the slot lies in the memory");
+        };
+        // Reset what a previous stream left behind.
+        blank(self.layout.slot_at(slot as usize), BELLS_BYTES);
+        blank(out, PIPE_FRONT_BYTES);
+        blank(into, PIPE_FRONT_BYTES);
+        let room = self.layout.room();
+        let ends =
+            Ends { out: Writer::new(&self.region, out, room), into: Reader::new(&self.region, into, room) };
+        self.slots[slot as usize] = Some(ends);
+        Some(slot)
+    }
+
+    /// Sends a request; if the ring is full, it is queued until there is room.
+    ///
+    /// # Errors
+    /// [`Condemned`] if the board violated the ring's protocol.
+    pub fn ask(&mut self, ask: Ask) -> Result<(), Condemned> {
+        self.waiting.push_back(ask);
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Condemned> {
+        while let Some(ask) = self.waiting.front() {
+            if !self.work.push(&ask.bytes())? {
+                break;
+            }
+            self.waiting.pop_front();
+            self.rings = true;
+        }
+        Ok(())
+    }
+
+    /// Returns the next indication from the board, or `None` if there is none. [`Told::Free`] makes its slot
+    /// free again.
+    ///
+    /// # Errors
+    /// [`Condemned`] if the board violated the ring's protocol or sent an invalid indication.
+    pub fn told(&mut self) -> Result<Option<Told>, Condemned> {
+        if !self.waiting.is_empty() {
+            self.flush()?;
+        }
+        let mut entry = [0; ENTRY_BYTES];
+        let Some(bytes) = self.done.peek()? else { return Ok(None) };
+        bytes.copy_to(0, &mut entry);
+        self.done.give_back();
+        self.taken += 1;
+        if self.taken >= self.layout.shape().slots() / 4 {
+            // A board that found the ring full waits for room.
+            self.taken = 0;
+            self.rings = true;
+        }
+        let told = Told::read(&entry).ok_or(Condemned)?;
+        if let Told::Free { slot } = told {
+            let ends = self.slots.get_mut(slot as usize).ok_or(Condemned)?;
+            ends.take().ok_or(Condemned)?;
+            self.free.push(slot);
+        }
+        Ok(Some(told))
+    }
+
+    /// Returns whether an indication is available; one load.
+    pub fn has_news(&self) -> bool {
+        self.done.is_ready()
+    }
+
+    /// Returns whether the board must be rung, and resets the flag.
+    pub fn take_ring(&mut self) -> bool {
+        core::mem::take(&mut self.rings)
+    }
+
+    fn ends(&mut self, slot: u32) -> Result<&mut Ends, Condemned> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Condemned)
+    }
+
+    /// Sends [`Ask::Look`] if the board is waiting for this slot.
+    fn moved(&mut self, slot: u32) -> Result<(), Condemned> {
+        // No time is recorded here: the channel's bell has it.
+        if self.bell(slot, 0).ring(|| 0) { self.ask(Ask::Look { slot }) } else { Ok(()) }
+    }
+
+    /// Reads available bytes into `target`.
+    ///
+    /// # Errors
+    /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
+    pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Condemned> {
+        self.take(slot, target.len(), |bytes| {
+            let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
+            bytes.copy_to(0, front);
+            target = rest;
+        })
+    }
+
+    /// Reads up to `most` available bytes and passes them to `put` in runs.
+    ///
+    /// # Errors
+    /// As for [`Client::read`].
+    pub fn take(
+        &mut self,
+        slot: u32,
+        most: usize,
+        put: impl FnMut(SharedBytes<'_>),
+    ) -> Result<Read, Condemned> {
+        if most == 0 {
+            return Ok(Read::Bytes(0));
+        }
+        let ends = self.ends(slot)?;
+        let is_last = ends.into.has_ended();
+        if ends.into.here()? == 0 {
+            return Ok(if is_last { Read::End } else { Read::Nothing });
+        }
+        let count = ends.into.take(most, put);
+        self.moved(slot)?;
+        Ok(Read::Bytes(count))
+    }
+
+    /// Returns whether a read would return bytes, the end of the stream, or an error.
+    pub fn has_bytes(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.here() != Ok(0))
+    }
+
+    /// Returns whether the board has ended the stream, so that no further bytes will follow those available.
+    pub fn has_ended(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.into.has_ended())
+    }
+
+    /// Returns whether a write would accept bytes or fail.
+    pub fn has_room(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.out.room(1) != Ok(0))
+    }
+
+    /// Returns whether the board has taken everything written.
+    pub fn is_taken(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.out.is_taken())
+    }
+
+    /// Writes as many bytes as there is room for and returns how many.
+    ///
+    /// # Errors
+    /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
+    pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Condemned> {
+        self.write_runs(slot, [bytes])
+    }
+
+    /// Like [`Client::write`], for several runs of bytes; the board is notified once, after the last.
+    ///
+    /// # Errors
+    /// As for [`Client::write`].
+    pub fn write_runs<'a>(
+        &mut self,
+        slot: u32,
+        runs: impl IntoIterator<Item = SharedBytes<'a>>,
+    ) -> Result<usize, Condemned> {
+        let ends = self.ends(slot)?;
+        let mut count = 0;
+        for run in runs {
+            let whole = run.len();
+            let written = ends.out.write(run)?;
+            count += written;
+            if written < whole {
+                break;
+            }
+        }
+        ends.out.show();
+        if count > 0 {
+            self.moved(slot)?;
+        }
+        Ok(count)
+    }
+
+    /// Ends the stream to the board.
+    ///
+    /// # Errors
+    /// [`Condemned`] if the board violated the ring's protocol, or the slot is not in use.
+    pub fn finish(&mut self, slot: u32) -> Result<(), Condemned> {
+        self.ends(slot)?.out.end();
+        self.moved(slot)
+    }
+
+    /// Arms the slot's bell before waiting. The client must check the slot once more after this.
+    pub fn arm(&self, slot: u32) {
+        self.bell(slot, CLIENT_BELL).arm();
+    }
+}

@@ -1,0 +1,326 @@
+//! Ring entries: requests of the client and indications of the board.
+//!
+//! ```text
+//! 0  type            4  slot (32)        12  port of the local end       16  address of the local end
+//! 1  cause, option   8  families (4, 6,  14  port of the remote end      32  address of the remote end
+//! 2  listener (16)      0: none)             in machine byte order           in network byte order
+//! ```
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Size of an entry in bytes.
+pub const ENTRY_BYTES: usize = 48;
+
+/// A request of a client. The client chooses the numbers of slots and listeners.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Opens a stream in a free slot; answered by [`Told::Opened`] or [`Told::Ended`].
+    Connect {
+        /// The slot.
+        slot: u32,
+        /// The local address and port on the board, if they are to be fixed; port 0: the board chooses one.
+        local: Option<SocketAddr>,
+        /// The remote address and port.
+        remote: SocketAddr,
+    },
+    /// Starts listening; answered by [`Told::Listening`].
+    Listen {
+        /// A listener number that is not in use.
+        listener: u16,
+        /// The local address; an unspecified address means all of the board's addresses, `::` those of both
+        /// families. Port 0: the board chooses one.
+        local: SocketAddr,
+    },
+    /// Stops listening. Waiting connections are reset, and offered slots become free.
+    Unlisten {
+        /// The listener.
+        listener: u16,
+    },
+    /// Offers a free slot for the next incoming connection.
+    Offer {
+        /// The listener.
+        listener: u16,
+        /// The slot.
+        slot: u32,
+    },
+    /// Reports that bytes have been put in or taken out.
+    Look {
+        /// The slot.
+        slot: u32,
+    },
+    /// Closes a stream: nothing is read any more, but bytes already put in are still sent. [`Told::Free`]
+    /// follows.
+    Close {
+        /// The slot.
+        slot: u32,
+    },
+    /// Resets the connection. [`Told::Free`] follows.
+    Abort {
+        /// The slot.
+        slot: u32,
+    },
+    /// Switches the Nagle algorithm (RFC 9293 §3.7.4): short segments may wait for acknowledgements.
+    Nagle {
+        /// The slot.
+        slot: u32,
+        /// Whether it is on.
+        is_on: bool,
+    },
+    /// Asks how a finished stream ended; answered by [`Told::Ended`]. For clients without slots (`kiban
+    /// run`).
+    Fate {
+        /// The local end, on the board.
+        local: SocketAddr,
+        /// The remote end.
+        remote: SocketAddr,
+    },
+}
+
+/// An indication of a board.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// The result of a request to listen.
+    Listening {
+        /// The listener.
+        listener: u16,
+        /// The local address, or why it failed.
+        result: Result<SocketAddr, Why>,
+    },
+    /// A stream is open.
+    Opened {
+        /// The slot.
+        slot: u32,
+        /// The local end, on the board.
+        local: SocketAddr,
+    },
+    /// An incoming connection was accepted.
+    Accepted {
+        /// The listener.
+        listener: u16,
+        /// The slot, as offered before.
+        slot: u32,
+        /// The local end, on the board.
+        local: SocketAddr,
+        /// The remote end.
+        remote: SocketAddr,
+    },
+    /// Bytes have arrived, or there is room again.
+    Look {
+        /// The slot.
+        slot: u32,
+    },
+    /// The stream is over; bytes already received can still be read. The client must close the slot.
+    Ended {
+        /// The slot.
+        slot: u32,
+        /// The cause.
+        why: Why,
+    },
+    /// The slot belongs to the client again.
+    Free {
+        /// The slot.
+        slot: u32,
+    },
+}
+
+/// Why a request failed or a stream ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Why {
+    /// Both sides finished.
+    Closed = 1,
+    /// No one is listening there.
+    Refused = 2,
+    /// The peer reset the connection.
+    Reset = 3,
+    /// The connection timed out.
+    TimedOut = 4,
+    /// The board aborted the connection.
+    Aborted = 5,
+    /// There is no route to that address.
+    NoRoute = 6,
+    /// The local address is not the board's, or the remote address cannot be connected to.
+    BadAddress = 7,
+    /// The address and port are in use.
+    InUse = 8,
+    /// A limit of the board is reached.
+    TooMany = 9,
+    /// The host, or the next router towards it, does not answer.
+    Unreachable = 10,
+}
+
+impl Why {
+    const ALL: [Why; 10] = [
+        Why::Closed,
+        Why::Refused,
+        Why::Reset,
+        Why::TimedOut,
+        Why::Aborted,
+        Why::NoRoute,
+        Why::BadAddress,
+        Why::InUse,
+        Why::TooMany,
+        Why::Unreachable,
+    ];
+
+    fn of(code: u8) -> Option<Why> {
+        Why::ALL.into_iter().find(|why| *why as u8 == code)
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Closed => "both sides have finished",
+            Why::Refused => "nobody listens there",
+            Why::Reset => "the peer has reset the stream",
+            Why::TimedOut => "the peer was silent for too long",
+            Why::Aborted => "the board has given the stream up",
+            Why::NoRoute => "the board has no route to that address: add one to its configuration",
+            Why::BadAddress => "that is no address of the board's, or none that can be connected to",
+            Why::InUse => "somebody else has that address and port on the board",
+            Why::TooMany => "the board takes no more of these: close some, or raise its bounds",
+            Why::Unreachable => {
+                "no route to that host: nobody answers on the board's net for it, or for the next router"
+            }
+        })
+    }
+}
+
+impl core::error::Error for Why {}
+
+/// The decoded fields of an entry.
+#[derive(Clone, Copy, Default)]
+struct Fields {
+    what: u8,
+    code: u8,
+    listener: u16,
+    slot: u32,
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
+}
+
+impl Fields {
+    fn bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        (bytes[0], bytes[1]) = (self.what, self.code);
+        bytes[2..4].copy_from_slice(&self.listener.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.slot.to_ne_bytes());
+        for (end, address) in [self.local, self.remote].into_iter().enumerate() {
+            let Some(address) = address else { continue };
+            bytes[12 + 2 * end..14 + 2 * end].copy_from_slice(&address.port().to_ne_bytes());
+            let at = 16 + 16 * end;
+            match address.ip() {
+                IpAddr::V4(ip) => {
+                    bytes[8 + end] = 4;
+                    bytes[at..at + 4].copy_from_slice(&ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    bytes[8 + end] = 6;
+                    bytes[at..at + 16].copy_from_slice(&ip.octets());
+                }
+            }
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Fields> {
+        let address = |end: usize| {
+            let port = u16::from_ne_bytes([bytes[12 + 2 * end], bytes[13 + 2 * end]]);
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&bytes[16 + 16 * end..32 + 16 * end]);
+            let [a, b, c, d, ..] = octets;
+            match bytes[8 + end] {
+                0 => Some(None),
+                4 => Some(Some(SocketAddr::from((Ipv4Addr::new(a, b, c, d), port)))),
+                6 => Some(Some(SocketAddr::from((Ipv6Addr::from(octets), port)))),
+                _ => None,
+            }
+        };
+        Some(Fields {
+            what: bytes[0],
+            code: bytes[1],
+            listener: u16::from_ne_bytes([bytes[2], bytes[3]]),
+            slot: u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+            local: address(0)?,
+            remote: address(1)?,
+        })
+    }
+}
+
+impl Ask {
+    /// Encodes the request as a ring entry or a packet.
+    pub fn bytes(self) -> [u8; ENTRY_BYTES] {
+        let none = Fields::default();
+        match self {
+            Ask::Connect { slot, local, remote } => {
+                Fields { what: 1, slot, local, remote: Some(remote), ..none }
+            }
+            Ask::Listen { listener, local } => Fields { what: 2, listener, local: Some(local), ..none },
+            Ask::Unlisten { listener } => Fields { what: 3, listener, ..none },
+            Ask::Offer { listener, slot } => Fields { what: 4, listener, slot, ..none },
+            Ask::Look { slot } => Fields { what: 5, slot, ..none },
+            Ask::Close { slot } => Fields { what: 6, slot, ..none },
+            Ask::Abort { slot } => Fields { what: 7, slot, ..none },
+            Ask::Nagle { slot, is_on } => Fields { what: 8, slot, code: is_on.into(), ..none },
+            Ask::Fate { local, remote } => {
+                Fields { what: 9, local: Some(local), remote: Some(remote), ..none }
+            }
+        }
+        .bytes()
+    }
+
+    /// Decodes an entry; returns `None` if it is invalid.
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Ask> {
+        let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
+        Some(match what {
+            1 => Ask::Connect { slot, local, remote: remote? },
+            2 => Ask::Listen { listener, local: local? },
+            3 => Ask::Unlisten { listener },
+            4 => Ask::Offer { listener, slot },
+            5 => Ask::Look { slot },
+            6 => Ask::Close { slot },
+            7 => Ask::Abort { slot },
+            8 => Ask::Nagle { slot, is_on: code != 0 },
+            9 => Ask::Fate { local: local?, remote: remote? },
+            _ => return None,
+        })
+    }
+}
+
+impl Told {
+    /// Encodes the indication as a ring entry or a packet.
+    pub fn bytes(self) -> [u8; ENTRY_BYTES] {
+        let none = Fields::default();
+        match self {
+            Told::Listening { listener, result } => {
+                let code = result.err().map_or(0, |why| why as u8);
+                Fields { what: 1, listener, code, local: result.ok(), ..none }
+            }
+            Told::Opened { slot, local } => Fields { what: 2, slot, local: Some(local), ..none },
+            Told::Accepted { listener, slot, local, remote } => {
+                Fields { what: 3, listener, slot, local: Some(local), remote: Some(remote), ..none }
+            }
+            Told::Look { slot } => Fields { what: 4, slot, ..none },
+            Told::Ended { slot, why } => Fields { what: 5, slot, code: why as u8, ..none },
+            Told::Free { slot } => Fields { what: 6, slot, ..none },
+        }
+        .bytes()
+    }
+
+    /// Decodes an entry; returns `None` if it is invalid.
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Told> {
+        let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
+        Some(match what {
+            1 if code == 0 => Told::Listening { listener, result: Ok(local?) },
+            1 => Told::Listening { listener, result: Err(Why::of(code)?) },
+            2 => Told::Opened { slot, local: local? },
+            3 => Told::Accepted { listener, slot, local: local?, remote: remote? },
+            4 => Told::Look { slot },
+            5 => Told::Ended { slot, why: Why::of(code)? },
+            6 => Told::Free { slot },
+            _ => return None,
+        })
+    }
+}

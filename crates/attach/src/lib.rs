@@ -1,0 +1,126 @@
+//! TCP streams on a board of another process, through shared memory.
+//!
+//! Purpose    a process without a board opens TCP streams on the board of another process, and moves their
+//!            bytes without a call.
+//! Memory     two rings and as many slots as the client asked for; a slot is one stream: a pipe for each
+//!            direction and two bells.
+//!
+//! ```text
+//! at        work ring        client's requests ([`Ask`]): connect, listen, offer a slot, look, close, …
+//!           done ring        board's indications ([`Told`]): opened, accepted, look, ended, free, …
+//!           slot 0           0    the board's bell: rung when the client has put bytes in or taken some
+//!                            64   the client's bell: rung when the board has
+//!                            128  pipe from the client to the board
+//!                            …    pipe from the board to the client
+//!           slot 1 …
+//! ```
+//!
+//! Slots      belong to the client: it chooses the slot for a connection, and offers slots to its listeners
+//!            in advance. From then on a slot belongs to the board until [`Told::Free`].
+//! Looks      a side that is about to wait for a slot arms its bell there and checks again. A side that has
+//!            moved bytes rings, and sends "look" through the ring only if the bell was armed. So a ring
+//!            holds at most one look per slot, however many bytes move. A client that waits for room is
+//!            notified when half of it is free.
+//! End        a pipe that has ended is a FIN; [`Ask::Abort`] is a reset. A client that disappears is treated
+//!            as if it had closed everything: bytes already put in are still sent.
+//! Isolation  a client has its own rings, slots and listeners; it uses its own slot numbers and cannot refer
+//!            to those of others. Invalid data in its memory is rejected or condemns the memory; then its
+//!            streams are reset, and no one else's.
+//! Sharing    all streams of a client have one owner: memory and session numbers are divided among clients
+//!            first.
+//! Limits     slots, [`LISTENERS_MAX`], [`BACKLOG_MAX`] incoming connections per listener without an offered
+//!            slot; a slot holds one page of the board's in addition to its pipes.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod client;
+mod entry;
+
+pub use client::{Client, Read};
+pub use entry::{Ask, ENTRY_BYTES, Told, Why};
+
+use core::ops::RangeInclusive;
+use kiban_base::pipe;
+use kiban_base::ring::Shape;
+
+/// Maximum listeners per client.
+pub const LISTENERS_MAX: usize = 256;
+/// Maximum incoming connections per listener that wait for a slot.
+pub const BACKLOG_MAX: usize = 256;
+/// Maximum slots per client.
+pub const SLOTS_MAX: usize = 16 << 10;
+/// Allowed buffer sizes of a pipe in bytes.
+pub const ROOM_BYTES: RangeInclusive<usize> = (4 << 10)..=(16 << 20);
+/// Size of both sides' bells in bytes.
+pub const BELLS_BYTES: usize = 128;
+/// Offset of the client's bell in a slot, in bytes.
+pub const CLIENT_BELL: usize = 64;
+/// Size of a pipe's header before its buffer, in bytes.
+pub const PIPE_FRONT_BYTES: usize = 128;
+
+/// The layout of the shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    at: usize,
+    slots: usize,
+    room: usize,
+}
+
+impl Layout {
+    /// Creates a layout of `slots` slots with `room` bytes in each pipe, `at` bytes (rounded up to 64) from
+    /// the memory's start; `None` if it is out of bounds.
+    pub fn new(at: usize, slots: usize, room: usize) -> Option<Layout> {
+        let good = (1..=SLOTS_MAX).contains(&slots) && ROOM_BYTES.contains(&room) && room.is_power_of_two();
+        good.then_some(Layout { at: at.next_multiple_of(64), slots, room })
+    }
+
+    /// Returns the number of slots.
+    pub const fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Returns the buffer size of each pipe in bytes.
+    pub const fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Returns the shape of both rings; more requests or indications than this at once have to wait.
+    pub fn shape(&self) -> Shape {
+        Shape::new((2 * self.slots).clamp(64, 4096), entry::ENTRY_BYTES)
+    }
+
+    /// Returns the offset of the work ring, which carries the client's requests.
+    pub const fn work_at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns the offset of the done ring, which carries the board's indications.
+    pub fn done_at(&self) -> usize {
+        self.at + self.shape().bytes().next_multiple_of(64)
+    }
+
+    /// Returns the size of one pipe in bytes, with its two indices.
+    pub fn pipe_bytes(&self) -> usize {
+        pipe::bytes(self.room).next_multiple_of(64)
+    }
+
+    /// Returns the offset of a slot.
+    pub fn slot_at(&self, slot: usize) -> usize {
+        let first = self.done_at() + self.shape().bytes().next_multiple_of(64);
+        first + slot * (BELLS_BYTES + 2 * self.pipe_bytes())
+    }
+
+    /// Returns the offsets of a slot's pipes: from the client to the board, and back.
+    pub fn pipes_at(&self, slot: usize) -> (usize, usize) {
+        let out = self.slot_at(slot) + BELLS_BYTES;
+        (out, out + self.pipe_bytes())
+    }
+
+    /// Returns the size of the whole memory in bytes.
+    pub fn bytes(&self) -> usize {
+        self.slot_at(self.slots)
+    }
+}

@@ -1,0 +1,38 @@
+//! What a driver lends to protocols for the duration of a call: time, random numbers, memory.
+
+use crate::counters::Copies;
+use crate::memory::Blocks;
+use crate::memory::Pool;
+use crate::rng::SecureRng;
+use crate::time::Instant;
+
+/// A board's packet memory, sized at start.
+pub struct Memory {
+    /// Content pages for data that the host sends.
+    pub transmit: Pool,
+    /// Content pages for received data.
+    pub receive: Pool,
+    /// PDU blocks, for both directions.
+    pub blocks: Blocks,
+}
+
+impl Memory {
+    /// Returns whether every page and block is free, so that nothing is leaked or held.
+    pub fn is_home(&mut self) -> bool {
+        self.transmit.at_home() == self.transmit.capacity()
+            && self.receive.at_home() == self.receive.capacity()
+            && self.blocks.at_home() == self.blocks.capacity()
+    }
+}
+
+/// The environment lent to a protocol for one call.
+pub struct Context<'a> {
+    /// The time of this call.
+    pub now: Instant,
+    /// The board's packet memory.
+    pub memory: &'a mut Memory,
+    /// The board's secure random numbers, fit to be sent and to make keys.
+    pub rng: &'a mut SecureRng,
+    /// Counters of copied bytes.
+    pub copies: &'a mut Copies,
+}

@@ -1,0 +1,44 @@
+//! Shared foundation of every kiban crate.
+//!
+//! Packet memory (pools of content pages, PDUs), time, random numbers, the timer wheel, counters, settings,
+//! and waiting: doorbells and the policy that decides when to sleep. The crate contains no protocol and makes
+//! no system calls: time, random numbers and memory are passed in by the caller.
+#![no_std]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod alarm;
+mod atomic;
+mod bell;
+mod context;
+mod counters;
+mod memory;
+pub mod pipe;
+pub mod ring;
+pub mod rng;
+mod settings;
+mod time;
+mod wait;
+mod wire;
+
+// Files that the model checker also compiles refer to `region` by this path.
+use memory::region;
+
+pub use alarm::{Alarm, Alarms};
+pub use bell::{Atomic, Atomics, Bell, Processor};
+pub use bytes::Bytes;
+pub use context::{Context, Memory};
+pub use counters::Copies;
+pub use memory::{
+    Blocks, HEAD_BYTES, Page, Pdu, Pool, ROOM_BYTES, Region, Rope, RopeQueue, SLICES_MAX, SharedBytes,
+    SharedRoom, Slab, Slice, Slices, Sum, TAIL_BYTES, copy_and_sum,
+};
+pub use rng::{RngKey, SecureRng, SimRng};
+pub use settings::{Setting, SettingError};
+pub use time::Instant;
+pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
+pub use wire::{Malformed, checksum, crc, ethernet, numbers};
+
+/// The string type of a setting's written form.
+pub type SettingWord = alloc::string::String;

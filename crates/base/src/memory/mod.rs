@@ -1,0 +1,20 @@
+//! Packet memory: pages and slices, PDUs, ropes, checksums, registered host memory, and slabs.
+//!
+//! The model checker (`crates/model`) also compiles `depot` and `references`, so they import only
+//! `crate::atomic`.
+
+mod depot;
+mod page;
+mod pdu;
+mod references;
+pub(crate) mod region;
+mod rope;
+mod slab;
+mod sum;
+
+pub use page::{Page, Pool, Slice};
+pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
+pub use region::{Region, SharedBytes, SharedRoom};
+pub use rope::{ROOM_BYTES, Rope, RopeQueue};
+pub use slab::Slab;
+pub use sum::{Sum, copy_and_sum};

@@ -1,0 +1,17 @@
+//! How an arrival was found at the end of a wait.
+
+use crate::Instant;
+
+/// How an arrival was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// While polling, or at the last check before a sleep.
+    Spinning,
+    /// After a sleep that the bell ended.
+    Rung {
+        /// When the ringer says it rang; trusted only between the beginning of the wait and now.
+        at: Instant,
+    },
+    /// After a sleep that the bell did not end: by the timer, or by another event that the sleeper watches.
+    Unrung,
+}

@@ -1,0 +1,31 @@
+//! Waiting: when to poll, and when to sleep until a bell rings.
+//!
+//! Purpose          one policy for every queue, as data ([`Wait`]), and one decision function ([`Waiter`])
+//!                  for both real and virtual time.
+//! Input            the waiter reports what happened: it looked and found nothing, found something and how,
+//!                  or lost the core.
+//! Output           a [`Step`]: spin until a time, or sleep until a time or the bell ([`Bell`](crate::Bell)).
+//! Cost             CPU time spent spinning, plus for each sleep the CPU time of both ends, plus the price of
+//!                  the time for which arrivals went unseen ([`Costs`]). [`optimum`] is the least cost with
+//!                  the arrivals known in advance.
+//! Limits           nothing here reads a clock; a time recorded by the other side is trusted only between the
+//!                  beginning of the wait and now.
+//! Not implemented  batching (wake after n): a queue that needs it rings its bell less often.
+//!
+//! The receive call in the paper (Murayama et al. 2000) is `hybrid`: poll for a set time, then wait for an
+//! interrupt, and return to polling when packets arrive.
+
+mod adaptive;
+mod costs;
+mod evidence;
+mod gaps;
+mod optimum;
+mod period;
+mod policy;
+mod waiter;
+
+pub use costs::Costs;
+pub use evidence::Evidence;
+pub use optimum::optimum;
+pub use policy::{NoSuchWait, Wait};
+pub use waiter::{Report, Step, Waiter};

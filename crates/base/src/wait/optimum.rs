@@ -1,0 +1,68 @@
+//! The least cost of waiting with all arrivals known in advance.
+//!
+//! Moves         once everything that arrived has been seen: spin until the next arrival (CPU time for that
+//!               long, no latency), or sleep until the bell rings ([`Costs::block`]; whatever arrives during
+//!               the wake-up waits until it ends).
+//! States        the last arrival was met by spinning, or it rang the bell and the sleeper woke
+//!               [`Costs::wake`] later: two states per arrival, so one pass finds the best path.
+//! Not modelled  processing time, which counts as zero. Timed sleeps: with a perfect timer they would cost
+//!               next to nothing at any gap, but no timer is perfect; a policy that uses one well can cost
+//!               less than this optimum.
+
+use super::Costs;
+use super::costs::nanos;
+use crate::Instant;
+
+/// Returns the least total cost in nanoseconds of meeting `arrivals` (in ascending order) for a receiver that
+/// is free from `start` on.
+pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
+    const FAR: u64 = u64::MAX;
+    // The least cost of having seen all before arrival i and being free since the last of them (spun), ...
+    let mut spun = alloc::vec![FAR; arrivals.len() + 1];
+    // ... and of being free since the sleeper woken by arrival k was awake: (free since, cost).
+    let mut woken = alloc::vec![(Instant::ZERO, FAR); arrivals.len() + 1];
+    spun[0] = 0;
+    for next in 0..arrivals.len() {
+        let free = if next == 0 { start } else { arrivals[next - 1] };
+        for (free, cost) in [(free, spun[next]), woken[next]] {
+            if cost == FAR {
+                continue;
+            }
+            let spin = cost + nanos(arrivals[next].since(free));
+            spun[next + 1] = spun[next + 1].min(spin);
+            let awake = arrivals[next].max(free) + costs.wake;
+            let (mut seen, mut block) = (next, cost + costs.both_ends());
+            while seen < arrivals.len() && arrivals[seen] <= awake {
+                block += costs.latency(awake.since(arrivals[seen]));
+                seen += 1;
+            }
+            if block < woken[seen].1 {
+                woken[seen] = (awake, block);
+            }
+        }
+    }
+    spun[arrivals.len()].min(woken[arrivals.len()].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// A sleep costs 16 us of CPU time and 20 us of latency.
+    fn check(micros: &[u64], expected_micros: u64) {
+        let arrivals: Vec<Instant> = micros.iter().map(|&at| Instant::from_nanos(at * 1000)).collect();
+        let cost = optimum(Instant::ZERO, &arrivals, &Costs { price: 1.0, ..Costs::default() });
+        assert_eq!(cost, expected_micros * 1000, "{micros:?}");
+    }
+
+    #[test]
+    fn who_knows_the_arrivals_spins_for_the_near_and_sleeps_for_the_far() {
+        check(&[], 0);
+        check(&[10], 10);
+        check(&[35], 35);
+        check(&[1000], 36);
+        check(&[10, 1010, 1020], 10 + 46); // wakes at 1030 and finds two: 16 + 20 + 10
+        check(&[50, 100], 36 + 30); // woken at 70, it is nearer to the next than to have spun
+    }
+}

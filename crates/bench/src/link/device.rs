@@ -1,0 +1,80 @@
+//! The device between the kernel and who is behind it, what crosses it, and how that is counted.
+
+use kiban_base::Instant;
+use kiban_link::frames::tun::{Carries, TunLink};
+use kiban_os::interface;
+use std::net::IpAddr;
+
+/// The kernel's address, and that of who is behind the device.
+pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
+pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
+/// Where whoever is behind the device takes bytes, and where it sends them.
+pub(super) const SINK: u16 = 9;
+pub(super) const SOURCE: u16 = 19;
+pub(super) const DEVICE: &str = "kiban0";
+/// Bytes that an application reads or writes at once.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
+
+/// Which way payload goes, seen from behind the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Receives,
+    Sends,
+}
+
+/// What the device does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Device {
+    pub(super) mtu_bytes: usize,
+    /// Whether segments cross it whole.
+    pub(super) whole: bool,
+}
+
+impl Device {
+    pub(super) fn mss(self) -> usize {
+        self.mtu_bytes - 40
+    }
+}
+
+/// Bytes and the moments of the first and the last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Taken {
+    pub(super) bytes: u64,
+    pub(super) first: Option<Instant>,
+    pub(super) last: Option<Instant>,
+}
+
+impl Taken {
+    pub(super) fn take(&mut self, bytes: usize, now: Instant) {
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        self.bytes += bytes as u64;
+    }
+
+    pub(super) fn gbit_per_second(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
+        self.bytes as f64 * 8e-9 / last.since(first).as_secs_f64()
+    }
+}
+
+/// Runs something in a thread with a network namespace of its own.
+pub(super) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            interface::enter_new_namespace().map_err(|error| error.to_string())?;
+            work()
+        });
+        inside.join().expect("the thread ends by itself")
+    })
+}
+
+/// Opens the device in the namespace of this thread.
+pub(super) fn open(device: Device) -> std::io::Result<TunLink> {
+    let mut link = TunLink::open(DEVICE, Carries::Packets, device.whole)?;
+    interface::set_mtu(DEVICE, device.mtu_bytes)?;
+    interface::set_queue(DEVICE, 1000)?;
+    interface::set_address(DEVICE, IpAddr::from(KERNEL), 24)?;
+    interface::set_up(DEVICE)?;
+    link.look_again()?;
+    Ok(link)
+}

@@ -1,0 +1,22 @@
+//! What a sample gives.
+
+use super::peer::Peer;
+use kiban_lab::Trial;
+
+/// What a sample gives: work a second, and processor time of both processes for a unit of work, in
+/// nanoseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) per_second: f64,
+    pub(super) cpu_nanos_each: f64,
+}
+
+impl Measured {
+    /// Measures `work` once, in this process and in the peer's.
+    pub(super) fn of(trial: &Trial, peer: &Peer, work: impl FnOnce() -> f64) -> Measured {
+        let before = peer.cpu_nanos();
+        let span = trial.measure_once(work);
+        let cpu_nanos = span.cpu_nanos + (peer.cpu_nanos().saturating_sub(before));
+        Measured { per_second: span.per_second(), cpu_nanos_each: cpu_nanos as f64 / span.work }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the program does as a peer: what it is asked, one thing after another.
+
+use super::peer::next_word;
+use super::setting::{BLOCKING, POLLING};
+use super::{idle, raw, verbs};
+use kiban_base::Wait;
+
+/// Does what standard input asks for until it ends.
+pub(crate) fn serve() {
+    while let Some(line) = next_word() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<usize>().expect("a number");
+        match words[0] {
+            "raw-sink" => raw::sink(number(1), wait(words[2])),
+            "raw-echo" => raw::echo(number(1), wait(words[2])),
+            "verbs" => verbs::serve(words[1] == "crc", wait(words[2])),
+            "idle-accept" => idle::accept(number(1)),
+            "idle-connect" => idle::connect(number(1), words[2]),
+            other => panic!("the benchmark asks for {other}"),
+        }
+    }
+}
+
+fn wait(word: &str) -> Wait {
+    [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a way to wait").1
+}

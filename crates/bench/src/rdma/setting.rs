@@ -1,0 +1,27 @@
+//! What both sides of a comparison are given.
+
+use kiban_base::Wait;
+use std::time::Duration;
+
+/// What each side's blocks go round in.
+pub(super) const RING_BYTES: usize = 4 << 20;
+/// A reader says that it has taken so much.
+pub(super) const BATCH_BYTES: usize = 16 << 20;
+/// Time for the warm-up of a sample.
+pub(super) const WARM: Duration = Duration::from_millis(30);
+
+/// How long an end waits for the other.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The two ways to wait that are compared.
+pub(super) const BLOCKING: (&str, Wait) = ("blocking", Wait::Interrupt);
+pub(super) const POLLING: (&str, Wait) = ("polling", Wait::Poll);
+
+/// Writes a number of bytes for people.
+pub(super) fn size(bytes: usize) -> String {
+    match bytes {
+        0x10_0000.. => format!("{} MiB", bytes >> 20),
+        0x400.. => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,95 @@
+//! What both sides of the comparison are given: a setting, an application, and the shape of two joined ends.
+
+use kiban_os::clock::Clock;
+
+/// The application's buffers, bytes.
+pub(super) const SOURCE_BYTES: usize = 64 << 10;
+pub(super) const MTU_BYTES: usize = 1500;
+pub(super) const MSS: usize = 1460;
+/// The largest number of full segments in one IP packet.
+pub(super) const WHOLE_BYTES: usize = 44 * MSS;
+
+/// What is tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Setting {
+    /// The receive window, bytes.
+    pub(super) window_bytes: usize,
+    /// Packets that may wait between the two ends.
+    pub(super) packets: usize,
+    /// Whether acknowledgements may wait for company; kiban pays one a burst either way.
+    pub(super) delayed_ack: bool,
+    /// Whether segments carry timestamps (RFC 7323), as kiban's do unless they are switched off; smoltcp's
+    /// carry none.
+    pub(super) timestamps: bool,
+}
+
+/// Two ends and a connection from the first to the second.
+pub(super) trait Joined {
+    /// Each end works once; the application writes at the first and reads at the second.
+    fn turn(&mut self, clock: &Clock, application: &mut Application);
+
+    /// What must not have happened.
+    fn check(&self);
+}
+
+/// Writes the same bytes again and again and reads them.
+pub(super) struct Application {
+    source: Vec<u8>,
+    buffer: Vec<u8>,
+    written: u64,
+    pub(super) read: u64,
+    last_read: usize,
+    /// Whether everything that is read is compared.
+    pub(super) compares: bool,
+}
+
+impl Application {
+    pub(super) fn new() -> Application {
+        Application {
+            source: crate::noise::noise(1, SOURCE_BYTES),
+            buffer: vec![0; SOURCE_BYTES],
+            written: 0,
+            read: 0,
+            last_read: 0,
+            compares: true,
+        }
+    }
+
+    /// Writes for as long as all that is offered is taken.
+    pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
+        loop {
+            let offered = &self.source[self.written as usize % SOURCE_BYTES..];
+            let taken = write(offered);
+            self.written += taken as u64;
+            if taken < offered.len() {
+                return;
+            }
+        }
+    }
+
+    /// Reads until nothing is left.
+    pub(super) fn read(&mut self, mut read: impl FnMut(&mut [u8]) -> usize) {
+        loop {
+            let count = read(&mut self.buffer);
+            if count == 0 {
+                return;
+            }
+            self.read += count as u64;
+            self.last_read = count;
+            if self.compares {
+                self.compare();
+            }
+        }
+    }
+
+    /// The bytes last read are those that stand there in the stream.
+    pub(super) fn compare(&self) {
+        let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
+        let first = self.last_read.min(SOURCE_BYTES - from);
+        let (got, again) = self.buffer[..self.last_read].split_at(first);
+        assert!(
+            *got == self.source[from..from + first] && *again == self.source[..again.len()],
+            "bytes arrive intact"
+        );
+    }
+}

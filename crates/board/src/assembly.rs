@@ -1,0 +1,133 @@
+//! The assembly of a board from its configuration.
+
+use crate::board::Board;
+use crate::config::{BoardConfig, PortAddress, PortConfig, RdmaConfig};
+use crate::edge::Edge;
+use crate::port::{AtmPort, PacketPort, Port};
+use crate::stack::Stack;
+use crate::wiring::ip;
+use crate::wiring::rdma::RdmaTower;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_base::{Blocks, Copies, Instant, Memory, Pool, RngKey, SecureRng};
+use kiban_tcpip::ip::{Prefix, Route};
+use kiban_vi::Nic;
+
+impl Board {
+    /// Builds a board. Whatever peers see of its random numbers, and all its keys, come from a generator
+    /// under `key`.
+    pub fn new(config: &BoardConfig, key: RngKey) -> Board {
+        let sizes = &config.memory;
+        let memory = Memory {
+            transmit: Pool::new(sizes.transmit_bytes / sizes.page_bytes, sizes.page_bytes),
+            receive: Pool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
+            blocks: Blocks::new(sizes.pdus),
+        };
+        let mut rng = SecureRng::new(key);
+        // A segment fills whole pages but for the last: that much of the memory is payload.
+        let mss = usize::from(config.tcp.mss);
+        let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
+        let mut tower = ip::tower(config, page_payload, &mut rng);
+        let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
+        let mut ports = Vec::with_capacity(config.ports.len());
+        let mut vi: Option<Box<Nic>> = None;
+        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, rng.draw_key())));
+        let passages: Vec<_> = config
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(index, port)| match port {
+                PortConfig::Host(host) => Some((index, host.of)),
+                _ => None,
+            })
+            .collect();
+        for (index, port) in config.ports.iter().enumerate() {
+            let host = passages.iter().find(|passage| passage.1 == index).map(|passage| passage.0);
+            for (address, prefix) in addresses_of(port) {
+                let mtu_bytes = mtu_of(port);
+                let direct = Route { prefix, port: index, gateway: None, source: address, mtu_bytes };
+                tower.ip.add_route(direct);
+                match host {
+                    None => tower.ip.add_address(index, address),
+                    // The host's: what is for it goes there.
+                    Some(port) => {
+                        tower.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
+                    }
+                }
+            }
+            ports.push(match port {
+                PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index)))),
+                PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
+                PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
+                PortConfig::Ethernet(ethernet) => {
+                    Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut rng))
+                }
+                PortConfig::Vi(traits) => {
+                    let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), rng.draw_key())));
+                    Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))
+                }
+                PortConfig::Host(host) => {
+                    Port::Packets(PacketPort::host(host, config.ports.get(host.of).map_or(0, mtu_of)))
+                }
+                PortConfig::Efe(efe) => {
+                    let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), rng.draw_key()));
+                    rdma.get_or_insert_with(make).add_port(efe, rng.draw_key());
+                    Port::Efe
+                }
+            });
+        }
+        let lanes =
+            ports.iter().scan(0, |next, port| Some(core::mem::replace(next, *next + port.lanes()))).collect();
+        for more in &config.addresses {
+            let PortAddress { port, address, prefix } = *more;
+            let mtu_bytes = mtu_of(&config.ports[port]);
+            tower.ip.add_address(port, address);
+            tower.ip.add_route(Route { prefix, port, gateway: None, source: address, mtu_bytes });
+        }
+        config.routes.iter().for_each(|route| tower.ip.add_route(*route));
+        let stack = Stack {
+            memory,
+            rng,
+            copies: Copies::default(),
+            ip: tower,
+            edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
+            ports,
+            lanes,
+            passages,
+            passing: Vec::new(),
+            bridging: Vec::new(),
+            rooms: Vec::new(),
+            unsettled: true,
+            v6_only: config.v6_only,
+            owners: 0,
+            now: Instant::ZERO,
+        };
+        Board { stack, vi, rdma, told: false }
+    }
+}
+
+/// The addresses that a port is configured with, and their nets.
+fn addresses_of(port: &PortConfig) -> Vec<(IpAddr, Prefix)> {
+    match port {
+        PortConfig::Atm(atm) if atm.address.is_unspecified() => Vec::new(),
+        PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
+        PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
+        // Those of IPv6 are the link's to give, once it has found that nobody else has them.
+        PortConfig::Ethernet(ethernet) => {
+            ethernet.link.addresses.iter().copied().filter(|(address, _)| address.is_ipv4()).collect()
+        }
+        PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) | PortConfig::Bridge(_) => Vec::new(),
+    }
+}
+
+/// The longest IP packet of a port, bytes.
+fn mtu_of(port: &PortConfig) -> usize {
+    match port {
+        PortConfig::Atm(atm) => atm.mtu_bytes,
+        PortConfig::Ip(ip) => ip.mtu_bytes,
+        PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
+        // Not for the board's own IP.
+        PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) | PortConfig::Bridge(_) => 0,
+    }
+}

@@ -1,0 +1,74 @@
+//! The members of a bridge, and the stations behind them.
+
+use crate::config::BridgePortConfig;
+use alloc::vec::Vec;
+use kiban_atm::Circuit;
+use kiban_base::ethernet::{HEADER_BYTES, Header};
+use kiban_base::{Context, Pdu};
+use kiban_tcpip::ethernet::{Bridge, Forward};
+
+/// The shortest frame on an Ethernet without its FCS (IEEE 802.3 §3.2.8).
+pub(crate) const FRAME_BYTES_MIN: usize = 60;
+
+kiban_base::counters! {
+    /// What happened at a bridge.
+    pub struct BridgeCounters {
+        /// Frames that came from its members.
+        frames_in,
+        /// Frames that went to the one member behind which their target is.
+        forwarded,
+        /// Frames that went to all other members.
+        flooded,
+        /// Frames whose target is on their own side, or the bridge.
+        filtered,
+        /// Frames too short to be any.
+        malformed,
+        /// Frames too long for a circuit.
+        too_long,
+        /// Frames that found no memory.
+        starved,
+    }
+}
+
+/// The bridge of a port.
+pub(crate) struct Bridging {
+    pub(super) table: Bridge,
+    pub(super) circuits: Vec<(usize, Circuit)>,
+    pub(crate) counters: BridgeCounters,
+}
+
+impl Bridging {
+    pub(crate) fn new(config: &BridgePortConfig) -> Bridging {
+        let circuits = config.circuits.iter().map(|member| (member.port, Circuit(member.circuit)));
+        Bridging { table: Bridge::new(), circuits: circuits.collect(), counters: BridgeCounters::default() }
+    }
+
+    /// The member that a circuit is.
+    pub(crate) fn member(&self, port: usize, circuit: u32) -> Option<usize> {
+        let place = self.circuits.iter().position(|its| *its == (port, Circuit(circuit)))?;
+        Some(place + 1)
+    }
+
+    /// Where a frame goes, and how many members there are.
+    pub(super) fn judge(&mut self, from: usize, pdu: &mut Pdu, cx: &mut Context<'_>) -> Forward {
+        self.counters.frames_in += 1;
+        let header = match pdu.pull_up(HEADER_BYTES) {
+            Some(moved) => {
+                cx.copies.header_bytes += moved as u64;
+                Header::read(pdu.head()).ok()
+            }
+            None => None,
+        };
+        let Some((Header { source, target, .. }, _)) = header else {
+            self.counters.malformed += 1;
+            return Forward::Nowhere;
+        };
+        let forward = self.table.on_frame(from, source, target, cx.now);
+        *match forward {
+            Forward::To(_) => &mut self.counters.forwarded,
+            Forward::All => &mut self.counters.flooded,
+            Forward::Nowhere => &mut self.counters.filtered,
+        } += 1;
+        forward
+    }
+}

@@ -1,0 +1,34 @@
+//! Streams with slices that do not fill their pages.
+
+use super::completion::StreamId;
+use alloc::vec::Vec;
+use kiban_base::{Page, Pool};
+
+/// Streams with slices that have not been examined, and the page that is being filled.
+pub(crate) struct Loose {
+    /// Bytes of a page that a full segment fills, on average.
+    pub(crate) full_bytes: usize,
+    pub(super) streams: Vec<StreamId>,
+    pub(super) page: Option<Page>,
+}
+
+pub(super) fn is_scarce(pool: &mut Pool) -> bool {
+    pool.at_home() * 4 < pool.capacity()
+}
+
+impl Loose {
+    pub(crate) fn new(full_bytes: usize) -> Loose {
+        Loose { full_bytes, streams: Vec::new(), page: None }
+    }
+
+    /// Returns whether compaction is needed now.
+    #[inline]
+    pub(crate) fn is_wanted(&self, pool: &mut Pool) -> bool {
+        self.page.is_some() || is_scarce(pool)
+    }
+
+    /// Releases the page that is being filled: there is enough memory, or no stream is left.
+    pub(crate) fn relax(&mut self) {
+        self.page = None;
+    }
+}

@@ -1,0 +1,64 @@
+//! The host's side of streams and sockets.
+
+use super::completion::{Consumer, Upper};
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+use kiban_base::{Copies, Page, Pdu, Pool, Slice};
+use kiban_tcpip::tcp::SessionId;
+use kiban_tcpip::udp::SocketId;
+
+/// The host's side of one stream.
+pub(crate) struct Stream {
+    pub(crate) upper: Upper,
+    pub(crate) session: SessionId,
+    pub(crate) received: VecDeque<Slice>,
+    pub(crate) received_bytes: usize,
+    pub(crate) crumbs: Option<Page>,
+    /// So many of the received slices need not be looked at again when memory is short.
+    pub(crate) dense: usize,
+    /// Whether it stands among those to be looked at.
+    pub(crate) is_loose: bool,
+    pub(crate) page: Option<Page>,
+    /// Bytes written since the last boundary of a segment.
+    pub(crate) grain_filled: usize,
+    /// The urgent mark that the host is to be told of: one completion, however often the peer moves it.
+    pub(crate) urgent: Option<u32>,
+    pub(crate) waits_for_page: bool,
+    pub(crate) open: bool,
+    /// The host writes no more.
+    pub(crate) finished: bool,
+    pub(crate) ended: bool,
+    /// The host has closed: what still comes is dropped.
+    pub(crate) closed: bool,
+}
+
+pub(crate) struct Inbox {
+    pub(crate) consumer: Consumer,
+    pub(crate) socket: SocketId,
+    pub(crate) datagrams: VecDeque<(SocketAddr, Pdu)>,
+}
+
+impl Stream {
+    /// Whether the host may still write.
+    pub(super) fn may_write(&self) -> bool {
+        self.open && !self.finished && !self.ended && !self.closed
+    }
+
+    /// Keeps a short slice for the host with the crumbs that wait already; where there is no page, as it is.
+    pub(super) fn keep_crumb(&mut self, slice: Slice, pool: &mut Pool, copies: &mut Copies) {
+        if self.crumbs.as_ref().is_none_or(|page| page.room() < slice.len()) {
+            self.crumbs = pool.take();
+        }
+        let moved = self.crumbs.as_mut().filter(|page| page.room() >= slice.len());
+        let Some(moved) = moved.and_then(|page| page.append(slice.bytes())) else {
+            self.received.push_back(slice);
+            return;
+        };
+        copies.gather_bytes += moved.len() as u64;
+        let apart = match self.received.back_mut() {
+            Some(last) => last.join(moved).err(),
+            None => Some(moved),
+        };
+        self.received.extend(apart);
+    }
+}

@@ -1,0 +1,375 @@
+//! Streams and sockets by number, and what protocols tell them.
+
+use super::completion::{Completion, Consumer, StreamId, Upper};
+use super::loose::Loose;
+use super::page_line::PageLine;
+use super::stream::{Inbox, Stream};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use kiban_base::{Copies, Memory, Pdu, Pool, Slice};
+use kiban_tcpip::ip::TroubleKind;
+use kiban_tcpip::tcp::{self, SessionId};
+use kiban_tcpip::udp::SocketId;
+
+/// Received segments up to this long are moved together while they wait for the host, bytes.
+const CRUMB_BYTES: usize = 256;
+/// With so many completions waiting, echo replies and reported errors are dropped.
+const COMPLETIONS_FOR_REPLIES: usize = 1024;
+
+/// The host edge's own memory of streams and sockets.
+pub(crate) struct Edge {
+    pub(super) streams: Vec<(u32, Option<Stream>)>,
+    pub(super) free: Vec<u32>,
+    /// Stream by session, found by the session's small number.
+    pub(super) by_session: Vec<Option<(SessionId, u32)>>,
+    pub(crate) page_line: PageLine,
+    pub(crate) inboxes: Vec<Inbox>,
+    pub(super) datagrams_max: usize,
+    pub(crate) datagrams_dropped: u64,
+    pub(crate) replies_dropped: u64,
+    completions: VecDeque<(Consumer, Completion)>,
+    /// Who uses the VI NIC and the RDMA NIC.
+    vi_users: Vec<Consumer>,
+    rdma_users: Vec<Consumer>,
+    /// Who sent the pings of an identifier, and the last loopback of a circuit.
+    pub(crate) pings: BTreeMap<u16, Consumer>,
+    pub(crate) loopbacks: BTreeMap<(usize, u32), Consumer>,
+    /// What has happened to the RDMA NIC's streams and listeners.
+    rdma_events: VecDeque<Completion>,
+    /// Who hears of the streams that listeners take.
+    pub(crate) listeners: BTreeMap<u32, Upper>,
+    pub(crate) loose: Loose,
+}
+
+impl Edge {
+    pub(crate) fn new(datagrams_max: usize, full_bytes: usize) -> Edge {
+        Edge {
+            streams: Vec::new(),
+            free: Vec::new(),
+            by_session: Vec::new(),
+            page_line: PageLine::default(),
+            inboxes: Vec::new(),
+            datagrams_max,
+            datagrams_dropped: 0,
+            replies_dropped: 0,
+            completions: VecDeque::new(),
+            vi_users: Vec::new(),
+            rdma_users: Vec::new(),
+            pings: BTreeMap::new(),
+            loopbacks: BTreeMap::new(),
+            rdma_events: VecDeque::new(),
+            listeners: BTreeMap::new(),
+            loose: Loose::new(full_bytes),
+        }
+    }
+
+    /// Places of streams that were ever made.
+    pub(crate) fn streams_made(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(crate) fn add(&mut self, upper: Upper, session: SessionId, open: bool) -> StreamId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.streams.push((0, None));
+            self.streams.len() as u32 - 1
+        });
+        let slot = &mut self.streams[index as usize];
+        slot.1 = Some(Stream {
+            upper,
+            session,
+            received: VecDeque::new(),
+            received_bytes: 0,
+            crumbs: None,
+            dense: 0,
+            is_loose: false,
+            page: None,
+            grain_filled: 0,
+            urgent: None,
+            waits_for_page: false,
+            open,
+            finished: false,
+            ended: false,
+            closed: false,
+        });
+        if self.by_session.len() <= session.index() {
+            self.by_session.resize(session.index() + 1, None);
+        }
+        self.by_session[session.index()] = Some((session, index));
+        StreamId { index, generation: slot.0 }
+    }
+
+    pub(crate) fn remove(&mut self, id: StreamId) {
+        let slot = &mut self.streams[id.index as usize];
+        if let Some(stream) = slot.1.take() {
+            slot.0 = slot.0.wrapping_add(1);
+            self.free.push(id.index);
+            if self.free.len() == self.streams.len() {
+                self.loose.relax();
+            }
+            if self.by_session[stream.session.index()] == Some((stream.session, id.index)) {
+                self.by_session[stream.session.index()] = None;
+            }
+        }
+    }
+
+    /// A stream that the host has not closed.
+    pub(crate) fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
+        match self.streams.get_mut(id.index as usize) {
+            Some((generation, Some(stream))) if *generation == id.generation && !stream.closed => {
+                Some(stream)
+            }
+            _ => None,
+        }
+    }
+
+    /// The stream of a session, with its number.
+    #[inline]
+    fn of_session(&mut self, session: SessionId) -> Option<(StreamId, &mut Stream)> {
+        let (known, index) = (*self.by_session.get(session.index())?)?;
+        if known != session {
+            return None;
+        }
+        let (generation, stream) = &mut self.streams[index as usize];
+        Some((StreamId { index, generation: *generation }, stream.as_mut()?))
+    }
+
+    /// The next completion, and for whom it is.
+    pub(crate) fn completion(&mut self) -> Option<(Consumer, Completion)> {
+        let (consumer, mut next) = self.completions.pop_front()?;
+        if let Completion::Urgent { stream, bytes } = &mut next
+            && let Some(state) = self.stream(*stream)
+        {
+            *bytes = state.urgent.take().unwrap_or(*bytes);
+        }
+        Some((consumer, next))
+    }
+
+    pub(crate) fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// A consumer uses the VI NIC, and hears of it from now on.
+    pub(crate) fn vi_used_by(&mut self, consumer: Consumer) {
+        if !self.vi_users.contains(&consumer) {
+            self.vi_users.push(consumer);
+        }
+    }
+
+    /// The same of the RDMA NIC.
+    pub(crate) fn rdma_used_by(&mut self, consumer: Consumer) {
+        if !self.rdma_users.contains(&consumer) {
+            self.rdma_users.push(consumer);
+        }
+    }
+
+    /// Something has happened in the VI NIC.
+    pub(crate) fn on_vi(&mut self) {
+        self.completions.extend(self.vi_users.iter().map(|user| (*user, Completion::Vi)));
+    }
+
+    /// Something has happened in the RDMA NIC. Whether somebody has not been told.
+    pub(crate) fn on_rdma(&mut self) -> bool {
+        let before = self.completions.len();
+        for user in &self.rdma_users {
+            let completion = (*user, Completion::Rdma);
+            if !self.completions.contains(&completion) {
+                self.completions.push_back(completion);
+            }
+        }
+        self.completions.len() > before
+    }
+
+    /// The next event of the RDMA NIC's streams and listeners.
+    pub(crate) fn rdma_event(&mut self) -> Option<Completion> {
+        self.rdma_events.pop_front()
+    }
+
+    pub(crate) fn has_rdma_events(&self) -> bool {
+        !self.rdma_events.is_empty()
+    }
+
+    /// Something has happened for somebody.
+    pub(super) fn tell(&mut self, upper: Upper, completion: Completion) {
+        match upper {
+            Upper::Host(consumer) => self.completions.push_back((consumer, completion)),
+            Upper::Rdma => self.rdma_events.push_back(completion),
+        }
+    }
+
+    // ---- Up: what TCP, UDP and ICMP say
+    // -----------------------------------------------------------------------
+
+    /// Something came up from TCP. Bytes that nobody wants any more are to be consumed by the caller: how
+    /// many.
+    pub(crate) fn on_tcp(
+        &mut self,
+        indication: tcp::Indication,
+        memory: &mut Memory,
+        copies: &mut Copies,
+    ) -> Option<(SessionId, u32)> {
+        use tcp::Indication::{
+            Accepted, Data, Finished, Gone, Opened, Piece, Sent, Starved, Urgent, Writable,
+        };
+        match indication {
+            Opened { session, .. } => {
+                let (stream, state) = self.of_session(session)?;
+                state.open = true;
+                let upper = state.upper;
+                if !state.closed {
+                    self.tell(upper, Completion::Opened { stream });
+                }
+            }
+            Accepted { session, listener, remote } => {
+                let upper =
+                    self.listeners.get(&listener).copied().unwrap_or(Upper::Host(Consumer::default()));
+                let stream = self.add(upper, session, true);
+                self.tell(upper, Completion::Accepted { stream, listener, remote });
+            }
+            Data { session, mut pdu } => {
+                let bytes = pdu.body_len();
+                let unwanted = self.on_bytes(session, pdu.drain_body(), bytes, &mut memory.receive, copies);
+                memory.blocks.give(pdu);
+                return unwanted;
+            }
+            Piece { session, slice } => {
+                let bytes = slice.len();
+                return self.on_bytes(session, core::iter::once(slice), bytes, &mut memory.receive, copies);
+            }
+            Sent { session, left: 0, .. } => {
+                let (_, state) = self.of_session(session)?;
+                // Who has nothing under way keeps no page from others.
+                if state.page.as_ref().is_some_and(|page| page.filled() > 0) {
+                    state.page = None;
+                    state.grain_filled = 0;
+                }
+            }
+            Sent { .. } => {}
+            Writable { session } => {
+                let (stream, state) = self.of_session(session)?;
+                let upper = state.upper;
+                if state.may_write() {
+                    self.tell(upper, Completion::Writable { stream });
+                }
+            }
+            Starved { session } => {
+                let (stream, state) = self.of_session(session)?;
+                if state.may_write() && !state.waits_for_page {
+                    state.waits_for_page = true;
+                    self.page_line.push(stream);
+                }
+            }
+            Urgent { session, bytes } => {
+                let (stream, state) = self.of_session(session)?;
+                let upper = state.upper;
+                if !state.closed && state.urgent.replace(bytes).is_none() {
+                    self.tell(upper, Completion::Urgent { stream, bytes });
+                }
+            }
+            // For IP: the wiring has told it.
+            tcp::Indication::Doubtful { .. } => {}
+            Finished { session } => {
+                let (stream, state) = self.of_session(session)?;
+                let upper = state.upper;
+                if !state.closed {
+                    self.tell(upper, Completion::PeerFinished { stream });
+                }
+            }
+            Gone { session, reason } => {
+                let (stream, state) = self.of_session(session)?;
+                state.ended = true;
+                state.page = None;
+                let upper = state.upper;
+                if state.closed {
+                    self.remove(stream);
+                } else {
+                    self.tell(upper, Completion::Ended { stream, reason });
+                }
+            }
+        }
+        None
+    }
+
+    fn on_bytes(
+        &mut self,
+        session: SessionId,
+        slices: impl Iterator<Item = Slice>,
+        bytes: usize,
+        pool: &mut Pool,
+        copies: &mut Copies,
+    ) -> Option<(SessionId, u32)> {
+        let (stream, state) = self.of_session(session)?;
+        if state.closed {
+            return Some((session, bytes as u32));
+        }
+        let was_empty = state.received.is_empty();
+        state.received_bytes += bytes;
+        let before = state.received.len();
+        if bytes <= CRUMB_BYTES && !was_empty {
+            slices.for_each(|slice| state.keep_crumb(slice, pool, copies));
+        } else {
+            state.received.extend(slices);
+        }
+        let (pages, is_known) = ((state.received.len() - before).max(1), state.is_loose);
+        let upper = state.upper;
+        if was_empty && bytes > 0 {
+            self.tell(upper, Completion::Readable { stream });
+        }
+        if bytes < pages * self.loose.full_bytes && (!is_known || self.loose.is_wanted(pool)) {
+            self.on_loose(stream, pool, copies);
+        }
+        None
+    }
+
+    /// A datagram for a socket.
+    pub(crate) fn on_datagram(
+        &mut self,
+        socket: SocketId,
+        remote: SocketAddr,
+        pdu: Pdu,
+        memory: &mut Memory,
+    ) {
+        let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
+        // Streams come first when memory runs short: what a datagram's reader leaves lying is nobody's to
+        // wait for.
+        let scarce = memory.receive.at_home() * 4 < memory.receive.capacity()
+            || memory.blocks.at_home() * 4 < memory.blocks.capacity();
+        if scarce || inbox.datagrams.len() >= self.datagrams_max {
+            self.datagrams_dropped += 1;
+            return;
+        }
+        if inbox.datagrams.is_empty() {
+            self.completions.push_back((inbox.consumer, Completion::Datagram { socket }));
+        }
+        inbox.datagrams.push_back((remote, pdu));
+    }
+
+    /// The answer to a ping.
+    pub(crate) fn on_reply(&mut self, source: IpAddr, identifier: u16, sequence: u16, bytes: usize) {
+        // Replies to nobody's ping are the first program's.
+        let consumer = self.pings.get(&identifier).copied().unwrap_or_default();
+        self.tell_of_strangers(consumer, Completion::EchoReply { source, identifier, sequence, bytes });
+    }
+
+    /// Somebody reports an error about a datagram.
+    pub(crate) fn on_trouble(&mut self, socket: SocketId, remote: SocketAddr, kind: TroubleKind) {
+        let Some(inbox) = self.inboxes.iter().find(|inbox| inbox.socket == socket) else { return };
+        self.tell_of_strangers(inbox.consumer, Completion::DatagramTrouble { socket, remote, kind });
+    }
+
+    /// Anybody may send what nobody asked for, as much as the host leaves lying.
+    fn tell_of_strangers(&mut self, consumer: Consumer, completion: Completion) {
+        if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
+            self.replies_dropped += 1;
+        } else {
+            self.completions.push_back((consumer, completion));
+        }
+    }
+
+    /// The answer to an ATM ping.
+    pub(crate) fn on_cell_loopback(&mut self, port: usize, circuit: u32, tag: u32, round_trip: Duration) {
+        let consumer = self.loopbacks.get(&(port, circuit)).copied().unwrap_or_default();
+        self.completions.push_back((consumer, Completion::CellLoopback { port, circuit, tag, round_trip }));
+    }
+}

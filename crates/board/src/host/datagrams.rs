@@ -1,0 +1,128 @@
+//! Datagrams and pings of the host: UDP, ICMP, and circuits (F5 OAM).
+
+use super::streams::Host;
+use crate::edge::Inbox;
+use crate::refused::Refused;
+use crate::stack::Stack;
+use alloc::collections::VecDeque;
+use core::net::{IpAddr, SocketAddr};
+use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
+use kiban_base::Pdu;
+use kiban_tcpip::udp::SocketId;
+
+impl Host<'_> {
+    /// Opens a UDP socket on `local`; an unspecified address means every address of the board.
+    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, Refused> {
+        self.bind_with(local, self.board.stack.v6_only)
+    }
+
+    /// Like [`bind`](Self::bind); `v6_only` says whether the unspecified IPv6 address means IPv6 only. Peers
+    /// keep their true address.
+    pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, Refused> {
+        let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
+        self.board.stack.edge.inboxes.push(Inbox {
+            consumer: self.consumer,
+            socket,
+            datagrams: VecDeque::new(),
+        });
+        Ok(socket)
+    }
+
+    /// Closes a socket; datagrams that wait in it are dropped.
+    pub fn unbind(&mut self, socket: SocketId) -> Result<(), Refused> {
+        self.board.stack.ip.udp.close(socket)?;
+        self.board.stack.edge.inboxes.retain(|inbox| inbox.socket != socket);
+        Ok(())
+    }
+
+    /// Sends a datagram, in fragments if it exceeds the path MTU.
+    pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), Refused> {
+        self.board.stack.ip.udp.local(socket)?;
+        let source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?;
+        let pdu = self.payload(remote.ip(), bytes)?;
+        let datagram =
+            self.board.stack.ip.udp.send(socket, source, remote, pdu).map_err(|(_, refusal)| refusal)?;
+        self.board.stack.ip.datagrams.push_back(datagram);
+        self.board.stack.unsettled = true;
+        Ok(())
+    }
+
+    /// Receives the next datagram of a socket. Returns its sender, and the number of bytes copied to `target`
+    /// (the rest is dropped).
+    pub fn receive_from(
+        &mut self,
+        socket: SocketId,
+        target: &mut [u8],
+    ) -> Result<Option<(SocketAddr, usize)>, Refused> {
+        self.board.stack.ip.udp.local(socket)?;
+        let inbox = self.board.stack.edge.inboxes.iter_mut().find(|inbox| inbox.socket == socket);
+        let Some((remote, pdu)) = inbox.and_then(|inbox| inbox.datagrams.pop_front()) else {
+            return Ok(None);
+        };
+        let mut count = 0;
+        for run in pdu.runs() {
+            let part = run.len().min(target.len() - count);
+            target[count..count + part].copy_from_slice(&run[..part]);
+            count += part;
+        }
+        self.board.stack.copies.host_out_bytes += count as u64;
+        Ok(Some((remote, count)))
+    }
+
+    /// Sends an ICMP echo request with `bytes` of payload. The reply is an
+    /// [`EchoReply`](crate::Completion::EchoReply).
+    pub fn ping(
+        &mut self,
+        target: IpAddr,
+        identifier: u16,
+        sequence: u16,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        let source = self.board.stack.ip.ip.source_for(target).ok_or(Refused::NoRoute)?;
+        let pdu = self.payload(target, bytes)?;
+        self.board.stack.edge.pings.insert(identifier, self.consumer);
+        let message = self.board.stack.ip.icmp.ping(source, target, identifier, sequence, pdu);
+        self.board.stack.ip.messages.push_back(message);
+        self.board.stack.unsettled = true;
+        Ok(())
+    }
+
+    /// Sends an ATM ping: an end-to-end loopback cell on a circuit of a port (F5 OAM). Returns its tag.
+    pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+        self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
+    }
+
+    /// Sends a loopback cell to the end of the circuit's first segment. Returns its tag.
+    pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+        self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
+    }
+
+    fn send_cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Result<u32, Refused> {
+        let tag = self.board.stack.cell_loopback(port, circuit, pti);
+        let tag = tag.ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
+        self.board.stack.edge.loopbacks.insert((port, circuit), self.consumer);
+        self.board.stack.unsettled = true;
+        Ok(tag)
+    }
+
+    /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (UDP and ICMP
+    /// have such) fit the longest packet. IPv4 counts its own header too; with IPv6 the checksum's length
+    /// field is the limit.
+    fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, Refused> {
+        let headers = if target.is_ipv4() { 28 } else { 8 };
+        if bytes.len() + headers > usize::from(u16::MAX) {
+            return Err(Refused::TooLong);
+        }
+        let Stack { memory, copies, .. } = &mut self.board.stack;
+        let mut pdu = memory.blocks.take().ok_or(Refused::NoMemory)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let slice =
+                memory.transmit.take().and_then(|mut page| page.append(rest)).ok_or(Refused::NoMemory)?;
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).map_err(|_| Refused::TooLong)?;
+        }
+        copies.host_in_bytes += bytes.len() as u64;
+        Ok(pdu)
+    }
+}

@@ -1,0 +1,6 @@
+//! The host edge as programs see it: calls and completions.
+
+mod datagrams;
+mod streams;
+
+pub use streams::Host;

@@ -1,0 +1,253 @@
+//! The host edge: the calls of an application.
+//!
+//! Purpose          streams, datagrams and pings for the layer above the board, with at most one copy of the
+//!                  payload.
+//! Transmit path    `write` copies into content pages and computes the sum on the way (paper \[1\]: during
+//!                  the DMA from the host); slices end where segments will end. It takes what there is room
+//!                  for and returns how much.
+//! Receive path     `read` copies out of the pages into which cells were reassembled; `take` returns a page's
+//!                  slice without a copy. Both open the window.
+//! Errors           every call on something that does not exist, or no longer exists, returns the reason
+//!                  ([`Refused`]) and changes nothing.
+
+use crate::board::Board;
+use crate::edge::{Completion, Consumer, StreamId, Upper};
+use crate::refused::Refused;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use kiban_base::{Instant, SharedBytes, Slice};
+use kiban_tcpip::tcp;
+use kiban_vi as vi;
+
+/// The board as its host sees it, for one call.
+pub struct Host<'a> {
+    pub(crate) board: &'a mut Board,
+    pub(crate) consumer: Consumer,
+}
+
+impl Board {
+    /// Returns the view of a board's only program, at the time of the last input. Call [`Board::poll`]
+    /// afterwards.
+    pub fn host(&mut self) -> Host<'_> {
+        self.host_for(Consumer::default())
+    }
+
+    /// Returns the view of a consumer: completions of what it opens, binds and sends go to it.
+    pub fn host_for(&mut self, consumer: Consumer) -> Host<'_> {
+        self.told = false;
+        Host { board: self, consumer }
+    }
+
+    /// Returns the view of one of several programs.
+    pub fn host_of(&mut self, program: usize) -> Host<'_> {
+        self.host_for(Consumer { program: program as u32, ..Consumer::default() })
+    }
+
+    /// Returns the next completion, and the consumer that it is for.
+    pub fn completion(&mut self) -> Option<(Consumer, Completion)> {
+        self.told = false;
+        self.stack.edge.completion()
+    }
+}
+
+impl Host<'_> {
+    /// Returns the next completion, for a board with one consumer ([`Board::completion`] also returns the
+    /// consumer).
+    pub fn completion(&mut self) -> Option<Completion> {
+        self.board.stack.edge.completion().map(|(_, completion)| completion)
+    }
+
+    /// Returns the consumer of this view; while handling a completion, the consumer that it is for.
+    pub fn consumer(&self) -> Consumer {
+        self.consumer
+    }
+
+    /// Returns the view of one of a program's services.
+    pub fn for_service(&mut self, service: u32) -> Host<'_> {
+        let consumer = Consumer { service, client: 0, ..self.consumer };
+        Host { board: self.board, consumer }
+    }
+
+    /// Returns the view of one of a service's clients.
+    pub fn for_client(&mut self, client: u32) -> Host<'_> {
+        let consumer = Consumer { client, ..self.consumer };
+        Host { board: self.board, consumer }
+    }
+
+    /// Returns the board's VI NIC, or `None` without a port for it. Its calls happen at the time of the last
+    /// input ([`Host::now`]).
+    pub fn vi(&mut self) -> Option<&mut vi::Nic> {
+        let Board { stack, vi, .. } = &mut *self.board;
+        let nic = vi.as_deref_mut()?;
+        stack.unsettled = true;
+        stack.edge.vi_used_by(self.consumer);
+        Some(nic)
+    }
+
+    /// Returns the time of the last input.
+    pub fn now(&self) -> Instant {
+        self.board.stack.now
+    }
+
+    /// Returns whether `address` is one of the board's.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.board.stack.ip.ip.is_ours(address)
+    }
+
+    /// Listens on `local`; an unspecified address means every address of the board. Returns the listener's
+    /// number.
+    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
+        self.listen_with(local, self.board.stack.v6_only)
+    }
+
+    /// Like [`listen`](Self::listen); `v6_only` says whether the unspecified IPv6 address means IPv6 only.
+    /// Peers keep their true address.
+    pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refused> {
+        self.listen_for(tcp::Owner::BOARD, local, v6_only)
+    }
+
+    /// Listens for an owner, whose streams share one allotment of memory and sessions.
+    pub fn listen_for(
+        &mut self,
+        owner: tcp::Owner,
+        local: SocketAddr,
+        v6_only: bool,
+    ) -> Result<u32, Refused> {
+        self.board.stack.listen(Upper::Host(self.consumer), owner, local, v6_only)
+    }
+
+    /// Returns a new, unique owner, for a new client.
+    pub fn new_owner(&mut self) -> tcp::Owner {
+        self.board.stack.owners += 1;
+        tcp::Owner::client(self.board.stack.owners)
+    }
+
+    /// Stops listening. Streams that the listener accepted stay open.
+    pub fn unlisten(&mut self, listener: u32) -> Result<(), Refused> {
+        self.board.stack.unlisten(listener)
+    }
+
+    /// Opens a stream to `remote`. The result is a [`Completion::Opened`] or [`Completion::Ended`].
+    pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, Refused> {
+        self.open_for(tcp::Owner::BOARD, None, remote)
+    }
+
+    /// Opens a stream for an owner, whose streams share one allotment of memory and sessions; `local` as for
+    /// [`open_from`](Self::open_from).
+    pub fn open_for(
+        &mut self,
+        owner: tcp::Owner,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<StreamId, Refused> {
+        self.board.stack.open(Upper::Host(self.consumer), owner, local, remote)
+    }
+
+    /// Opens a stream from an address of this board and a port. With an unspecified address, the route
+    /// decides; with port 0, one is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+        self.open_for(tcp::Owner::BOARD, Some(local), remote)
+    }
+
+    /// Returns whether resources are shared by peer address before they are shared by session
+    /// (`tcp.fairness`).
+    pub fn shares_by_address(&self) -> bool {
+        self.board.stack.ip.tcp.shares_by_address()
+    }
+
+    /// Writes as much of `bytes` as there is room for, and returns how much. After a partial write,
+    /// [`Completion::Writable`] follows.
+    pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, Refused> {
+        self.board.stack.write(id, bytes)
+    }
+
+    /// Writes bytes that another process may change meanwhile: each is read once.
+    pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, Refused> {
+        self.board.stack.write_shared(id, bytes)
+    }
+
+    /// Returns how many bytes a `write` would take now, if pages are free.
+    pub fn room(&mut self, id: StreamId) -> Result<usize, Refused> {
+        let session = self.board.stack.session(id)?;
+        Ok(self.board.stack.ip.tcp.room(session))
+    }
+
+    /// Returns how many bytes wait to be read.
+    pub fn readable(&mut self, id: StreamId) -> Result<usize, Refused> {
+        Ok(self.board.stack.edge.stream(id).ok_or(Refused::UnknownStream)?.received_bytes)
+    }
+
+    /// Copies received bytes into `target` and returns how many; zero if nothing is there now.
+    pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, Refused> {
+        self.board.stack.read(id, target)
+    }
+
+    /// Returns the next received bytes as a slice of the board's page; dropping the slice frees it.
+    pub fn take(&mut self, id: StreamId) -> Result<Option<Slice>, Refused> {
+        self.board.stack.take(id)
+    }
+
+    /// Marks everything written so far as urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
+    pub fn send_urgent(&mut self, id: StreamId) -> Result<(), Refused> {
+        let session = self.board.stack.session(id)?;
+        self.board.stack.unsettled = true;
+        Ok(self.board.stack.ip.tcp.send_urgent(session)?)
+    }
+
+    /// Sends a FIN after the data written so far; reading continues.
+    pub fn finish(&mut self, id: StreamId) -> Result<(), Refused> {
+        self.board.stack.finish(id)
+    }
+
+    /// Closes a stream: written data is still sent, data that arrives afterwards causes a reset, and the
+    /// number is freed.
+    pub fn close(&mut self, id: StreamId) -> Result<(), Refused> {
+        self.board.stack.close(id)
+    }
+
+    /// Aborts a stream: the peer is reset.
+    pub fn abort(&mut self, id: StreamId) -> Result<(), Refused> {
+        self.board.stack.abort_stream(id)
+    }
+
+    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`:
+    /// none are), and how long data may stay unacknowledged (§3.8.3; `None`: as TCP's settings say).
+    pub fn set_patience(
+        &mut self,
+        id: StreamId,
+        keep_alive: Option<Duration>,
+        user_timeout: Option<Duration>,
+    ) -> Result<(), Refused> {
+        let session = self.board.stack.session(id)?;
+        self.board.stack.unsettled = true;
+        Ok(self.board.stack.ip.tcp.set_patience(session, keep_alive, user_timeout)?)
+    }
+
+    /// Sets which short segments of a stream are delayed, overriding TCP's settings (RFC 9293 §3.7.4).
+    pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), Refused> {
+        let session = self.board.stack.session(id)?;
+        self.board.stack.unsettled = true;
+        Ok(self.board.stack.ip.tcp.set_nagle(session, nagle)?)
+    }
+
+    /// Sets the differentiated services codepoint of a stream's packets from now on; only the low six bits
+    /// count (RFC 9293 §3.9.2, RFC 2474 §3).
+    pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), Refused> {
+        let session = self.board.stack.session(id)?;
+        Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
+    }
+
+    /// Returns TCP's state of a live stream at the time of the last input.
+    pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, Refused> {
+        let session = self.board.stack.session(id)?;
+        let now = self.board.stack.now;
+        self.board.stack.ip.tcp.info(session).map(|info| info.until(now)).ok_or(Refused::NotOpen)
+    }
+}
+
+impl fmt::Debug for Host<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Host")
+    }
+}

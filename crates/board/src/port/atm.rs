@@ -1,0 +1,307 @@
+//! An ATM port: the board's ends of its circuits.
+//!
+//! Receive path     reassemble frames, remove the encapsulation; packets and bridged frames go up as news,
+//!                  InATMARP and loopback are handled here.
+//! Transmit path    find the neighbour's circuit, encapsulate, queue; cells are committed in the slots of the
+//!                  line.
+//! Limits           `frames_max` frames a circuit, of which TCP leaves some to others.
+
+use super::counters::{Claim, PortCounters};
+use super::fcs::{FCS_BYTES, put_fcs, take_fcs};
+use super::news::{LinkNews, News};
+use crate::config::AtmPortConfig;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, VCI_F4_END_TO_END, VCI_F4_SEGMENT, Vc};
+use kiban_atm::{
+    Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
+    Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
+};
+use kiban_base::ethernet;
+use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
+
+/// In front of a packet in a frame with a VLAN's tag.
+const TAGGED_HEADER_BYTES: usize = ethernet::HEADER_BYTES + 4;
+/// Frames of a circuit's queue that TCP leaves for others: answers, pings, address resolution.
+const FRAMES_RESERVED: usize = 8;
+
+/// An ATM port and its circuits.
+pub(crate) struct AtmPort {
+    pub(crate) segmentation: Segmentation,
+    pub(super) reassembly: Reassembly,
+    pub(super) inarp: InArp,
+    pub(super) loopback: Loopback,
+    circuits: Vec<End>,
+    /// The OAM flows of paths: numbered behind the circuits.
+    flows: usize,
+    pub(super) encapsulated: EncapsulationCounters,
+    pub(super) counters: PortCounters,
+    pub(super) sent: Vec<TimedCell>,
+    arrivals: Vec<Arrival>,
+    news: Vec<News>,
+    /// Next hops for which no circuit was found, and none may be.
+    nobody: Vec<IpAddr>,
+}
+
+/// Next hops that an ATM port tells IP of at once; those beyond are tried again.
+const NOBODY_MAX: usize = 64;
+
+/// The board's end of a circuit.
+#[derive(Clone, Copy)]
+struct End {
+    encapsulation: Encapsulation,
+    frames_max: usize,
+    /// A bridge has it; whether frames are sent with their FCS.
+    bridged: Option<bool>,
+    /// The longest frame of Ethernet, without its FCS.
+    frame_bytes_max: usize,
+}
+
+impl AtmPort {
+    pub(crate) fn new(config: &AtmPortConfig, bridged: &[(u32, bool)]) -> AtmPort {
+        let IpAddr::V4(own) = config.address else { panic!("Classical IP (RFC 2225) has IPv4 addresses") };
+        let mut port = AtmPort {
+            segmentation: Segmentation::new(Interval::of_line(config.line_bits_per_second), config.interface),
+            reassembly: Reassembly::new(config.interface),
+            inarp: InArp::new(InArpConfig::new(own)),
+            loopback: Loopback::new([0xff; 16]),
+            circuits: Vec::new(),
+            flows: 0,
+            encapsulated: EncapsulationCounters::default(),
+            counters: PortCounters::default(),
+            sent: Vec::new(),
+            arrivals: Vec::new(),
+            news: Vec::new(),
+            nobody: Vec::new(),
+        };
+        for (index, end) in config.circuits.iter().enumerate() {
+            let circuit = Circuit(index as u32);
+            let bridged = bridged.iter().find(|its| its.0 == circuit.0).map(|its| its.1);
+            let carried = bridged.map_or(Carried::Ipv4, |with_fcs| Carried::Bridged { with_fcs });
+            let encapsulation =
+                if end.llc_snap { Encapsulation::LlcSnap } else { Encapsulation::VcMux(carried) };
+            let frame_bytes_max = config.mtu_bytes + TAGGED_HEADER_BYTES;
+            port.circuits.push(End { encapsulation, frames_max: end.frames_max, bridged, frame_bytes_max });
+            port.segmentation.open(
+                circuit,
+                Outlet {
+                    vc: end.vc,
+                    frames_max: end.frames_max,
+                    low_priority: false,
+                    contract: end.contract,
+                },
+            );
+            // With LLC/SNAP the first cell holds exactly the headers of a TCP segment without options.
+            let bytes_max = match bridged {
+                None => config.mtu_bytes,
+                Some(_) => frame_bytes_max + FCS_BYTES,
+            };
+            let inlet = Inlet {
+                vc: end.vc,
+                frame_bytes_max: bytes_max + encapsulation.header_bytes(carried),
+                head_cells: u8::from(end.llc_snap || bridged.is_some()),
+            };
+            port.reassembly.open(circuit, inlet);
+            port.loopback.open(circuit);
+            match end.peer {
+                _ if bridged.is_some() => {}
+                Some(IpAddr::V4(peer)) => port.inarp.open_fixed(circuit, peer),
+                _ => port.inarp.open(circuit, Instant::ZERO),
+            }
+        }
+        let mut paths: Vec<u16> = config.circuits.iter().map(|end| end.vc.vpi).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths.into_iter().for_each(|vpi| port.open_flows(vpi));
+        port
+    }
+
+    /// Opens the two OAM flows of a path, which ends here where its circuits do (I.610 §5: F4).
+    fn open_flows(&mut self, vpi: u16) {
+        for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
+            let flow = Circuit((self.circuits.len() + self.flows) as u32);
+            let vc = Vc::new(vpi, vci);
+            let outlet = Outlet { vc, frames_max: 0, low_priority: false, contract: None };
+            self.segmentation.open(flow, outlet);
+            self.reassembly.open_oam(flow, vc);
+            self.loopback.open(flow);
+            self.flows += 1;
+        }
+    }
+
+    pub(super) fn room(&self, circuit: usize) -> usize {
+        let reserved = FRAMES_RESERVED.min(self.circuits[circuit].frames_max / 2);
+        self.segmentation.room(Circuit(circuit as u32)).saturating_sub(reserved)
+    }
+
+    /// How many circuits there are.
+    pub(super) fn circuits(&self) -> usize {
+        self.circuits.len()
+    }
+
+    /// Frames that wait, on all circuits.
+    pub(super) fn waiting(&self) -> usize {
+        let waits = |(circuit, end): (usize, &End)| {
+            end.frames_max.saturating_sub(self.segmentation.room(Circuit(circuit as u32)))
+        };
+        self.circuits.iter().enumerate().map(waits).sum()
+    }
+
+    /// Who is at the other end of each circuit, as far as it is known.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Option<IpAddr>> + '_ {
+        (0..self.circuits.len()).map(|circuit| self.inarp.peer(Circuit(circuit as u32)).map(IpAddr::V4))
+    }
+
+    pub(super) fn circuit_to(&self, next: IpAddr) -> Option<Circuit> {
+        match next {
+            IpAddr::V4(next) => self.inarp.circuit_of(next),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// Cells have arrived: what they brought is news.
+    pub(crate) fn on_cells(&mut self, cells: &[TimedCell], cx: &mut Context<'_>) {
+        let mut arrivals = core::mem::take(&mut self.arrivals);
+        self.reassembly.cells(cells, cx, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, cx),
+                Arrival::Oam { circuit, header, payload, .. } => {
+                    // What says segment or end to end is its VCI.
+                    let is_flow = circuit.0 as usize >= self.circuits.len();
+                    let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
+                    let verdict = self.loopback.arrive(circuit, pti, &payload, cx.now);
+                    if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
+                        self.news.push(News::Loopback { circuit: circuit.0, tag, round_trip });
+                    }
+                }
+            }
+        }
+        self.arrivals = arrivals;
+    }
+
+    /// What is for those above, in the order in which it came.
+    pub(crate) fn news(&mut self) -> impl Iterator<Item = News> + '_ {
+        self.news.drain(..)
+    }
+
+    fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
+        let End { encapsulation, bridged, .. } = self.circuits[circuit.0 as usize];
+        let carried = encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated);
+        if bridged.is_some() {
+            match carried {
+                Ok(Carried::Bridged { with_fcs }) if !with_fcs || take_fcs(&mut pdu) => {
+                    self.news.push(News::Frame { circuit: circuit.0, pdu });
+                }
+                Ok(Carried::Bridged { .. }) => self.counters.fcs_wrong += 1,
+                Ok(_) => self.counters.not_ethernet += 1,
+                Err(_) => {}
+            }
+            return;
+        }
+        match carried {
+            Ok(Carried::Ipv4) => self.news.push(News::Packet { circuit: circuit.0, pdu }),
+            Ok(Carried::AtmArp) => {
+                let whole = pdu.len();
+                if let Some(moved) = pdu.pull_up(whole.min(kiban_atm::wire::atmarp::PACKET_BYTES_MAX)) {
+                    cx.copies.header_bytes += moved as u64;
+                    self.inarp.arrive(circuit, pdu.head(), cx.now);
+                }
+            }
+            Ok(_) => self.counters.not_ip += 1,
+            Err(_) => {}
+        }
+    }
+
+    /// A frame leaves on a circuit of a bridge. False: it is too long.
+    pub(crate) fn send_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) -> bool {
+        let End { encapsulation, bridged, frame_bytes_max, .. } = self.circuits[circuit.0 as usize];
+        let Some(with_fcs) = bridged else { return true };
+        if pdu.len() > frame_bytes_max {
+            return false;
+        }
+        if with_fcs && !put_fcs(&mut pdu, cx) {
+            self.counters.starved += 1;
+            return true;
+        }
+        if encapsulation.push(Carried::Bridged { with_fcs }, &mut pdu).is_err() {
+            self.counters.not_ethernet += 1;
+        } else if self.segmentation.send(circuit, pdu, cx.now).is_err() {
+            self.counters.queue_full += 1;
+        }
+        true
+    }
+
+    pub(super) fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+        let Some(circuit) = self.circuit_to(next) else {
+            self.counters.no_circuit += 1;
+            self.inarp.ask_again(cx.now);
+            // Those who are being asked may be it.
+            if !self.inarp.is_asking() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
+                self.nobody.push(next);
+            }
+            return;
+        };
+        let End { encapsulation, frames_max, .. } = self.circuits[circuit.0 as usize];
+        if claim == Claim::Half && self.segmentation.room(circuit) <= frames_max / 2 {
+            self.counters.queue_full += 1;
+            return;
+        }
+        if encapsulation.push(Carried::Ipv4, &mut pdu).is_err() {
+            self.counters.not_ip += 1;
+            return;
+        }
+        if self.segmentation.send(circuit, pdu, cx.now).is_err() {
+            self.counters.queue_full += 1;
+        }
+    }
+
+    /// Pays what address resolution and loopback owe; what is for IP goes to `up`.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+        for next in core::mem::take(&mut self.nobody) {
+            up(LinkNews::Nobody(next), cx);
+        }
+        let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
+        let now = cx.now;
+        inarp.settle(now, &mut |due| {
+            let InArpDue::Packet { circuit, bytes } = due else { return };
+            let Some(mut pdu) = cx.memory.blocks.take() else {
+                counters.starved += 1;
+                return;
+            };
+            pdu.push_head(bytes.len()).copy_from_slice(bytes);
+            if circuits[circuit.0 as usize].encapsulation.push(Carried::AtmArp, &mut pdu).is_ok()
+                && segmentation.send(circuit, pdu, now).is_err()
+            {
+                counters.queue_full += 1;
+            }
+        });
+        loopback.settle(now, &mut |due| {
+            let LoopbackDue::Cell { circuit, pti, payload } = due else { return };
+            let pti = if circuit.0 as usize >= circuits.len() { 0 } else { pti };
+            if segmentation.send_management(circuit, pti, payload, now).is_err() {
+                counters.queue_full += 1;
+            }
+        });
+    }
+
+    /// The cells of all slots that start before `until` go to `out`.
+    pub(crate) fn cells(&mut self, until: Instant, copies: &mut Copies, out: &mut Vec<TimedCell>) {
+        out.append(&mut self.sent);
+        self.segmentation.advance(until, out, copies);
+    }
+
+    /// When the next frame has left, committed already or not.
+    pub(crate) fn next_end(&self) -> Instant {
+        let committed = self.sent.iter().find(|cell| cell.is_end()).map(|cell| cell.at);
+        committed.unwrap_or_else(|| self.segmentation.next_end())
+    }
+
+    pub(crate) fn has(&self, circuit: u32) -> bool {
+        (circuit as usize) < self.circuits.len()
+    }
+
+    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, rng: &mut SecureRng) -> Option<u32> {
+        self.loopback.ping(Circuit(circuit), pti, rng)
+    }
+}

@@ -1,0 +1,47 @@
+//! The check sequence of an Ethernet frame that crosses ATM with it (RFC 2684 §5.2).
+
+use crate::bridge::FRAME_BYTES_MIN;
+use kiban_base::crc::Crc32Ethernet;
+use kiban_base::{Context, Pdu};
+
+/// Bytes of a frame's check sequence.
+pub(super) const FCS_BYTES: usize = 4;
+
+/// Takes the FCS off a frame; whether it was right.
+pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
+    let Some(length) = pdu.len().checked_sub(FCS_BYTES) else { return false };
+    let (mut crc, mut said, mut left) = (Crc32Ethernet::new(), [0; FCS_BYTES], length);
+    for run in pdu.runs() {
+        let (frame, fcs) = run.split_at(run.len().min(left));
+        crc.update(frame);
+        left -= frame.len();
+        for byte in fcs {
+            said.rotate_left(1);
+            said[FCS_BYTES - 1] = *byte;
+        }
+    }
+    pdu.truncate(length);
+    crc.value().to_le_bytes() == said
+}
+
+/// Puts the FCS behind a frame, which is padded before (RFC 2684 §5.2: a frame with its FCS has its padding).
+/// False: there is no memory.
+pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
+    let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
+    if missing > 0 {
+        pdu.push_tail(missing);
+    }
+    let mut crc = Crc32Ethernet::new();
+    pdu.runs().for_each(|run| crc.update(run));
+    let fcs = pdu.push_tail(FCS_BYTES);
+    let at = fcs.len() - FCS_BYTES;
+    fcs[at..].copy_from_slice(&crc.value().to_le_bytes());
+    // The tail is AAL5's.
+    match pdu.freeze(&mut cx.memory.transmit) {
+        Some(bytes) => {
+            cx.copies.header_bytes += bytes as u64;
+            true
+        }
+        None => false,
+    }
+}

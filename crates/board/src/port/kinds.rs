@@ -1,0 +1,141 @@
+//! A port of any kind.
+
+use super::atm::AtmPort;
+use super::counters::{Claim, PortCounters};
+use super::packets::PacketPort;
+use crate::bridge::Bridging;
+use alloc::boxed::Box;
+use core::net::IpAddr;
+use kiban_base::{Context, Instant, Pdu};
+
+/// A port of a board.
+pub(crate) enum Port {
+    Atm(Box<AtmPort>),
+    Packets(PacketPort),
+    /// A path of the VI NIC.
+    Vi(u32),
+    /// Where the RDMA NIC's EFE endpoint is.
+    Efe,
+}
+
+impl Port {
+    /// How many lanes lead through the port: its circuits, or one.
+    pub(crate) fn lanes(&self) -> usize {
+        match self {
+            Port::Atm(atm) => atm.circuits(),
+            Port::Packets(_) => 1,
+            Port::Vi(_) | Port::Efe => 0,
+        }
+    }
+
+    /// The lane that leads to a neighbour, as far as it is known.
+    pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
+        match self {
+            Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
+            Port::Packets(_) | Port::Vi(_) | Port::Efe => 0,
+        }
+    }
+
+    /// Segments that TCP may hand down to a lane now.
+    pub(crate) fn room(&self, lane: usize) -> usize {
+        match self {
+            Port::Atm(atm) => atm.room(lane),
+            Port::Packets(port) => port.room(),
+            Port::Vi(_) | Port::Efe => 0,
+        }
+    }
+
+    /// Packets by way of `next` seem to get nowhere. (A permanent circuit has no other way.)
+    pub(crate) fn doubt(&mut self, next: IpAddr) {
+        if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
+            link.doubt(next);
+        }
+    }
+
+    /// Packets or frames that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        match self {
+            Port::Atm(atm) => atm.waiting(),
+            Port::Packets(port) => port.queue.len(),
+            Port::Vi(_) | Port::Efe => 0,
+        }
+    }
+
+    /// A packet leaves for a neighbour.
+    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+        match self {
+            Port::Atm(atm) => atm.send(next, pdu, claim, cx),
+            Port::Packets(port) => port.send(next, pdu, claim, cx),
+            // No route leads there.
+            Port::Vi(_) | Port::Efe => {}
+        }
+    }
+
+    /// A packet passes to the host, or comes from it.
+    pub(crate) fn pass(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
+        if let Some(counters) = self.port_counters() {
+            match next {
+                Some(_) => counters.passed += 1,
+                None => counters.no_way += 1,
+            }
+        }
+        if let Some(next) = next {
+            self.send(next, pdu, Claim::Granted, cx);
+        }
+    }
+
+    /// The bridge at this port.
+    pub(crate) fn bridge(&mut self) -> Option<&mut Bridging> {
+        match self {
+            Port::Packets(port) => port.bridge.as_deref_mut(),
+            Port::Atm(_) | Port::Vi(_) | Port::Efe => None,
+        }
+    }
+
+    fn port_counters(&mut self) -> Option<&mut PortCounters> {
+        match self {
+            Port::Atm(atm) => Some(&mut atm.counters),
+            Port::Packets(port) => Some(&mut port.counters),
+            Port::Vi(_) | Port::Efe => None,
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
+        if let Port::Atm(atm) = self {
+            atm.segmentation.advance(cx.now, &mut atm.sent, cx.copies);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        match self {
+            Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
+            Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
+            // The NIC has one for all its paths.
+            Port::Vi(_) | Port::Efe => Instant::NEVER,
+        }
+    }
+
+    pub(crate) fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        match self {
+            Port::Atm(atm) => {
+                atm.segmentation.counters().each(&mut |name, value| see("segmentation", name, value));
+                atm.reassembly.counters().each(&mut |name, value| see("reassembly", name, value));
+                atm.encapsulated.each(&mut |name, value| see("encapsulation", name, value));
+                atm.inarp.counters().each(&mut |name, value| see("inarp", name, value));
+                atm.loopback.counters().each(&mut |name, value| see("loopback", name, value));
+                atm.counters.each(&mut |name, value| see("port", name, value));
+            }
+            Port::Packets(port) => {
+                if let Some(bridge) = &port.bridge {
+                    bridge.counters.each(&mut |name, value| see("bridge", name, value));
+                }
+                if let Some(link) = &port.link {
+                    link.counters().each(&mut |name, value| see("ethernet", name, value));
+                }
+                port.counters.each(&mut |name, value| see("port", name, value));
+            }
+            Port::Vi(_) | Port::Efe => {}
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The port edge: where the board meets a link or a cable.
+//!
+//! ATM       the board's ends of circuits (`atm`): encapsulation, InATMARP, loopback, segmentation,
+//!           reassembly. Cells wait until the line fetches them.
+//! Packets   a bounded queue of IP packets or Ethernet frames (`packets`), with an Ethernet link, a bridge,
+//!           or neither.
+//! NICs      ports of the VI NIC and of EFE belong to the NICs.
+//! Room      TCP sends as much as a port has room for. Everything else may fill half of a queue (`Claim`).
+
+mod atm;
+mod counters;
+mod fcs;
+mod kinds;
+mod news;
+mod packets;
+
+pub(crate) use atm::AtmPort;
+pub(crate) use counters::Claim;
+pub(crate) use kinds::Port;
+pub(crate) use news::{LinkNews, News};
+pub(crate) use packets::PacketPort;

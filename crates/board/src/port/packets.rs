@@ -1,0 +1,208 @@
+//! A port for IP packets or Ethernet frames: a bounded queue.
+//!
+//! Cut and merge    cuts large TCP segments into packets, merges packets of a stream that arrive in one
+//! burst, if asked to.
+//! Limits           `packets_max` packets, as counted on the line.
+
+use super::counters::{Claim, PortCounters};
+use super::news::LinkNews;
+use crate::bridge::Bridging;
+use crate::config::{BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_base::ethernet::Mac;
+use kiban_base::{Blocks, Context, Pdu, SLICES_MAX, SecureRng};
+use kiban_tcpip::ethernet::{Due, Link};
+use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::offload::{self, Merge};
+
+/// A port for IP packets: a bounded queue, with an Ethernet link below it or none.
+pub(crate) struct PacketPort {
+    packets_max: usize,
+    cuts: bool,
+    pub(crate) merges: bool,
+    pub(crate) believe_sums: bool,
+    /// Whether the link takes nothing now.
+    pub(crate) held: bool,
+    pub(super) queue: VecDeque<Pdu>,
+    /// Packets that the queue becomes on the line, segments that go whole being cut there.
+    waiting: usize,
+    /// Packets that the longest segment becomes there.
+    segment_packets: usize,
+    pub(crate) merge: Merge,
+    pub(crate) link: Option<Box<Link>>,
+    /// What passes frames on, in place of IP.
+    pub(crate) bridge: Option<Box<Bridging>>,
+    /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
+    mtu6_bytes: usize,
+    pub(super) counters: PortCounters,
+}
+
+/// Packets that one segment becomes at most: it has no more slices, and none is longer than a packet.
+const PIECES_MAX: usize = SLICES_MAX;
+
+impl PacketPort {
+    pub(crate) fn ip(config: &IpPortConfig, segment_packets: usize) -> PacketPort {
+        let IpPortConfig { packets_max, cuts, merges, believe_sums, mtu_bytes, .. } = *config;
+        PacketPort {
+            packets_max,
+            cuts,
+            merges,
+            believe_sums,
+            held: false,
+            queue: VecDeque::with_capacity(packets_max),
+            waiting: 0,
+            segment_packets,
+            merge: Merge::default(),
+            link: None,
+            bridge: None,
+            mtu6_bytes: mtu_bytes,
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// The host's side of another port.
+    pub(crate) fn host(config: &HostPortConfig, mtu_bytes: usize) -> PacketPort {
+        let (address, prefix) = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
+        let packets_max = config.packets_max;
+        let whole = IpPortConfig {
+            address,
+            prefix,
+            mtu_bytes,
+            packets_max,
+            cuts: false,
+            merges: false,
+            believe_sums: true,
+        };
+        PacketPort::ip(&whole, 1)
+    }
+
+    /// The link of a bridge.
+    pub(crate) fn bridge(config: &BridgePortConfig) -> PacketPort {
+        let host = HostPortConfig { of: 0, packets_max: config.packets_max };
+        PacketPort { bridge: Some(Box::new(Bridging::new(config))), ..PacketPort::host(&host, 0) }
+    }
+
+    pub(crate) fn ethernet(
+        config: &EthernetPortConfig,
+        segment_packets: usize,
+        rng: &mut SecureRng,
+    ) -> PacketPort {
+        let EthernetPortConfig { packets_max, cuts, merges, believe_sums, .. } = *config;
+        PacketPort {
+            packets_max,
+            cuts,
+            merges,
+            believe_sums,
+            held: false,
+            queue: VecDeque::with_capacity(packets_max),
+            waiting: 0,
+            segment_packets,
+            merge: Merge::default(),
+            bridge: None,
+            mtu6_bytes: config.link.mtu_bytes,
+            link: Some(Box::new(Link::new(config.link.clone(), rng))),
+            counters: PortCounters::default(),
+        }
+    }
+
+    fn has_room(&self, claim: Claim) -> bool {
+        let most = self.packets_max;
+        self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
+    }
+
+    /// Segments that fit, cut or not. One that goes whole is counted as the packets that somebody behind the
+    /// link cuts it into: what stands in the queue is in nobody's turn any more, so that a lane is shared
+    /// evenly only as far as the queue is short.
+    pub(super) fn room(&self) -> usize {
+        let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
+        let each = if self.cuts { PIECES_MAX } else { self.segment_packets };
+        // However short the queue is, an empty one takes a segment.
+        (packets / each).max(usize::from(self.queue.is_empty()))
+    }
+
+    pub(super) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+        match &mut self.link {
+            None => self.queue(None, pdu, claim, &mut cx.memory.blocks),
+            Some(link) => {
+                if let Some((mac, pdu)) = link.resolve(next, pdu, cx) {
+                    self.queue(Some(mac), pdu, claim, &mut cx.memory.blocks);
+                }
+            }
+        }
+    }
+
+    /// A packet gets its frame, if the port has frames, and waits for the link.
+    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
+        if !self.has_room(claim) {
+            self.counters.queue_full += 1;
+            return;
+        }
+        let PacketPort { queue, waiting, link, counters, .. } = self;
+        let link = link.as_deref();
+        let frame = |pdu: &mut Pdu| {
+            if let (Some(link), Some(mac)) = (link, mac) {
+                link.push_header(mac, pdu);
+            }
+        };
+        if self.cuts && pdu.cut() > 0 {
+            let mut emit = |mut piece: Pdu| {
+                frame(&mut piece);
+                *waiting += packets_of(&piece);
+                queue.push_back(piece);
+            };
+            if !offload::cut(pdu, blocks, &mut emit) {
+                counters.starved += 1;
+            }
+        } else {
+            frame(&mut pdu);
+            *waiting += packets_of(&pdu);
+            queue.push_back(pdu);
+        }
+    }
+
+    /// What the link owes leaves; what is for IP goes to `up`.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+        let Some(mut link) = self.link.take() else { return };
+        let mut ready = Vec::new();
+        let mtu6_bytes = &mut self.mtu6_bytes;
+        link.settle(cx, &mut |due, cx| match due {
+            Due::Frame(pdu) => ready.push((None, pdu)),
+            Due::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
+            Due::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
+            Due::Nobody(next) => up(LinkNews::Nobody(next), cx),
+            Due::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
+            Due::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
+            Due::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
+            Due::Route(prefix, gateway, exists) => {
+                up(LinkNews::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
+            }
+            Due::Mtu(mtu_bytes) => {
+                *mtu6_bytes = mtu_bytes;
+                up(LinkNews::Mtu(mtu_bytes), cx);
+            }
+            Due::HopLimit(hop_limit) => up(LinkNews::HopLimit(hop_limit), cx),
+        });
+        self.link = Some(link);
+        for (mac, pdu) in ready {
+            self.queue(mac, pdu, Claim::Granted, &mut cx.memory.blocks);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Pdu> {
+        let pdu = self.queue.pop_front()?;
+        self.waiting -= packets_of(&pdu);
+        Some(pdu)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// Packets that a PDU becomes on the line, more or less: its headers are not told from its payload.
+fn packets_of(pdu: &Pdu) -> usize {
+    if pdu.cut() > 0 { pdu.len().div_ceil(pdu.cut()) } else { 1 }
+}

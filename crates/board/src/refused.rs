@@ -1,0 +1,73 @@
+//! Errors of calls to a board.
+
+use core::fmt;
+use kiban_tcpip::{tcp, udp};
+
+/// Why the board refused a call of the host. Nothing has changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refused {
+    /// No such stream: never opened, or closed.
+    UnknownStream,
+    /// The stream is not open yet, or has ended.
+    NotOpen,
+    /// No such listener.
+    UnknownListener,
+    /// There is no route to that address.
+    NoRoute,
+    /// The payload does not fit the longest packet.
+    TooLong,
+    /// No memory is free: try again after a completion.
+    NoMemory,
+    /// There is no such circuit, or its port has no cells.
+    NoCircuit,
+    /// The same request is already in progress: wait for its completion.
+    Busy,
+    /// TCP's reason.
+    Tcp(tcp::Refusal),
+    /// UDP's reason.
+    Udp(udp::Refusal),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::UnknownStream => f.write_str("no such stream: it was never opened, or has been closed"),
+            Refused::NotOpen => {
+                f.write_str("the stream is not open: wait for its completion, or open another")
+            }
+            Refused::UnknownListener => {
+                f.write_str("no such listener: it was never made, or has been closed")
+            }
+            Refused::NoRoute => f.write_str("there is no route to that address: add one to the board"),
+            Refused::TooLong => {
+                f.write_str("the payload does not fit the longest packet there is: send less at once")
+            }
+            Refused::NoMemory => {
+                f.write_str("no packet memory is free now: try again after the next completion")
+            }
+            Refused::NoCircuit => {
+                f.write_str("no such circuit: give an ATM port and the number of its circuit")
+            }
+            Refused::Busy => {
+                f.write_str("a loopback is under way on that circuit: wait until it has come back")
+            }
+            Refused::Tcp(refusal) => refusal.fmt(f),
+            Refused::Udp(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl From<tcp::Refusal> for Refused {
+    fn from(refusal: tcp::Refusal) -> Refused {
+        Refused::Tcp(refusal)
+    }
+}
+
+impl From<udp::Refusal> for Refused {
+    fn from(refusal: udp::Refusal) -> Refused {
+        Refused::Udp(refusal)
+    }
+}

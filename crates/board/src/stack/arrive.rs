@@ -1,0 +1,98 @@
+//! Input of ports: up to IP, to a bridge, or on to the port that shares its address with the host.
+
+use super::machine::Stack;
+use crate::bridge;
+use crate::port::{News, PacketPort, Port};
+use alloc::collections::VecDeque;
+use kiban_atm::TimedCell;
+use kiban_base::{Context, Instant, Pdu};
+
+impl Stack {
+    /// A burst begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.unsettled = true;
+    }
+
+    /// Cells have arrived at an ATM port.
+    pub(crate) fn on_cells(&mut self, port: usize, cells: &[TimedCell]) {
+        let passage = self.other_side(port);
+        let Stack { memory, rng, copies, ip, edge, ports, lanes, passing, bridging, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        let Some(Port::Atm(atm)) = ports.get_mut(port) else { return };
+        atm.on_cells(cells, cx);
+        for news in atm.news() {
+            match news {
+                News::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
+                News::Packet { circuit, pdu } => {
+                    let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
+                    ip.on_packet(pdu, lanes[port] + circuit as usize, edge, cx);
+                }
+                News::Loopback { circuit, tag, round_trip } => {
+                    edge.on_cell_loopback(port, circuit, tag, round_trip);
+                }
+            }
+        }
+        self.pass_on();
+    }
+
+    /// Packets or frames have arrived at a port, which takes them all.
+    pub(crate) fn on_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
+        let passage = self.other_side(port);
+        let Stack { memory, rng, copies, ip, edge, ports, lanes, passing, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        let Some(Port::Packets(place)) = ports.get_mut(port) else { return };
+        if place.bridge.is_some() {
+            return packets.drain(..).for_each(|pdu| bridge::forward(ports, port, 0, pdu, cx));
+        }
+        let PacketPort { believe_sums, merges, merge, link, .. } = place;
+        for mut pdu in packets.drain(..) {
+            if !*believe_sums {
+                pdu.sum_again();
+            }
+            if let Some(link) = link {
+                match link.arrive(pdu, cx) {
+                    Some(packet) => pdu = packet,
+                    None => continue,
+                }
+            }
+            let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
+            let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
+            if *merges {
+                merge.on_packet(pdu, &mut up);
+            } else {
+                up(pdu);
+            }
+        }
+        merge.flush(&mut |pdu| ip.on_packet(pdu, lanes[port], edge, cx));
+        while let Some(delivery) = ip.discoveries.pop_front() {
+            if let Some(link) = link {
+                link.on_discovery(delivery, cx);
+            }
+        }
+        self.pass_on();
+    }
+
+    /// Forwards the frames and packets that this burst brought for bridges and for the other side of a
+    /// passage.
+    fn pass_on(&mut self) {
+        let Stack { memory, rng, copies, ports, passing, bridging, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        for (port, circuit, pdu) in bridging.drain(..) {
+            let member = |place: &mut Port| place.bridge()?.member(port, circuit as u32);
+            let at = ports.iter_mut().enumerate().find_map(|(at, place)| Some((at, member(place)?)));
+            if let Some((at, member)) = at {
+                bridge::forward(ports, at, member, pdu, cx);
+            }
+        }
+        for (port, next, pdu) in passing.drain(..) {
+            ports[port].pass(next, pdu, cx);
+        }
+    }
+
+    /// The port that shares its address with this one, if it is the host's or the host has its.
+    fn other_side(&self, port: usize) -> Option<usize> {
+        let (host, of) = *self.passages.iter().find(|(host, of)| port == *host || port == *of)?;
+        Some(if port == host { of } else { host })
+    }
+}

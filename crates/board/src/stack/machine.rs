@@ -1,0 +1,150 @@
+//! The stack's parts, and how they settle.
+
+use crate::edge::{Edge, NEXT_TURN};
+use crate::port::{Claim, LinkNews, Port};
+use crate::wiring::ip::IpTower;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_base::{Context, Copies, Instant, Memory, Pdu, SecureRng};
+use kiban_tcpip::ip::{Hop, Route};
+use kiban_tcpip::tcp::SessionId;
+
+/// Ports, the IP family and the host edge of a board.
+pub(crate) struct Stack {
+    pub(crate) memory: Memory,
+    pub(crate) rng: SecureRng,
+    pub(crate) copies: Copies,
+    pub(crate) ip: IpTower,
+    pub(crate) edge: Edge,
+    pub(crate) ports: Vec<Port>,
+    /// The first lane of each port: lanes are numbered through all ports.
+    pub(crate) lanes: Vec<usize>,
+    /// Ports between which packets pass: the host's and the one whose address it has.
+    pub(crate) passages: Vec<(usize, usize)>,
+    /// Packets that pass in this burst: through which port, to whom.
+    pub(crate) passing: Vec<(usize, Option<IpAddr>, Pdu)>,
+    /// Frames for bridges in this burst: at which port, from which member.
+    pub(crate) bridging: Vec<(usize, usize, Pdu)>,
+    pub(crate) rooms: Vec<usize>,
+    /// Whether something has happened since the last [`Stack::settle`].
+    pub(crate) unsettled: bool,
+    pub(crate) v6_only: bool,
+    /// Owners that were given to clients.
+    pub(crate) owners: u32,
+    pub(crate) now: Instant,
+}
+
+impl Stack {
+    /// Pays what a burst has left owing: answers, segments as far as ports have room, what links ask for.
+    pub(crate) fn settle(&mut self) {
+        self.unsettled = false;
+        let Stack { memory, rng, copies, ip, edge, ports, lanes, rooms, now, unsettled, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        // Frames that have left by now make room, and their memory comes home.
+        ports.iter_mut().for_each(|port| port.advance(cx));
+        edge.on_memory(&mut ip.tcp, cx.memory);
+        ip.advance(cx);
+        ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
+        rooms.clear();
+        rooms.extend(ports.iter().flat_map(|port| (0..port.lanes()).map(|lane| port.room(lane))));
+        ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
+            ports[port].send(next, pdu, Claim::Granted, cx);
+        });
+        // What the board sends to itself comes up as if it had come from where it would have gone.
+        while let Some(delivery) = ip.ip.looped() {
+            let way = ip.ip.way_to(delivery.source);
+            let lane = way.map_or(0, |(port, next)| lanes[port] + ports[port].lane_to(next));
+            ip.deliver(delivery, lane, edge, cx);
+            *unsettled = true;
+        }
+        while let Some((port, next)) = ip.doubts.pop_front() {
+            ports[port].doubt(next);
+        }
+        for (index, port) in ports.iter_mut().enumerate() {
+            let mut up = |news, cx: &mut Context<'_>| {
+                // What it changes may let something through, or end something.
+                *unsettled = true;
+                on_news(ip, edge, index, news, cx);
+            };
+            match port {
+                Port::Atm(atm) => atm.settle(cx, &mut up),
+                Port::Vi(_) | Port::Efe => {}
+                Port::Packets(packets) => packets.settle(cx, &mut up),
+            }
+        }
+    }
+
+    /// The next moment at which the stack does something by itself.
+    pub(crate) fn deadline(&self) -> Instant {
+        let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
+        let line = match self.edge.page_line.is_due(&self.ip.tcp) {
+            true => self.now + NEXT_TURN,
+            false => Instant::NEVER,
+        };
+        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(line)
+    }
+
+    /// The next packet that a link takes now, and its port.
+    pub(crate) fn transmit(&mut self) -> Option<(usize, Pdu)> {
+        for (port, place) in self.ports.iter_mut().enumerate() {
+            if let Port::Packets(packets) = place
+                && !packets.held
+                && let Some(pdu) = packets.pop()
+            {
+                // Room in the port lets the next segments through.
+                self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.lanes[port]);
+                return Some((port, pdu));
+            }
+        }
+        None
+    }
+
+    /// The lane on which packets for `target` leave, as far as it is known.
+    pub(crate) fn lane_to(&self, target: IpAddr) -> usize {
+        let way = self.ip.ip.way_to(target);
+        way.map_or(0, |(port, next)| self.lanes[port] + self.ports[port].lane_to(next))
+    }
+
+    pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpTower, &mut Context<'_>) -> T) -> T {
+        self.unsettled = true;
+        let Stack { memory, rng, copies, ip, now, .. } = self;
+        work(ip, &mut Context { now: *now, memory, rng, copies })
+    }
+
+    pub(crate) fn consume(&mut self, session: SessionId, bytes: u32) {
+        self.with_context(|ip, cx| ip.tcp.consume(session, bytes, cx, &mut ip.from_tcp));
+    }
+
+    pub(crate) fn abort(&mut self, session: SessionId) {
+        // A session that has gone needs no end.
+        self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
+    }
+
+    /// The tag of a loopback, if none is under way; nothing when there is no such circuit.
+    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
+        match self.ports.get_mut(port) {
+            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.rng)),
+            _ => None,
+        }
+    }
+}
+
+/// A link has news for IP.
+fn on_news(tower: &mut IpTower, edge: &mut Edge, port: usize, news: LinkNews, cx: &mut Context<'_>) {
+    let ip = &mut tower.ip;
+    match news {
+        LinkNews::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
+        LinkNews::Nobody(next) => tower.on_nobody(port, next, edge, cx),
+        LinkNews::Address(address, true) => ip.add_address(port, address.into()),
+        LinkNews::Address(address, false) => ip.remove_address(address.into()),
+        LinkNews::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),
+        LinkNews::Group(group, listen) => ip.listen_to_group(port, group, listen),
+        LinkNews::Route { prefix, gateway, exists: false, .. } => ip.remove_route(port, prefix, gateway),
+        LinkNews::Route { prefix, gateway, mtu_bytes, .. } => {
+            let source = core::net::Ipv6Addr::UNSPECIFIED.into();
+            ip.add_route(Route { prefix, port, gateway, source, mtu_bytes });
+        }
+        LinkNews::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
+        LinkNews::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
+    }
+}

@@ -1,0 +1,251 @@
+//! Calls on TCP streams, for the layers above the edge: programs (through [`Host`](crate::Host)) and the RDMA
+//! NIC.
+
+use super::machine::Stack;
+use crate::edge::{StreamId, Upper};
+use crate::refused::Refused;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use kiban_base::{Page, SharedBytes, Slice};
+use kiban_tcpip::tcp;
+
+impl Stack {
+    /// Listens on `local` for `upper`: the listener's number.
+    pub(crate) fn listen(
+        &mut self,
+        upper: Upper,
+        owner: tcp::Owner,
+        local: SocketAddr,
+        v6_only: bool,
+    ) -> Result<u32, Refused> {
+        let listener = self.ip.tcp.listen_for(owner, local, v6_only)?;
+        self.edge.listeners.insert(listener, upper);
+        Ok(listener)
+    }
+
+    /// Listens no more. Streams that the listener made stay.
+    pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), Refused> {
+        self.edge.listeners.remove(&listener);
+        let known = self.with_context(|ip, cx| ip.tcp.unlisten(listener, cx, &mut ip.from_tcp));
+        if known { Ok(()) } else { Err(Refused::UnknownListener) }
+    }
+
+    /// Opens a stream for `upper`. Without a local address, or with an unspecified one, the route to `remote`
+    /// gives it; port 0 asks for any port (RFC 9293 §3.9.1.1, MUST-43).
+    pub(crate) fn open(
+        &mut self,
+        upper: Upper,
+        owner: tcp::Owner,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<StreamId, Refused> {
+        let ip = &self.ip.ip;
+        let mut local = local.unwrap_or(SocketAddr::from(([0; 4], 0)));
+        if local.ip().is_unspecified() {
+            local.set_ip(ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?);
+        }
+        let is_ours = ip.addresses().any(|address| address == local.ip());
+        if !is_ours || ip.is_for_many(remote.ip()) {
+            return Err(tcp::Refusal::BadAddress.into());
+        }
+        let lane = self.lane_to(remote.ip());
+        let session = self.with_context(|ip, cx| ip.tcp.open_for(owner, local, remote, lane, cx))?;
+        Ok(self.edge.add(upper, session, false))
+    }
+
+    /// Writes as much of `bytes` as there is room for: how many. After fewer than all, a completion tells of
+    /// room.
+    #[inline]
+    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, Refused> {
+        let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
+            return self.write_up_to(id, bytes, usize::MAX);
+        };
+        // TCP looks at every piece before the next one is there.
+        let mut written = 0;
+        loop {
+            let taken = self.write_up_to(id, &bytes[written..], chunk.max(1) as usize)?;
+            written += taken;
+            if taken == 0 || written == bytes.len() {
+                return Ok(written);
+            }
+            self.settle();
+            // NICs have not settled.
+            self.unsettled = true;
+        }
+    }
+
+    /// The same of bytes that somebody else may change meanwhile: each is read once.
+    pub(crate) fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, Refused> {
+        if self.ip.tcp.config().copy_chunk_bytes.is_some() {
+            let mut own = Vec::new();
+            bytes.append_to(&mut own);
+            return self.write(id, &own);
+        }
+        self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
+            page.append_shared(bytes.part(from, count)).expect("the page has room")
+        })
+    }
+
+    /// Writes at most `most` bytes of the front of `bytes`.
+    fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, Refused> {
+        self.write_by(id, bytes.len(), most, |page, from, count| {
+            page.append(&bytes[from..from + count]).expect("the page has room")
+        })
+    }
+
+    /// Writes at most `most` bytes of so many; `put` copies a run of them into a page that has room, as far
+    /// as it has.
+    #[inline]
+    fn write_by(
+        &mut self,
+        id: StreamId,
+        length: usize,
+        most: usize,
+        put: impl Fn(&mut Page, usize, usize) -> Slice,
+    ) -> Result<usize, Refused> {
+        let Stack { edge, memory, copies, ip, unsettled, .. } = self;
+        let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
+        let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
+        if !stream.open || stream.ended {
+            return Err(Refused::NotOpen);
+        }
+        if stream.finished {
+            return Err(Refused::Tcp(tcp::Refusal::Finished));
+        }
+        // Whoever was handed a page has had its turn in the line.
+        let yields = stream.page.is_none() && !is_line_empty && ip.tcp.yields(stream.session);
+        let mut writer = ip.tcp.writer(stream.session)?;
+        let room = if yields { 0 } else { writer.room_for(length).min(most) };
+        let grain = writer.grain();
+        let mut written = 0;
+        let mut out_of_pages = false;
+        while written < room {
+            if stream.page.as_ref().is_none_or(|page| page.room() == 0) {
+                // Who waits for a page goes before who comes by: under pressure pages go round one by one.
+                stream.page = if others_wait { None } else { memory.transmit.take() };
+            }
+            let Some(page) = stream.page.as_mut() else {
+                out_of_pages = true;
+                break;
+            };
+            if stream.grain_filled >= grain {
+                stream.grain_filled = 0;
+            }
+            let count = (room - written).min(grain - stream.grain_filled);
+            let slice = put(page, written, count);
+            written += slice.len();
+            stream.grain_filled += slice.len();
+            writer.push(slice).expect("no more is written than there is room for");
+        }
+        copies.host_in_bytes += written as u64;
+        // A full page goes home with the last of its slices.
+        if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
+            stream.page = None;
+        }
+        if written < length.min(most) {
+            writer.wait_for_room();
+            if out_of_pages && !stream.waits_for_page {
+                stream.waits_for_page = true;
+                edge.page_line.push_for_page(id);
+            } else if written == 0 && !stream.waits_for_page && writer.is_empty() {
+                // Nothing is under way: only memory that others let go can wake it.
+                stream.waits_for_page = true;
+                edge.page_line.push(id);
+            }
+        }
+        *unsettled |= written > 0 || out_of_pages;
+        Ok(written)
+    }
+
+    /// Copies received bytes into `target`: how many. Zero: nothing is here now.
+    pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, Refused> {
+        let Stack { edge, memory, .. } = self;
+        let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let mut count = 0;
+        while count < target.len() {
+            let Some(front) = stream.received.front_mut() else { break };
+            let part = front.len().min(target.len() - count);
+            target[count..count + part].copy_from_slice(&front.bytes()[..part]);
+            count += part;
+            if part == front.len() {
+                stream.received.pop_front().into_iter().for_each(|slice| memory.receive.give(slice));
+                stream.dense = stream.dense.saturating_sub(1);
+            } else {
+                front.skip(part);
+            }
+        }
+        self.copies.host_out_bytes += count as u64;
+        self.taken(id, count);
+        Ok(count)
+    }
+
+    /// Hands over the next received bytes as they lie in the board's pages; dropping the slice gives them
+    /// back.
+    pub(crate) fn take(&mut self, id: StreamId) -> Result<Option<Slice>, Refused> {
+        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let slice = stream.received.pop_front();
+        stream.dense = stream.dense.saturating_sub(1);
+        self.taken(id, slice.as_ref().map_or(0, Slice::len));
+        Ok(slice)
+    }
+
+    /// Bytes left the stream: the window may open.
+    fn taken(&mut self, id: StreamId, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let Some(stream) = self.edge.stream(id) else { return };
+        stream.received_bytes -= count;
+        if stream.received.is_empty() {
+            stream.crumbs = None;
+        }
+        let session = stream.session;
+        self.consume(session, count as u32);
+    }
+
+    /// Sends no more on this stream; reading goes on.
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), Refused> {
+        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        stream.page = None;
+        stream.finished = true;
+        if stream.ended {
+            return Ok(());
+        }
+        let session = stream.session;
+        self.unsettled = true;
+        Ok(self.ip.tcp.finish(session)?)
+    }
+
+    /// Closes a stream: what is written is still sent, what still comes resets it, the number is forgotten.
+    pub(crate) fn close(&mut self, id: StreamId) -> Result<(), Refused> {
+        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let (session, ended, held) = (stream.session, stream.ended, stream.received_bytes);
+        stream.received.clear();
+        stream.crumbs = None;
+        stream.page = None;
+        stream.closed = true;
+        if ended {
+            self.edge.remove(id);
+            return Ok(());
+        }
+        self.consume(session, held as u32);
+        Ok(self.with_context(|ip, cx| ip.tcp.close(session, cx, &mut ip.from_tcp))?)
+    }
+
+    /// Ends a stream at once: the peer is reset.
+    pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), Refused> {
+        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let (session, ended) = (stream.session, stream.ended);
+        // At once: the session's number may be given to another before its end is told.
+        self.edge.remove(id);
+        if !ended {
+            self.abort(session);
+        }
+        Ok(())
+    }
+
+    /// The session of a stream.
+    pub(crate) fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, Refused> {
+        Ok(self.edge.stream(id).ok_or(Refused::UnknownStream)?.session)
+    }
+}

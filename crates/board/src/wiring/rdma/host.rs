@@ -1,0 +1,133 @@
+//! The RDMA NIC at the host edge.
+
+use super::tower::RdmaTower;
+use crate::board::Board;
+use crate::edge::Upper;
+use crate::host::Host;
+use crate::refused::Refused;
+use crate::stack::Stack;
+use core::net::SocketAddr;
+use kiban_base::ethernet::Mac;
+use kiban_rdma::iwarp::nic::{Nic, OpenError};
+use kiban_tcpip::tcp::Owner;
+
+/// The RDMA NIC as the board's host sees it, at one moment.
+pub struct RdmaHost<'a> {
+    tower: &'a mut RdmaTower,
+    stack: &'a mut Stack,
+}
+
+impl Host<'_> {
+    /// The board's RDMA NIC; none where its configuration has none.
+    pub fn rdma(&mut self) -> Option<RdmaHost<'_>> {
+        let Board { stack, rdma, .. } = &mut *self.board;
+        let tower = rdma.as_deref_mut()?;
+        stack.unsettled = true;
+        stack.edge.rdma_used_by(self.consumer);
+        Some(RdmaHost { tower, stack })
+    }
+}
+
+impl RdmaHost<'_> {
+    /// The NIC: memory, queues, work, news of connections.
+    pub fn nic(&mut self) -> &mut Nic {
+        &mut self.tower.nic
+    }
+
+    /// Listens for connections over TCP: the listener's number.
+    ///
+    /// # Errors
+    /// As [`Host::listen`].
+    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
+        self.stack.listen(Upper::Rdma, Owner::BOARD, local, self.stack.v6_only)
+    }
+
+    /// Listens for connections over EFE; the listener's number is the service.
+    pub fn listen_efe(&mut self, service: u16) {
+        if let Some((_, endpoint)) = &mut self.tower.efe {
+            endpoint.listen(service);
+        }
+    }
+
+    /// Begins to connect over TCP: the end.
+    ///
+    /// # Errors
+    /// As [`Host::open`]; `Busy` when the NIC has no room, or the private data is too long.
+    pub fn connect(
+        &mut self,
+        remote: SocketAddr,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+    ) -> Result<u32, Refused> {
+        let now = self.stack.now;
+        let RdmaHost { tower, stack } = self;
+        let stream = stack.open(Upper::Rdma, Owner::BOARD, None, remote)?;
+        match tower.nic.open(&tower.config, qp, depths, private_data, now) {
+            Ok(end) => {
+                tower.add(end, stream);
+                Ok(end)
+            }
+            Err(_) => {
+                let _ = stack.abort_stream(stream);
+                Err(Refused::Busy)
+            }
+        }
+    }
+
+    /// Begins to connect over EFE: the end.
+    ///
+    /// # Errors
+    /// The private data is too long, there are too many, or the board has no port for it (`Gone`).
+    pub fn connect_efe(
+        &mut self,
+        mac: Mac,
+        service: u16,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+    ) -> Result<u32, OpenError> {
+        let now = self.stack.now;
+        let RdmaTower { nic, config, efe, .. } = &mut *self.tower;
+        let Some((_, endpoint)) = efe else { return Err(OpenError::Gone) };
+        nic.connect_flow(endpoint, (mac.into(), service), config, qp, depths, private_data, now)
+    }
+
+    /// Accepts a request ([`Nic::poll`]) for a queue pair.
+    ///
+    /// # Errors
+    /// As [`Nic::accept`].
+    pub fn accept(&mut self, end: u32, qp: u32, depths: (u16, u16), said: &[u8]) -> Result<(), OpenError> {
+        let now = self.stack.now;
+        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
+        // Boards' ends take a reply and what follows it together: there is nothing to wait for but what was
+        // agreed.
+        if nic.may_go_first(end) {
+            nic.core.may_send(qp);
+        }
+        Ok(())
+    }
+
+    /// Refuses a request.
+    ///
+    /// # Errors
+    /// As [`Nic::reject`].
+    pub fn reject(&mut self, end: u32, said: &[u8]) -> Result<(), OpenError> {
+        let now = self.stack.now;
+        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, said, now)
+    }
+
+    /// Forgets an end; a connection that it still has is cut.
+    pub fn forget(&mut self, end: u32) {
+        let now = self.stack.now;
+        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
+        if let Some(stream) = self.tower.streams.get(&end).copied() {
+            self.tower.forget_stream(end, stream);
+            // One that has ended already is gone with this.
+            let _ = self.stack.abort_stream(stream);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The NIC on streams of the board: events, reading, writing.
+
+use super::tower::RdmaTower;
+use crate::edge::{Completion, StreamId};
+use crate::stack::Stack;
+use kiban_rdma::iwarp::rnic::StreamWish;
+use kiban_rdma::iwarp::stream::Chunk;
+
+impl RdmaTower {
+    /// Handles the events of its streams, then reads and writes. Returns whether the NIC has news for its
+    /// users.
+    pub(crate) fn work(&mut self, stack: &mut Stack) -> bool {
+        while let Some(event) = stack.edge.rdma_event() {
+            self.on_event(event, stack);
+        }
+        self.pump(stack);
+        self.has_news()
+    }
+
+    fn on_event(&mut self, event: Completion, stack: &mut Stack) {
+        let (Completion::Accepted { stream, .. }
+        | Completion::Opened { stream }
+        | Completion::Writable { stream }
+        | Completion::Readable { stream }
+        | Completion::PeerFinished { stream }
+        | Completion::Ended { stream, .. }) = event
+        else {
+            return;
+        };
+        if let Completion::Accepted { listener, .. } = event {
+            match self.nic.incoming(&self.config, listener, stack.now) {
+                Some(end) => self.add(end, stream),
+                None => self.let_go(stream, stack, false),
+            }
+        }
+        // One that the NIC has let go of may have had events before.
+        let Some(&end) = self.ends.get(&stream) else { return };
+        match event {
+            Completion::Opened { .. } | Completion::Writable { .. } => self.nic.stir(end),
+            Completion::PeerFinished { .. } => {
+                self.read(end, stream, stack);
+                match self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
+                    true => self.gone(end, stream, stack, true),
+                    // What has come is not lost because the peer sends no more.
+                    false => drop(self.ended.insert(end)),
+                }
+            }
+            Completion::Ended { reason, .. } => {
+                self.read(end, stream, stack);
+                self.gone(end, stream, stack, reason == kiban_tcpip::tcp::Reason::Closed);
+            }
+            _ => self.read(end, stream, stack),
+        }
+    }
+
+    /// Takes what came to a stream.
+    fn read(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
+        loop {
+            if !self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
+                return;
+            }
+            match stack.take(stream) {
+                Ok(Some(slice)) => self.nic.arrive(end, slice.bytes(), stack.now),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Writes what an end has to send, as far as its stream has room.
+    fn write(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
+        loop {
+            let Some((mpa, core)) = self.nic.stream(end) else { return };
+            if !mpa.fill(core) {
+                break;
+            }
+            let (mut written, whole) = (0, mpa.unsent_bytes());
+            for chunk in mpa.chunks() {
+                let (taken, length) = match chunk {
+                    Chunk::Own(bytes) => (stack.write(stream, bytes), bytes.len()),
+                    Chunk::Memory(region) => {
+                        let all = region.bytes(region.address(), region.len());
+                        let taken = all.map_or(Ok(0), |bytes| stack.write_shared(stream, bytes));
+                        (taken, region.len())
+                    }
+                };
+                let taken = taken.unwrap_or(0);
+                written += taken;
+                if taken < length {
+                    break;
+                }
+            }
+            mpa.advance(core, written);
+            if written < whole {
+                // There is room again, or it is over: a completion says so.
+                return;
+            }
+        }
+        match self.nic.wish(end) {
+            StreamWish::Open => {}
+            StreamWish::Finish => {
+                // It fails when that was said before.
+                let _ = stack.finish(stream);
+            }
+            StreamWish::Abort => {
+                self.nic.stream_gone(end, false);
+                self.forget_stream(end, stream);
+                self.let_go(stream, stack, false);
+            }
+        }
+    }
+
+    /// The peer's half of a stream has ended.
+    fn gone(&mut self, end: u32, stream: StreamId, stack: &mut Stack, in_order: bool) {
+        self.nic.stream_gone(end, in_order);
+        self.forget_stream(end, stream);
+        self.let_go(stream, stack, in_order);
+    }
+
+    fn let_go(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
+        // One that has ended already is gone with this.
+        let _ = match in_order {
+            true => stack.close(stream),
+            false => stack.abort_stream(stream),
+        };
+    }
+
+    /// Moves what there is to move.
+    fn pump(&mut self, stack: &mut Stack) {
+        let now = stack.now;
+        if let Some((_, endpoint)) = &mut self.efe {
+            self.nic.pump(endpoint, &self.config, now);
+        }
+        while let Some(end) = self.nic.next_resumed() {
+            if let Some(&stream) = self.streams.get(&end) {
+                self.read(end, stream, stack);
+                self.nic.stir(end);
+                if self.ended.contains(&end)
+                    && self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes())
+                {
+                    self.gone(end, stream, stack, true);
+                }
+            }
+        }
+        while let Some(end) = self.nic.next_to_serve() {
+            if let Some(&stream) = self.streams.get(&end) {
+                self.write(end, stream, stack);
+            }
+        }
+        self.nic.let_go_withdrawn();
+    }
+}

@@ -1,0 +1,112 @@
+//! The NIC, its streams by number, and its EFE endpoint.
+
+use crate::config::{EfePortConfig, RdmaConfig};
+use crate::edge::StreamId;
+use alloc::collections::{BTreeMap, BTreeSet};
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, RngKey, SharedBytes, SharedRoom};
+use kiban_rdma::efe::{Endpoint, ethernet};
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma::iwarp::nic::Nic;
+
+/// The NIC and what carries it.
+pub(crate) struct RdmaTower {
+    pub(crate) nic: Nic,
+    pub(super) config: mpa::Config,
+    pub(super) streams: BTreeMap<u32, StreamId>,
+    pub(super) ends: BTreeMap<StreamId, u32>,
+    /// Streams whose peer has ended while a message of theirs waits for a receive.
+    pub(super) ended: BTreeSet<u32>,
+    pub(super) efe: Option<(Mac, Endpoint)>,
+    pub(super) completions_seen: u64,
+}
+
+impl RdmaTower {
+    pub(crate) fn new(config: &RdmaConfig, key: RngKey) -> RdmaTower {
+        RdmaTower {
+            nic: Nic::new(config.nic.clone(), key),
+            config: config.mpa.clone(),
+            streams: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            efe: None,
+            completions_seen: 0,
+        }
+    }
+
+    /// The board has a port for EFE.
+    ///
+    /// # Panics
+    /// When it has one already.
+    pub(crate) fn add_port(&mut self, port: &EfePortConfig, key: RngKey) {
+        assert!(self.efe.is_none(), "a board has one port for EFE at most");
+        self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), key)));
+    }
+
+    /// A frame came to the EFE port.
+    pub(crate) fn on_frame(&mut self, frame: SharedBytes<'_>, now: Instant) {
+        let Some((mac, endpoint)) = &mut self.efe else { return };
+        match frame.private() {
+            Some(frame) => ethernet::arrive(endpoint, *mac, frame, now),
+            None => {
+                // Others may change it: it is judged in a copy.
+                let mut copy = alloc::vec![0; frame.len()];
+                frame.copy_to(0, &mut copy);
+                ethernet::arrive(endpoint, *mac, &copy, now)
+            }
+        };
+    }
+
+    /// The next frame for the EFE port's line.
+    pub(crate) fn fetch(&mut self, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
+        let (mac, endpoint) = self.efe.as_mut()?;
+        let most = room.len();
+        match room.private(most) {
+            Some(room) => ethernet::fetch(endpoint, *mac, room, now),
+            None => {
+                let mut copy = alloc::vec![0; most];
+                let length = ethernet::fetch(endpoint, *mac, &mut copy, now)?;
+                room.write(0, SharedBytes::from(&copy[..length]));
+                Some(length)
+            }
+        }
+    }
+
+    /// What time asks for, and what is owed now that the host has had its chance.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.nic.settle(now);
+        if let Some((_, endpoint)) = &mut self.efe {
+            endpoint.settle(now);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        let efe = self.efe.as_ref().map_or(Instant::NEVER, |(_, endpoint)| endpoint.deadline());
+        self.nic.deadline().min(efe)
+    }
+
+    pub(crate) fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        self.nic.core.counters().each(&mut |name, value| see("rdma", name, value));
+        if let Some((_, endpoint)) = &self.efe {
+            endpoint.counters().each(&mut |name, value| see("efe", name, value));
+        }
+    }
+
+    /// Whether something has happened that the host should look at.
+    pub(super) fn has_news(&mut self) -> bool {
+        let completions = self.nic.core.counters().completions;
+        let more = core::mem::replace(&mut self.completions_seen, completions) != completions;
+        more || self.nic.has_news()
+    }
+
+    pub(super) fn add(&mut self, end: u32, stream: StreamId) {
+        self.streams.insert(end, stream);
+        self.ends.insert(stream, end);
+    }
+
+    pub(super) fn forget_stream(&mut self, end: u32, stream: StreamId) {
+        self.streams.remove(&end);
+        self.ends.remove(&stream);
+        self.ended.remove(&end);
+    }
+}

@@ -1,0 +1,151 @@
+//! The arguments of the commands that an initiator carries out.
+
+use super::address::Remote;
+use super::options::{Association, Kind};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// What transfers share.
+#[derive(Args, Clone)]
+pub(super) struct Transfer {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Type of the file [default: the stored type; binary for a new file].
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(super) kind: Option<Kind>,
+    /// Resume an interrupted transfer if its state was saved; otherwise start a new one.
+    #[arg(long)]
+    pub(super) resume: bool,
+    /// Number of times to reconnect and resume when the association is lost.
+    #[arg(long, value_name = "TIMES", default_value_t = 3)]
+    pub(super) retries: u32,
+}
+
+#[derive(Args)]
+pub(super) struct Get {
+    #[command(flatten)]
+    pub(super) transfer: Transfer,
+    /// Transfer directories recursively.
+    #[arg(long, short)]
+    pub(super) recursive: bool,
+    /// Files to download.
+    #[arg(required = true, value_name = "REMOTE")]
+    pub(super) remotes: Vec<Remote>,
+    /// Destination: a directory, or a file name for a single file.
+    #[arg(value_name = "LOCAL")]
+    pub(super) local: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct Put {
+    #[command(flatten)]
+    pub(super) transfer: Transfer,
+    /// Transfer directories recursively.
+    #[arg(long, short)]
+    pub(super) recursive: bool,
+    /// Files to upload.
+    #[arg(required = true, value_name = "LOCAL")]
+    pub(super) locals: Vec<PathBuf>,
+    /// Destination; a name that ends with a slash is a directory.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+#[derive(Args)]
+pub(super) struct Append {
+    #[command(flatten)]
+    pub(super) transfer: Transfer,
+    /// File whose contents are appended.
+    #[arg(value_name = "LOCAL")]
+    pub(super) local: PathBuf,
+    /// Remote file to append to.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+#[derive(Args)]
+pub(super) struct Ls {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Number of times to reconnect and retry when the association is lost.
+    #[arg(long, value_name = "TIMES", default_value_t = 3)]
+    pub(super) retries: u32,
+    /// List subdirectories recursively.
+    #[arg(long, short)]
+    pub(super) recursive: bool,
+    /// Directory to list.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+#[derive(Args)]
+pub(super) struct Stat {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Number of times to reconnect and retry when the association is lost.
+    #[arg(long, value_name = "TIMES", default_value_t = 3)]
+    pub(super) retries: u32,
+    /// Remote file or directory.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+#[derive(Args)]
+pub(super) struct One {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Directory to create.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+#[derive(Args)]
+pub(super) struct Many {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Files or empty directories to delete.
+    #[arg(required = true, value_name = "REMOTE")]
+    pub(super) remotes: Vec<Remote>,
+}
+
+#[derive(Args)]
+pub(super) struct Mv {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Remote file or directory.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+    /// New name, without a host.
+    #[arg(value_name = "NAME")]
+    pub(super) to: String,
+}
+
+#[derive(Args)]
+pub(super) struct Chattr {
+    #[command(flatten)]
+    pub(super) association: Association,
+    /// Account that storage is charged to.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(super) storage_account: Option<String>,
+    /// Expected maximum size of the file in bytes (FTAM future filesize).
+    #[arg(long, value_name = "BYTES")]
+    pub(super) future_size: Option<i64>,
+    /// Availability of the file.
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(super) availability: Option<When>,
+    /// Legal qualification of the file.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) legal: Option<String>,
+    /// Remote file or directory.
+    #[arg(value_name = "REMOTE")]
+    pub(super) remote: Remote,
+}
+
+/// When a file can be had.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum When {
+    /// Available immediately.
+    Immediate,
+    /// Available after a delay.
+    Deferred,
+}

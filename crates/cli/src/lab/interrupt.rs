@@ -1,0 +1,37 @@
+//! What Ctrl-C does to a command that measures.
+
+use std::path::Path;
+
+/// Handles Ctrl-C from now on: the first calls `first`, the second ends the program.
+pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let say = |error: std::io::Error| format!("signals cannot be heard: {error}");
+    let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io())
+        .map_err(say)?;
+    let hear = move || {
+        runtime.block_on(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                first();
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    std::process::exit(INTERRUPTED);
+                }
+            }
+        });
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(hear).map_err(say)?;
+    Ok(())
+}
+
+/// The exit status after Ctrl-C, as shells have it: 128 and SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Says at Ctrl-C what becomes of a folder's records, and ends the program. Each record was written as soon
+/// as it was made.
+pub(super) fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
+    let folder = folder.display().to_string();
+    on_interrupt(move || {
+        eprintln!(
+            "\nkiban: ended; what was measured is kept in {folder}: the same command goes on from there"
+        );
+        std::process::exit(INTERRUPTED);
+    })
+}

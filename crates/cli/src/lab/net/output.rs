@@ -1,0 +1,15 @@
+//! What measurements of networks print, and the files that they write.
+
+/// Prints one JSON object, if that is wanted, or the tables.
+pub(super) fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)) -> Result<(), String> {
+    crate::output::print(&if json { crate::output::json(made)? } else { made.to_string() })
+}
+
+/// Writes files, each by its name, into a folder.
+pub(super) fn write(folder: &std::path::Path, files: &[(String, Vec<u8>)]) -> Result<(), String> {
+    let say = |error: std::io::Error| {
+        format!("{} cannot be written ({error}): make room, or name another folder", folder.display())
+    };
+    std::fs::create_dir_all(folder).map_err(say)?;
+    files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes)).map_err(say)
+}

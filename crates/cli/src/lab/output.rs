@@ -1,0 +1,22 @@
+//! What commands of the laboratory print.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Prints a value as JSON.
+pub(super) fn json(object: &impl Serialize) -> Result<(), String> {
+    crate::output::print(&crate::output::json(object)?)
+}
+
+/// Shows a bar of trials on standard error, if that is a terminal.
+pub(super) fn bar(trials: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} trials, {eta} to go {msg}");
+    let style = style.expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+/// Succeeds when every trial has a record.
+pub(super) fn status(whole: bool) -> ExitCode {
+    if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

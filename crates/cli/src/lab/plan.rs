@@ -1,0 +1,38 @@
+//! Plans as files.
+
+use kiban_lab::engine::{Plan, Question, questions as known};
+use std::path::{Path, PathBuf};
+
+/// Reads a plan, and judges its points.
+pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
+    let (plan, question) = unjudged_plan(path)?;
+    judge(path, &plan, question)?;
+    Ok((plan, question))
+}
+
+/// Checks that every point of a plan can be tried. It looks at each, which takes its time where there are
+/// millions.
+pub(super) fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
+    plan.judge(question).map_err(|what| format!("the plan {}: {what}", path.display()))
+}
+
+/// Reads a plan as it is written.
+pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("the plan {} cannot be read: {error}", path.display()))?;
+    let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(|mistake| format!("  {mistake}")).collect();
+        format!("the plan {} cannot be run:\n{}", path.display(), lines.join("\n"))
+    })?;
+    let question = known::find(&plan.question).expect("a plan is read for a known question");
+    if let Some(command) = question.asked_by() {
+        return Err(format!("the plan {}: {} is asked by '{command}'", path.display(), plan.question));
+    }
+    Ok((plan, question))
+}
+
+/// Names a folder in the current one after a plan.
+pub(super) fn folder(plan: &Path, ending: &str) -> PathBuf {
+    let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
+    PathBuf::from(stem + ending)
+}

@@ -1,0 +1,24 @@
+//! What commands print on standard output.
+
+/// Writes a value for machines: JSON over several lines, with a newline at the end.
+pub(crate) fn json(object: &impl serde::Serialize) -> Result<String, String> {
+    let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
+/// Writes a value for machines that read a stream: JSON in one line.
+pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
+}
+
+/// Writes to standard output. A reader may close the pipe early: that is no error.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,97 @@
+//! A protocol of one's own on ACSE: one end asks for an association, sends values and gets them back, and
+//! releases.
+//!
+//! `cargo run --release -p kiban-ftam --example acse` runs both ends in one process. As two:
+//!
+//! ```text
+//! acse serve ADDRESS:PORT         answers one association; port 0: one is chosen, and printed
+//! acse connect HOST:PORT [WORD ...]
+//! ```
+//!
+//! What a protocol decides is here: an application context, the abstract syntax of its values, and which
+//! values answer which. MMS, X.400 or X.500 decide the same things, with more values.
+
+use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
+use kiban_osi::wire::presentation::Pdv;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What the two want to do with each other. Below 2.999 are numbers for examples (X.660); a protocol that is
+/// used has its own.
+const APPLICATION: Oid = Oid::of("2.999.7.1");
+/// Of what the values are: octet strings, which ISO 8571 has a name for.
+const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
+/// How long the other end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Outcome {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            let listener = listen("127.0.0.1:0".parse()?)?;
+            let address = listener.address()?;
+            tokio::try_join!(serve(&listener), connect(address, &["a value", "another"]))?;
+            Ok(())
+        }
+        ["serve", address] => {
+            let listener = listen(address.parse()?)?;
+            println!("serving at {}", listener.address()?);
+            serve(&listener).await
+        }
+        ["connect", address, ref words @ ..] => connect(address.parse()?, words).await,
+        _ => {
+            println!("acse; acse serve ADDRESS:PORT; acse connect ADDRESS:PORT [WORD ...]");
+            Ok(())
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<Listener> {
+    Listener::bind(address, TowerConfig::default(), None, PATIENCE)
+}
+
+/// Answers one association.
+async fn serve(listener: &Listener) -> Outcome {
+    let asked = listener.accept().await?.asked().await?;
+    println!("server: asked for {}", asked.associate().application_context);
+    let association = asked.accept(Acceptance::default())?;
+    loop {
+        match association.receive().await? {
+            Event::Data(values) => association.send(values).await?,
+            Event::ReleaseAsked { .. } => {
+                association.answer_release(Vec::new())?;
+                association.closed().await;
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Asks for an association, and has each word echoed.
+async fn connect(address: SocketAddr, words: &[&str]) -> Outcome {
+    let parameters = Parameters::new(APPLICATION, &[OCTET_STRINGS]);
+    let association = Association::connect(&address.ip().to_string(), address.port(), parameters).await?;
+    let context = association.context(OCTET_STRINGS).ok_or("the peer does not take octet strings")?;
+    for word in words {
+        let value = OctetString::from(word.as_bytes().to_vec());
+        association.send(vec![Pdv::single(context, value.to_rope())]).await?;
+        let Event::Data(values) = association.receive().await? else {
+            return Err("something else than data came back".into());
+        };
+        let bytes = values.first().ok_or("no value came back")?.octets().to_vec();
+        let (echo, _) = OctetString::read(&bytes).map_err(|rule| format!("no octet string: {rule:?}"))?;
+        assert_eq!(echo, value, "an echo is the same");
+        println!("client: {}", String::from_utf8_lossy(word.as_bytes()));
+    }
+    association.release(Vec::new()).await?;
+    association.closed().await;
+    println!("client: released");
+    Ok(())
+}

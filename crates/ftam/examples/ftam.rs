@@ -1,0 +1,167 @@
+//! Files over OSI in a program: a filestore in a directory, and a client that puts, lists, fetches and
+//! removes a file in it.
+//!
+//! `cargo run --release -p kiban-ftam --example ftam` runs both ends in one process. As two, the server being
+//! any of FTAM's, `kiban ftam serve` among them:
+//!
+//! ```text
+//! ftam serve ADDRESS:PORT DIRECTORY        a filestore for the user `ann`, whose password is `secret`; port 0: one is chosen, and printed
+//! ftam connect HOST:PORT USER PASSWORD     what a client does, with the file `example.txt` there
+//! ```
+//!
+//! ```text
+//!   Client::connect     F-INITIALIZE   who we are, what we want to do
+//!   Job::Put            F-CREATE, F-OPEN, F-WRITE, data, F-CLOSE, F-DESELECT
+//!   Job::List           F-OPEN and F-READ of a directory (NBS-9)
+//!   Job::Get            F-SELECT, F-OPEN, F-READ, data
+//!   Job::Remove         F-SELECT, F-DELETE
+//!   Client::close       F-TERMINATE
+//! ```
+//!
+//! Local files are in a directory of the client's own, out of which no name leads, as is the server's.
+
+use kiban_ftam::client::{Client, ClientConfig, Said};
+use kiban_ftam::disk::Settings;
+use kiban_ftam::door::Gate;
+use kiban_ftam::serve::{Service, ServiceConfig};
+use kiban_ftam::users::{Attempts, Patience, Users, hash};
+use kiban_osi::ftam::filestore::Path;
+use kiban_osi::ftam::initiator::{self, Job, Outcome};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ftam::{Document, PathnameAttribute, ReadAttributes, TextParameters};
+use std::error::Error;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path as Directory, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Text, whose lines end there as they do on that host.
+const TEXT: Document = Document::UnstructuredText(TextParameters::NONE);
+/// How long an association may take to be made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failed> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            let folder = Folder::new("filestore")?;
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+            let service = service(&folder.0)?;
+            let serve = async {
+                // It goes on until it is told, or whoever would tell is gone.
+                service.serve(listener, async { _ = stopped.await }).await;
+                Ok(())
+            };
+            let connect = async {
+                let done = connect(address, "ann", "secret").await;
+                drop(stop);
+                done
+            };
+            tokio::try_join!(serve, connect).map(|_| ())
+        }
+        ["serve", address, directory] => {
+            let listener = TcpListener::bind(address).await?;
+            let service = service(directory.as_ref())?;
+            println!("serving at {}", listener.local_addr()?);
+            service.serve(listener, std::future::pending()).await;
+            Ok(())
+        }
+        ["connect", address, user, password] => connect(address.parse()?, user, password).await,
+        _ => {
+            println!("ftam; ftam serve ADDRESS:PORT DIRECTORY; ftam connect ADDRESS:PORT USER PASSWORD");
+            Ok(())
+        }
+    }
+}
+
+/// A filestore in this directory, for one user.
+fn service(directory: &Directory) -> Result<Service, Failed> {
+    // As `kiban ftam passwd` writes it; a service reads its users from a file.
+    let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
+    let gate = Gate::new(Users::parse(&users, "users.toml")?, Attempts::new(Patience::default()));
+    Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(gate))?)
+}
+
+/// Puts a file, finds it in the list, fetches it, and removes it.
+async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), Failed> {
+    let here = Folder::new("local")?;
+    fs::write(here.0.join("note.txt"), "one line\nand another\n")?;
+    let mut client = Client::connect(&ClientConfig {
+        host: address.ip().to_string(),
+        port: address.port(),
+        local: here.0.clone(),
+        disk: Settings::default(),
+        initiator: initiator::Config {
+            user: Some(user.into()),
+            password: Some(password.into()),
+            ..initiator::Config::default()
+        },
+        tower: TowerConfig::default(),
+        board: None,
+        tls: None,
+        timeout: PATIENCE,
+        timing: false,
+    })
+    .await
+    .map_err(|error| error.to_string())?;
+    println!("client: let in as {user}");
+
+    let remote = || String::from("example.txt");
+    run(&mut client, Job::Put { local: local("note.txt")?, remote: remote(), document: TEXT }).await?;
+    let Outcome::Entries(entries) = run(&mut client, Job::List { remote: ".".into() }).await? else {
+        return Err("a list has entries".into());
+    };
+    println!("client: there is {}", entries.iter().map(name).collect::<Vec<_>>().join(", "));
+    // No document is said: it comes as what it is stored as.
+    run(&mut client, Job::Get { remote: remote(), local: local("back.txt")?, document: None }).await?;
+    print!("{}", fs::read_to_string(here.0.join("back.txt"))?);
+    run(&mut client, Job::Remove { remote: remote() }).await?;
+    client.close().await;
+    println!("client: removed, and out again");
+    Ok(())
+}
+
+/// Does a job. One that may have to be gone on with, over another association, has the number of an activity;
+/// ours have none.
+async fn run(client: &mut Client, job: Job) -> Result<Outcome, Failed> {
+    client.run(job, None).await.map_err(|failure| Said(&failure).to_string().into())
+}
+
+fn local(name: &str) -> Result<Path, Failed> {
+    Path::read(name).map_err(|bad| bad.to_string().into())
+}
+
+/// The name of a directory's entry: one string or several.
+fn name(entry: &ReadAttributes) -> String {
+    match &entry.pathname {
+        Some(PathnameAttribute::Incomplete(name) | PathnameAttribute::Complete(name)) => {
+            name.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("/")
+        }
+        None => "a file without a name".into(),
+    }
+}
+
+/// A directory of this process, gone when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Result<Folder, Failed> {
+        let path = std::env::temp_dir().join(format!("kiban-example-ftam-{}-{name}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing else can be done about one that stays.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

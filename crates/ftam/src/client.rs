@@ -1,0 +1,345 @@
+//! An FTAM initiator in real time: one association with a responder, and jobs run on it.
+//!
+//! Purpose    one call transfers or manages a file of the responder; a job that was cut short by a lost
+//!            association can be resumed over the next one.
+//! Operation  a task of its own drives the association; jobs are sent to it, and their outcomes come back.
+//! Limits     one job at a time; the timeouts are in [`ClientConfig`].
+
+use super::disk::{DirectoryDisk, Settings};
+use super::end::{FileEnd, User};
+use super::timing::Stopwatch;
+use crate::osi::pump::pump;
+use crate::osi::secure::{self, TlsError};
+use crate::osi::socket;
+use kiban_os::Clock;
+use kiban_osi::ftam::filestore::Disk;
+use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
+use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::transport::Disconnected;
+use kiban_tokio::{Attachment, Stream};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+/// The responder to connect to, the identity to use and the settings of the layers.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// Host name or address of the responder.
+    pub host: String,
+    /// TCP port of the responder.
+    pub port: u16,
+    /// The directory of local files; dockets of interrupted transfers are kept below it.
+    pub local: PathBuf,
+    /// Settings of that directory as a disk.
+    pub disk: Settings,
+    /// The proposed FTAM parameters and the initiator's identity.
+    pub initiator: initiator::Config,
+    /// Settings of the layers below FTAM.
+    pub tower: TowerConfig,
+    /// The running board whose TCP is used ([`kiban_tokio::Attachment`]); `None` uses the system's TCP.
+    pub board: Option<String>,
+    /// The TLS connector; `None` connects without TLS.
+    pub tls: Option<TlsConnector>,
+    /// The time limit for establishing the association.
+    pub timeout: Duration,
+    /// Whether the time spent in each layer is measured.
+    pub timing: bool,
+}
+
+/// Opens a stream on a running board, to the first of the host's addresses that the board has a route to.
+async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
+    let board = Attachment::attach(Some(board)).await?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in tokio::net::lookup_host((config.host.as_str(), config.port)).await? {
+        match board.connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Why no association was established.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The local directory cannot be opened.
+    Local(PathBuf, io::Error),
+    /// TCP or TLS failed.
+    Socket(io::Error),
+    /// The host name cannot appear in a certificate.
+    Tls(TlsError),
+    /// The responder refused the association.
+    Refused(Failure),
+    /// Transport refused the connection, and gave the reason.
+    Disconnected(Disconnected),
+    /// The peer closed the connection before it answered.
+    Lost,
+    /// The peer did not answer within this time.
+    Timeout(Duration),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Local(path, error) => write!(f, "{} cannot be opened: {error}", path.display()),
+            ConnectError::Socket(error) => write!(f, "it cannot be connected to: {error}"),
+            ConnectError::Tls(error) => error.fmt(f),
+            ConnectError::Refused(failure) => write!(f, "it refused: {}", Said(failure)),
+            ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
+            ConnectError::Lost => f.write_str("it closed the connection before it answered"),
+            ConnectError::Timeout(timeout) => write!(f, "it did not answer within {timeout:?}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// Formats a failure on one line, in the standard's words.
+pub struct Said<'a>(pub &'a Failure);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { diagnostics, local, cancelled, misuse, .. } = self.0;
+        let mut words: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+        words.extend(local.map(|trouble| format!("here: {trouble}")));
+        words.extend(misuse.map(|misuse| misuse.to_string()));
+        if *cancelled {
+            words.push("cancelled".into());
+        }
+        if words.is_empty() {
+            words.push("no reason was given".into());
+        }
+        f.write_str(&words.join("; "))
+    }
+}
+
+enum Command {
+    /// Starts a job; the number is its activity identifier, if the transfer may be resumed later.
+    Start(Box<Job>, Option<i64>),
+    Recover(String),
+    Cancel,
+    Terminate,
+}
+
+/// An initiator's association.
+pub struct Client {
+    commands: mpsc::UnboundedSender<Command>,
+    events: mpsc::UnboundedReceiver<Event>,
+    progress: watch::Receiver<(u64, Option<u64>)>,
+    disconnected: Arc<OnceLock<Disconnected>>,
+    bell: Arc<Notify>,
+    task: JoinHandle<Stopwatch>,
+}
+
+impl Client {
+    /// Connects to the responder and establishes an association.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect(config: &ClientConfig) -> Result<Client, ConnectError> {
+        let timeout = config.timeout;
+        tokio::time::timeout(timeout, Client::connect_patiently(config))
+            .await
+            .unwrap_or(Err(ConnectError::Timeout(timeout)))
+    }
+
+    async fn connect_patiently(config: &ClientConfig) -> Result<Client, ConnectError> {
+        let disk = DirectoryDisk::open(&config.local, config.disk)
+            .map_err(|error| ConnectError::Local(config.local.clone(), error))?;
+        let mut client = match &config.board {
+            None => {
+                let socket = socket::connect(&config.host, config.port).await;
+                Client::speak(config, disk, socket.map_err(ConnectError::Socket)?).await?
+            }
+            Some(board) => {
+                let stream = on_board(board, config).await;
+                Client::speak(config, disk, stream.map_err(ConnectError::Socket)?).await?
+            }
+        };
+        match client.events.recv().await {
+            Some(Event::Connected) => Ok(client),
+            Some(Event::Refused(failure)) => Err(ConnectError::Refused(failure)),
+            _ => {
+                Err(client.disconnected.get().cloned().map_or(ConnectError::Lost, ConnectError::Disconnected))
+            }
+        }
+    }
+
+    /// Establishes the association on a connected socket, which may carry TLS.
+    async fn speak<S>(config: &ClientConfig, disk: DirectoryDisk, socket: S) -> Result<Client, ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(tls) = &config.tls else { return Ok(Client::begin(config, disk, socket)) };
+        let name = secure::server_name(&config.host).map_err(ConnectError::Tls)?;
+        let socket = tls.connect(name, socket).await.map_err(ConnectError::Socket)?;
+        Ok(Client::begin(config, disk, socket))
+    }
+
+    fn begin<S>(config: &ClientConfig, disk: DirectoryDisk, mut socket: S) -> Client
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (commands, commanded) = mpsc::unbounded_channel();
+        let (tell, events) = mpsc::unbounded_channel();
+        let (advance, progress) = watch::channel((0, None));
+        let bell = Arc::new(Notify::new());
+        let mut machine = Machine::new(ftam::Config {
+            role: Role::Initiator,
+            abstract_syntaxes: ftam::ABSTRACT_SYNTAXES.to_vec(),
+        });
+        let mut initiator = Initiator::new(config.initiator.clone());
+        if initiator.connect(&mut machine).is_err() {
+            // The job holds a value that the protocol cannot encode, such as a file name of 1000 octets.
+            let _ = tell.send(Event::Lost);
+        }
+        let disconnected = Arc::default();
+        let user =
+            Asking { initiator, disk, commanded, tell, advance, disconnected: Arc::clone(&disconnected) };
+        let mut tower = config.tower.clone();
+        tower.session.transport_called = config.initiator.called.transport.clone();
+        tower.session.transport_calling = config.initiator.calling.transport.clone();
+        let stopwatch = if config.timing { Stopwatch::on() } else { Stopwatch::off() };
+        let ring = bell.clone();
+        let task = tokio::spawn(async move {
+            let mut end = FileEnd::new(End::new(machine, &tower), user, stopwatch);
+            // Errors have already reached the user through its callbacks.
+            let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
+            end.finish()
+        });
+        Client { commands, events, progress, disconnected, bell, task }
+    }
+
+    /// Runs a job. `activity` identifies a transfer at both ends; [`docket_of`](initiator::docket_of) gives
+    /// the docket with which to resume it.
+    ///
+    /// # Errors
+    /// The failure, and the docket with which the job can be resumed, if it can.
+    pub async fn run(&mut self, job: Job, activity: Option<i64>) -> Result<Outcome, Failure> {
+        self.command(Command::Start(Box::new(job), activity)).await
+    }
+
+    /// Resumes a job that was cut short.
+    ///
+    /// # Errors
+    /// The failure, and the docket with which the job can be resumed, if it still can.
+    pub async fn recover(&mut self, docket: String) -> Result<Outcome, Failure> {
+        self.command(Command::Recover(docket)).await
+    }
+
+    /// Watches the job's progress: bytes of contents moved, and the total if known.
+    pub fn progress(&self) -> watch::Receiver<(u64, Option<u64>)> {
+        self.progress.clone()
+    }
+
+    /// Returns a closure that cancels the job in progress; it may be called from anywhere.
+    pub fn canceller(&self) -> impl Fn() + Send + Sync + 'static {
+        let (commands, bell) = (self.commands.clone(), self.bell.clone());
+        move || {
+            let _ = commands.send(Command::Cancel);
+            bell.notify_one();
+        }
+    }
+
+    /// Releases the association in order. Returns the time spent in each layer, if that was measured.
+    pub async fn close(mut self) -> Stopwatch {
+        let _ = self.commands.send(Command::Terminate);
+        self.bell.notify_one();
+        while self.events.recv().await.is_some() {}
+        self.task.await.unwrap_or_else(|_| Stopwatch::off())
+    }
+
+    async fn command(&mut self, command: Command) -> Result<Outcome, Failure> {
+        let _ = self.commands.send(command);
+        self.bell.notify_one();
+        while let Some(event) = self.events.recv().await {
+            if let Event::Ended(outcome) = event {
+                return outcome;
+            }
+        }
+        Err(Failure::default())
+    }
+}
+
+/// The initiator as the user of its association.
+struct Asking {
+    initiator: Initiator,
+    disk: DirectoryDisk,
+    commanded: mpsc::UnboundedReceiver<Command>,
+    tell: mpsc::UnboundedSender<Event>,
+    advance: watch::Sender<(u64, Option<u64>)>,
+    disconnected: Arc<OnceLock<Disconnected>>,
+}
+
+impl User for Asking {
+    fn work(&mut self, machine: &mut Machine, room_bytes: usize) {
+        while let Ok(command) = self.commanded.try_recv() {
+            let began = match command {
+                Command::Start(job, activity) => {
+                    if let Some(activity) = activity {
+                        self.initiator.set_activity(activity);
+                    }
+                    self.initiator.start(*job, machine, &mut self.disk)
+                }
+                Command::Recover(docket) => self.initiator.recover(&docket, machine, &mut self.disk),
+                Command::Cancel => {
+                    // The job may have ended already.
+                    let _ = self.initiator.cancel(machine, &mut self.disk);
+                    continue;
+                }
+                Command::Terminate => {
+                    // Without an association there is nothing to terminate.
+                    let _ = self.initiator.terminate(machine);
+                    continue;
+                }
+            };
+            if let Err(misuse) = began {
+                let failure = Failure { misuse: Some(misuse), ..Failure::default() };
+                let _ = self.tell.send(Event::Ended(Err(failure)));
+            }
+        }
+        self.initiator.work(machine, &mut self.disk, room_bytes);
+        self.disk.write_out();
+        let progress = self.initiator.progress();
+        self.advance.send_if_modified(|known| std::mem::replace(known, progress) != progress);
+        self.pass_on();
+    }
+
+    fn disconnected(&mut self, why: &Disconnected) {
+        self.disconnected.get_or_init(|| why.clone());
+    }
+
+    fn ended(&mut self) {
+        self.initiator.lost(&mut self.disk);
+        self.pass_on();
+    }
+}
+
+impl Asking {
+    fn pass_on(&mut self) {
+        while let Some(event) = self.initiator.event() {
+            // The receiver may have been dropped.
+            let _ = self.tell.send(event);
+        }
+    }
+}
+
+/// Returns whether the local directory holds a docket with which this transfer can be resumed.
+///
+/// # Errors
+/// The directory cannot be opened.
+pub fn has_docket(local: &std::path::Path, docket: &str) -> io::Result<bool> {
+    Ok(DirectoryDisk::open(local, Settings::default())?.fetch(docket).is_ok())
+}

@@ -1,0 +1,130 @@
+//! Contents that are being written: a locked file, and the bytes to be appended to it.
+//!
+//! Purpose    data elements arrive in pieces of a TPDU's size; they are written in large gathering writes.
+//! Operation  whoever pumps an association writes out what is buffered ([`Contents::write_out`]) before it
+//!            waits for more. So the buffer never holds more than one read of a socket, and the memory of
+//!            that read is free again.
+//! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
+
+use super::places::trouble;
+use kiban_base::Rope;
+use kiban_osi::ftam::filestore::Trouble;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+/// A write is issued when this many bytes, or this many pieces, are buffered.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+const PIECES_MAX: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Contents {
+    file: OwnedFd,
+    /// Bytes written to the file so far.
+    written: u64,
+    waiting: Rope,
+    pieces: usize,
+    trouble: Option<Trouble>,
+}
+
+impl Contents {
+    /// Wraps a file that already holds this many bytes.
+    pub(super) fn new(file: OwnedFd, bytes: u64) -> Contents {
+        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, trouble: None }
+    }
+
+    /// Returns the length in bytes, buffered ones included.
+    pub(super) fn bytes(&self) -> u64 {
+        self.written + self.waiting.len() as u64
+    }
+
+    /// Writes at offset `at`, which must not be beyond the end.
+    pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), Trouble> {
+        self.heard()?;
+        if at > self.bytes() {
+            return Err(Trouble::Unable);
+        }
+        if at < self.bytes() {
+            self.write_out();
+            self.heard()?;
+            // Overwriting does not shorten the file.
+            return self.write_at(at, &bytes).map(|end| self.written = self.written.max(end));
+        }
+        self.pieces += bytes.runs().count();
+        self.waiting.append(bytes);
+        if self.waiting.len() >= WAITING_BYTES_MAX || self.pieces >= PIECES_MAX {
+            self.write_out();
+        }
+        self.heard()
+    }
+
+    /// Writes the buffered bytes out.
+    pub(super) fn write_out(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        self.pieces = 0;
+        match self.write_at(self.written, &waiting) {
+            Ok(end) => self.written = end,
+            Err(trouble) => self.trouble = Some(trouble),
+        }
+    }
+
+    /// Writes the buffered bytes out and returns the complete file.
+    pub(super) fn whole(&mut self) -> Result<&OwnedFd, Trouble> {
+        self.write_out();
+        self.heard()?;
+        Ok(&self.file)
+    }
+
+    fn heard(&self) -> Result<(), Trouble> {
+        self.trouble.map_or(Ok(()), Err)
+    }
+
+    /// Writes at an offset and returns the offset behind the last byte.
+    fn write_at(&self, mut at: u64, bytes: &Rope) -> Result<u64, Trouble> {
+        let mut slices: Vec<IoSlice<'_>> = bytes.runs().map(IoSlice::new).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let most = rest.len().min(PIECES_MAX);
+            match rustix::io::pwritev(&self.file, &rest[..most], at) {
+                Ok(0) => return Err(Trouble::Full),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut rest, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(trouble(errno)),
+            }
+        }
+        Ok(at)
+    }
+}
+
+/// Contents that are abandoned keep what was written, and are unlocked so that they can be resumed.
+impl Drop for Contents {
+    fn drop(&mut self) {
+        self.write_out();
+        // A process that another thread has just forked shares the lock until it calls exec (flock(2)).
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_that_came_late_is_told_until_the_end() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut contents = Contents::new(full.into(), 0);
+        contents.write(0, Rope::copied(b"waits")).unwrap();
+        contents.write_out();
+        for _ in 0..2 {
+            assert_eq!(contents.write(5, Rope::copied(b"more")), Err(Trouble::Full));
+        }
+        assert_eq!(contents.whole().map(drop), Err(Trouble::Full));
+    }
+}

@@ -1,0 +1,124 @@
+//! File attributes ("marks") on a host: extended attributes or, if the file system has none, a side file.
+
+use super::places::{self, Place, real, trouble};
+use kiban_osi::ftam::filestore::{MARK_BYTES_MAX, Mark, Marks, Trouble};
+use rustix::fs::{AtFlags, XattrFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Maximum length of a side file: two hex digits per byte, one keyword and two delimiters per mark.
+const FILE_BYTES_MAX: usize = Mark::ALL.len() * (2 * MARK_BYTES_MAX + 32);
+
+fn attribute(mark: Mark) -> String {
+    format!("user.ftam.{}", mark.word())
+}
+
+fn cannot(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS)
+}
+
+/// Reads the marks of a file, as far as it could be opened.
+pub(super) fn read(file: Option<&OwnedFd>, place: Option<&Place>) -> Result<Marks, Trouble> {
+    let mut marks = beside(place);
+    let Some(file) = file else { return Ok(marks) };
+    // For most files this one call shows that there is nothing to read.
+    match rustix::fs::flistxattr_query(file) {
+        Ok(0) => return Ok(marks),
+        Err(errno) if cannot(errno) => return Ok(marks),
+        _ => {}
+    }
+    for mark in Mark::ALL {
+        let mut value = [0; MARK_BYTES_MAX];
+        match rustix::fs::fgetxattr(file, attribute(mark), &mut value) {
+            Ok(bytes) => drop(marks.set(mark, &value[..bytes])),
+            // RANGE: longer than any mark that is set here.
+            Err(Errno::NODATA | Errno::RANGE) => {}
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    Ok(marks)
+}
+
+/// Changes the marks of a file that is, or will be, at `place`.
+pub(super) fn change(file: &OwnedFd, place: &Place, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    for (at, (mark, value)) in changes.iter().enumerate() {
+        if value.len() > MARK_BYTES_MAX {
+            return Err(Trouble::Long);
+        }
+        let result = match value.is_empty() {
+            true => rustix::fs::fremovexattr(file, attribute(*mark)),
+            false => rustix::fs::fsetxattr(file, attribute(*mark), value, XattrFlags::empty()),
+        };
+        match result {
+            Ok(()) | Err(Errno::NODATA) => {}
+            Err(Errno::OPNOTSUPP) => return change_beside(place, &changes[at..]),
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Copies the marks of a file to the one that replaces it.
+pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), Trouble> {
+    for (mark, value) in read(Some(old), None)?.each() {
+        real(rustix::fs::fsetxattr(new, attribute(mark), value, XattrFlags::empty()))?;
+    }
+    Ok(())
+}
+
+/// Moves the side file of a file that has moved.
+pub(super) fn follow(from: &Place, to: &Place) {
+    forget(to);
+    if let Some(old) = places::state_if_there(from.directory.as_fd(), "attributes")
+        && rustix::fs::statat(&old, from.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        && let Ok(new) = places::state(to.directory.as_fd(), "attributes")
+    {
+        let _ = rustix::fs::renameat(&old, from.name.as_str(), &new, to.name.as_str());
+    }
+}
+
+/// Removes the side file of a file that was deleted.
+pub(super) fn forget(place: &Place) {
+    if let Some(attributes) = places::state_if_there(place.directory.as_fd(), "attributes") {
+        let _ = rustix::fs::unlinkat(&attributes, place.name.as_str(), AtFlags::empty());
+    }
+}
+
+fn beside(place: Option<&Place>) -> Marks {
+    let mut marks = Marks::default();
+    let text = place.and_then(|place| {
+        let attributes = places::state_if_there(place.directory.as_fd(), "attributes")?;
+        String::from_utf8(places::whole(attributes.as_fd(), &place.name, FILE_BYTES_MAX).ok()?).ok()
+    });
+    for line in text.iter().flat_map(|text| text.lines()) {
+        if let Some((word, digits)) = line.split_once(' ')
+            && let (Some(mark), Some(value)) = (Mark::of_word(word), bytes_of(digits))
+        {
+            let _ = marks.set(mark, &value);
+        }
+    }
+    marks
+}
+
+fn change_beside(place: &Place, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    let mut marks = beside(Some(place));
+    marks.change(changes);
+    if marks.is_empty() {
+        forget(place);
+        return Ok(());
+    }
+    let attributes = places::state(place.directory.as_fd(), "attributes")?;
+    let lines: String = marks
+        .each()
+        .map(|(mark, value)| {
+            let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{} {digits}\n", mark.word())
+        })
+        .collect();
+    places::replace(attributes.as_fd(), &place.name, lines.as_bytes(), false)
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}

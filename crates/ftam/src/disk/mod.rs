@@ -1,0 +1,629 @@
+//! A directory of this host as a filestore's disk.
+//!
+//! Purpose          an initiator reaches what is below the directory and nothing else, whatever path it gives
+//!                  and however links are moved meanwhile.
+//! Path resolution  the system resolves every path from the descriptor of the root, in one call (openat2:
+//!                  beneath it, no links of either kind). Calls that need a name get the descriptor of its
+//!                  directory and the last component.
+//! Writing          new contents are a separate file in `.kiban-ftam/new` of the same directory, so that a
+//!                  rename puts them in place. A finished file has the mode of the one it replaces, without
+//!                  set-user-ID, set-group-ID and the sticky bit.
+//! Interruption     contents of an interrupted transfer stay there under their token. Their writer locks them
+//!                  (flock), so that only one can resume them. Those that are not resumed within
+//!                  [`Settings::left_seconds_max`] are removed when the next file is begun beside them.
+//! Side data        marks are extended attributes (`user.ftam.*`) or, if the file system has none, files in
+//!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` of the root. Peers
+//!                  cannot name this directory.
+//! Durability       [`Durability`] says when data must have reached the disk. Contents that are synced at
+//!                  every checkpoint have names that begin with `settled-`. Only these can be resumed after a
+//!                  reboot of the host: for others, the noted checkpoint may be beyond the data on the disk.
+//! Protection       files of the server are refused by device and inode ([`Protected`]), whatever their name.
+//! Blocking         operations that may wait for the device (a sync, a rename, a long directory, the copy of
+//!                  an append) are announced to the runtime (`aside`), so that they block no other
+//!                  association. Reads and writes of contents are not: they are frequent, and mostly served
+//!                  from the page cache.
+//! Limits           [`OPEN_MAX`], [`Settings::left_max`] a directory, [`RECORDS_MAX`]. The system must have
+//!                  openat2 (Linux 5.6).
+//! Not implemented  owner and access lists of a replaced file are not copied. A change of a file that keeps
+//!                  its length and time of change is not detected. Special files and links are invisible.
+
+mod contents;
+mod marks;
+mod places;
+mod protected;
+
+pub use protected::Protected;
+
+use crate::osi::buffers::Buffer;
+use contents::Contents;
+use kiban_base::{Bytes, Rope};
+use kiban_osi::ftam::filestore::{
+    Begun, Date, Disk, Entry, Handle, Kind, Mark, Path, RECORD_BYTES_MAX, Stamp, Trouble, Way, is_key,
+};
+use places::{Place, above, directory, enter, open_at, real, trouble};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Maximum number of files that one disk has open at a time.
+pub const OPEN_MAX: usize = 64;
+/// Default maximum number of unfinished contents in one directory.
+pub const LEFT_MAX: usize = 4096;
+/// Maximum number of records.
+pub const RECORDS_MAX: usize = 8192;
+/// Prefix of the names of contents that are synced at every checkpoint.
+const SETTLED: &str = "settled-";
+
+/// When data must have reached the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// No sync. Fastest, but a crash of the host may lose files that were acknowledged.
+    Never,
+    /// Sync before a transfer is confirmed.
+    #[default]
+    AtEnd,
+    /// Sync before a checkpoint is confirmed, too: a transfer can be resumed after a crash of the host.
+    AtCheckpoints,
+}
+
+/// Settings of a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// When data must have reached the disk.
+    pub durability: Durability,
+    /// Seconds for which unfinished contents are kept so that they can be resumed.
+    pub left_seconds_max: u64,
+    /// Maximum number of unfinished contents in one directory.
+    pub left_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { durability: Durability::default(), left_seconds_max: 7 * 24 * 3600, left_max: LEFT_MAX }
+    }
+}
+
+/// A directory and everything below it, as a disk.
+#[derive(Debug)]
+pub struct DirectoryDisk {
+    root: OwnedFd,
+    protected: Protected,
+    settings: Settings,
+    readers: BTreeMap<Handle, Reader>,
+    writers: BTreeMap<Handle, Writer>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Reader {
+    file: OwnedFd,
+    stamp: Stamp,
+}
+
+#[derive(Debug)]
+struct Writer {
+    contents: Contents,
+    /// Where the finished file will appear, and where it is until then.
+    place: Place,
+    new: OwnedFd,
+    token: String,
+    way: Way,
+}
+
+impl DirectoryDisk {
+    /// Opens the directory at `root`, a path of this host.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or the system has no openat2 to confine peers to it.
+    pub fn open(root: &std::path::Path, settings: Settings) -> io::Result<DirectoryDisk> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let disk = DirectoryDisk::new(root, settings, Protected::default());
+        match enter(disk.root.as_fd(), ".", OFlags::PATH | OFlags::DIRECTORY) {
+            Err(Errno::NOSYS) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this system has no openat2, which keeps peers within the directory: Linux 5.6 or later is needed",
+            )),
+            Err(errno) => Err(errno.into()),
+            Ok(_) => Ok(disk),
+        }
+    }
+
+    /// Refuses access to these files, whatever their names.
+    #[must_use]
+    pub fn protecting(self, protected: Protected) -> DirectoryDisk {
+        DirectoryDisk { protected, ..self }
+    }
+
+    fn new(root: OwnedFd, settings: Settings, protected: Protected) -> DirectoryDisk {
+        let (readers, writers) = (BTreeMap::new(), BTreeMap::new());
+        DirectoryDisk { root, protected, settings, readers, writers, next: 0 }
+    }
+
+    /// Returns the kind of a file that peers may access.
+    fn kind(&self, stat: &Stat) -> Result<Kind, Trouble> {
+        if self.protected.has(stat) { Err(Trouble::Denied) } else { kind(stat) }
+    }
+
+    /// Opens a subdirectory as a disk of its own: a user's home.
+    ///
+    /// # Errors
+    /// There is no such directory, or its path leads through a link.
+    pub fn below(&self, home: &Path) -> Result<DirectoryDisk, Trouble> {
+        let root = directory(self.root.as_fd(), home)?;
+        Ok(DirectoryDisk::new(root, self.settings, self.protected.clone()))
+    }
+
+    /// Writes buffered contents out; the pump calls this before it waits for more.
+    pub fn write_out(&mut self) {
+        self.writers.values_mut().for_each(|writer| writer.contents.write_out());
+    }
+
+    fn handle(&mut self) -> Handle {
+        self.next += 1;
+        Handle(self.next)
+    }
+
+    fn is_full(&self) -> bool {
+        self.readers.len() + self.writers.len() >= OPEN_MAX
+    }
+
+    /// Opens a file or directory and returns its status. Nothing else is opened: opening a device may have
+    /// effects, and opening a pipe may block.
+    fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), Trouble> {
+        let way = if path.is_root() { "." } else { path.as_str() };
+        let seen = real(enter(self.root.as_fd(), way, OFlags::PATH | OFlags::NOFOLLOW))?;
+        let stat = real(rustix::fs::fstat(&seen))?;
+        self.kind(&stat)?;
+        if flags == OFlags::PATH {
+            return Ok((seen, stat));
+        }
+        let file = real(enter(self.root.as_fd(), way, flags | OFlags::NONBLOCK | OFlags::NOCTTY))?;
+        let stat = real(rustix::fs::fstat(&file))?;
+        self.kind(&stat)?;
+        Ok((file, stat))
+    }
+
+    fn entry(
+        &self,
+        path: &Path,
+        file: Option<&OwnedFd>,
+        seen: &OwnedFd,
+        stat: &Stat,
+    ) -> Result<Entry, Trouble> {
+        let place = above(self.root.as_fd(), path).ok();
+        let date = |seconds: i64| Some(Date(seconds));
+        let born = rustix::fs::statx(seen, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
+            .ok()
+            .filter(|stat| stat.stx_mask & StatxFlags::BTIME.bits() != 0)
+            .map(|stat| Date(stat.stx_btime.tv_sec));
+        Ok(Entry {
+            kind: kind(stat)?,
+            bytes: stat.st_size as u64,
+            created: born,
+            modified: date(stat.st_mtime),
+            read: date(stat.st_atime),
+            marks: marks::read(file, place.as_ref())?,
+            stamp: stamp(stat),
+        })
+    }
+
+    fn writer(&mut self, handle: Handle) -> Result<&mut Writer, Trouble> {
+        self.writers.get_mut(&handle).ok_or(Trouble::Unable)
+    }
+
+    /// Removes contents in `new` that were not resumed in time; returns how many remain.
+    fn sweep(&self, new: &OwnedFd) -> Result<usize, Trouble> {
+        let now = kiban_os::clock::unix_seconds() as i64;
+        let mut left = 0;
+        for name in places::names(new.as_fd(), usize::MAX)? {
+            let Ok(stat) = rustix::fs::statat(new, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            left += 1;
+            if now.saturating_sub(stat.st_mtime) <= self.settings.left_seconds_max as i64 {
+                continue;
+            }
+            let Ok(contents) = open_at(new.as_fd(), &name, OFlags::RDONLY) else { continue };
+            if lock(&contents).is_ok() && rustix::fs::unlinkat(new, name.as_str(), AtFlags::empty()).is_ok() {
+                left -= 1;
+            }
+        }
+        Ok(left)
+    }
+
+    fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+        let bytes = writer.contents.bytes();
+        let contents = writer.contents.whole()?;
+        let Place { directory, name } = &writer.place;
+        let last = self.settings.durability != Durability::Never;
+        if writer.way == Way::Extend {
+            let file =
+                real(enter(directory.as_fd(), name, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY))?;
+            let stat = real(rustix::fs::fstat(&file))?;
+            if self.kind(&stat)? != Kind::File {
+                return Err(Trouble::NotAFile);
+            }
+            let old_bytes = stat.st_size as u64;
+            let extended = append(contents, &file, bytes, old_bytes)
+                .and_then(|()| if last { real(rustix::fs::fsync(&file)) } else { Ok(()) });
+            if let Err(trouble) = extended {
+                // If even truncating fails, the disk has already reported its error.
+                let _ = rustix::fs::ftruncate(&file, old_bytes);
+                return Err(trouble);
+            }
+            // The contents are complete, which is what matters.
+            let _ = marks::change(&file, &writer.place, marks);
+            return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
+        }
+        let old = enter(directory.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY);
+        match &old {
+            Ok(old) => {
+                let stat = real(rustix::fs::fstat(old))?;
+                match self.kind(&stat)? {
+                    _ if writer.way == Way::New => return Err(Trouble::Exists),
+                    Kind::Directory => return Err(Trouble::NotAFile),
+                    Kind::File => {}
+                }
+                real(rustix::fs::fchmod(contents, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
+                marks::carry(old, contents)?;
+            }
+            Err(Errno::NOENT) => marks::forget(&writer.place),
+            // A file that may be replaced, but not read, loses its marks.
+            Err(Errno::ACCESS) => {}
+            Err(errno) => return Err(trouble(*errno)),
+        }
+        // Marks go first where possible, so that the file appears with all its attributes.
+        marks::change(contents, &writer.place, marks)?;
+        if last {
+            real(rustix::fs::fsync(contents))?;
+        }
+        if writer.way == Way::New {
+            rename_new(&writer.new, &writer.token, directory, name)?;
+        } else {
+            real(rustix::fs::renameat(&writer.new, writer.token.as_str(), directory, name.as_str()))?;
+            if let Ok(old) = old {
+                let_go(old);
+            }
+        }
+        if last { places::settle_names(directory.as_fd()) } else { Ok(()) }
+    }
+
+    fn dockets(&self) -> Result<OwnedFd, Trouble> {
+        places::state(self.root.as_fd(), "dockets")
+    }
+}
+
+impl Disk for DirectoryDisk {
+    fn look(&mut self, path: &Path) -> Result<Entry, Trouble> {
+        match self.reach(path, OFlags::RDONLY) {
+            Ok((file, stat)) => self.entry(path, Some(&file), &file, &stat),
+            // The file exists but cannot be read; nor can its marks.
+            Err(Trouble::Denied) => {
+                let (seen, stat) = self.reach(path, OFlags::PATH)?;
+                self.entry(path, None, &seen, &stat)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, Trouble> {
+        let mut names = aside(|| {
+            let listed = directory(self.root.as_fd(), path)?;
+            places::names(listed.as_fd(), names_max)
+        })?;
+        // Names that a peer cannot express are not listed.
+        names.retain(|name| path.join(name).is_ok());
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), Trouble> {
+        if self.is_full() {
+            return Err(Trouble::TooMany);
+        }
+        let (file, stat) = self.reach(path, OFlags::RDONLY)?;
+        let entry = self.entry(path, Some(&file), &file, &stat)?;
+        if entry.kind != Kind::File {
+            return Err(Trouble::NotAFile);
+        }
+        let handle = self.handle();
+        self.readers.insert(handle, Reader { file, stamp: entry.stamp });
+        Ok((handle, entry))
+    }
+
+    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble> {
+        let reader = self.readers.get(&handle).ok_or(Trouble::Unable)?;
+        let rest = reader.stamp.0[1].saturating_sub(at);
+        let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(bytes_max);
+        let mut bytes = Buffer::take(wanted);
+        while bytes.len() < wanted {
+            let from = at + bytes.len() as u64;
+            match rustix::io::pread(&reader.file, rustix::buffer::spare_capacity(bytes.filling()), from) {
+                Ok(0) => return Err(Trouble::Changed),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(trouble(errno)),
+            }
+        }
+        // Checked after reading, so that the data returned is known to be of the version that was opened.
+        if stamp(&real(rustix::fs::fstat(&reader.file))?) != reader.stamp {
+            return Err(Trouble::Changed);
+        }
+        Ok(bytes.hand_on().slice(..wanted))
+    }
+
+    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble> {
+        if self.is_full() {
+            return Err(Trouble::TooMany);
+        }
+        let place = above(self.root.as_fd(), path)?;
+        match self.reach(path, OFlags::PATH).and_then(|(_, stat)| kind(&stat)) {
+            Ok(_) if way == Way::New => return Err(Trouble::Exists),
+            Ok(Kind::File) => {}
+            Ok(Kind::Directory) => return Err(Trouble::NotAFile),
+            Err(Trouble::NotThere) if way != Way::Extend => {}
+            Err(trouble) => return Err(trouble),
+        }
+        let new = places::state(place.directory.as_fd(), "new")?;
+        if aside(|| self.sweep(&new))? >= self.settings.left_max {
+            return Err(Trouble::TooMany);
+        }
+        let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
+        let token = format!("{settled}{}", places::token()?);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let contents = real(places::create(new.as_fd(), &token, flags))?;
+        if let Err(trouble) = lock(&contents) {
+            // Nobody has been given its token yet.
+            let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
+            return Err(trouble);
+        }
+        let handle = self.handle();
+        let contents = Contents::new(contents, 0);
+        let writer = Writer { contents, place, new, token: token.clone(), way };
+        self.writers.insert(handle, writer);
+        Ok(Begun { handle, token })
+    }
+
+    fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble> {
+        if self.is_full() {
+            return Err(Trouble::TooMany);
+        }
+        if !is_key(token) {
+            return Err(Trouble::NotThere);
+        }
+        let place = above(self.root.as_fd(), path)?;
+        let new = places::state(place.directory.as_fd(), "new")?;
+        let contents = open_at(new.as_fd(), token, OFlags::RDWR)?;
+        lock(&contents)?;
+        let stat = real(rustix::fs::fstat(&contents))?;
+        self.kind(&stat)?;
+        let may_lack = !token.starts_with(SETTLED) && is_of_another_life(&stat);
+        if may_lack || (stat.st_size as u64) < bytes {
+            return Err(Trouble::Changed);
+        }
+        real(rustix::fs::ftruncate(&contents, bytes))?;
+        let handle = self.handle();
+        let token = String::from(token);
+        let contents = Contents::new(contents, bytes);
+        let writer = Writer { contents, place, new, token: token.clone(), way };
+        self.writers.insert(handle, writer);
+        Ok(Begun { handle, token })
+    }
+
+    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), Trouble> {
+        self.writer(handle)?.contents.write(at, bytes)
+    }
+
+    fn settle(&mut self, handle: Handle) -> Result<(), Trouble> {
+        let last = self.settings.durability == Durability::AtCheckpoints;
+        let contents = self.writer(handle)?.contents.whole()?;
+        if last { aside(|| real(rustix::fs::fdatasync(contents))) } else { Ok(()) }
+    }
+
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+        let mut writer = self.writers.remove(&handle).ok_or(Trouble::Unable)?;
+        let placed = aside(|| self.place(&mut writer, marks));
+        if placed.is_err() {
+            let _ = rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty());
+        }
+        placed
+    }
+
+    fn leave(&mut self, handle: Handle) {
+        self.readers.remove(&handle);
+        self.writers.remove(&handle);
+    }
+
+    fn abandon(&mut self, handle: Handle) {
+        self.readers.remove(&handle);
+        if let Some(writer) = self.writers.remove(&handle) {
+            let _ = rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty());
+        }
+    }
+
+    fn discard(&mut self, path: &Path, token: &str) {
+        let Ok(place) = above(self.root.as_fd(), path) else { return };
+        let Ok(new) = places::state(place.directory.as_fd(), "new") else { return };
+        if is_key(token)
+            && let Ok(contents) = open_at(new.as_fd(), token, OFlags::RDONLY)
+            && lock(&contents).is_ok()
+        {
+            let _ = rustix::fs::unlinkat(&new, token, AtFlags::empty());
+        }
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Trouble> {
+        self.reach(from, OFlags::PATH)?;
+        let (from, to) = (above(self.root.as_fd(), from)?, above(self.root.as_fd(), to)?);
+        rename_new(&from.directory, &from.name, &to.directory, &to.name)?;
+        marks::follow(&from, &to);
+        if self.settings.durability != Durability::Never {
+            aside(|| {
+                places::settle_names(from.directory.as_fd())?;
+                places::settle_names(to.directory.as_fd())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
+        if path.is_root() {
+            return Err(Trouble::Denied);
+        }
+        let (_, stat) = self.reach(path, OFlags::PATH)?;
+        let place = above(self.root.as_fd(), path)?;
+        match kind(&stat)? {
+            Kind::File => {
+                real(rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::empty()))?
+            }
+            Kind::Directory => places::remove_directory(&place)?,
+        }
+        marks::forget(&place);
+        if self.settings.durability != Durability::Never {
+            aside(|| places::settle_names(place.directory.as_fd()))?;
+        }
+        Ok(())
+    }
+
+    fn make_directory(&mut self, path: &Path) -> Result<(), Trouble> {
+        let place = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
+            true => Trouble::Exists,
+            false => trouble,
+        })?;
+        real(rustix::fs::mkdirat(&place.directory, place.name.as_str(), Mode::from_raw_mode(0o777)))?;
+        marks::forget(&place);
+        Ok(())
+    }
+
+    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+        let (file, _) = self.reach(path, OFlags::RDONLY)?;
+        let place = above(self.root.as_fd(), path)?;
+        marks::change(&file, &place, changes)
+    }
+
+    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), Trouble> {
+        if !is_key(key) || record.len() > RECORD_BYTES_MAX {
+            return Err(Trouble::Long);
+        }
+        let dockets = self.dockets()?;
+        let is_new = rustix::fs::statat(&dockets, key, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        if is_new && self.kept().len() >= RECORDS_MAX {
+            return Err(Trouble::TooMany);
+        }
+        // The record may describe only what has reached the disk.
+        let last = self.settings.durability == Durability::AtCheckpoints;
+        aside(|| places::replace(dockets.as_fd(), key, record, last))
+    }
+
+    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, Trouble> {
+        if !is_key(key) {
+            return Err(Trouble::NotThere);
+        }
+        places::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
+    }
+
+    fn forget(&mut self, key: &str) {
+        if let (true, Ok(dockets)) = (is_key(key), self.dockets()) {
+            let _ = rustix::fs::unlinkat(&dockets, key, AtFlags::empty());
+        }
+    }
+
+    fn kept(&mut self) -> Vec<String> {
+        let names = self.dockets().and_then(|dockets| places::names(dockets.as_fd(), 2 * RECORDS_MAX));
+        let mut keys: Vec<String> =
+            names.unwrap_or_default().into_iter().filter(|name| is_key(name)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn date(&mut self) -> Date {
+        Date(kiban_os::clock::unix_seconds() as i64)
+    }
+}
+
+/// Runs work that may wait for a device where it blocks no other association.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current() {
+        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(work)
+        }
+        // The runtime has one thread, or there is none: run it here.
+        _ => work(),
+    }
+}
+
+/// Closes a replaced file on another thread: freeing the blocks of a large file takes long.
+fn let_go(old: OwnedFd) {
+    // If the system gives no thread, it is closed here.
+    let _ = kiban_tokio::runtime::blocking(c"kiban-close", move || drop(old));
+}
+
+/// Locks contents for their writer, or removes them.
+fn lock(contents: &OwnedFd) -> Result<(), Trouble> {
+    let lock = || rustix::fs::flock(contents, FlockOperation::NonBlockingLockExclusive);
+    real(rustix::io::retry_on_intr(lock))
+}
+
+/// Returns whether a file was last changed before this host was booted.
+fn is_of_another_life(stat: &Stat) -> bool {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
+    stat.st_mtime < kiban_os::clock::unix_seconds() as i64 - up
+}
+
+/// Returns the kind of a file, if a filestore can hold such files.
+fn kind(stat: &Stat) -> Result<Kind, Trouble> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Kind::File),
+        FileType::Directory => Ok(Kind::Directory),
+        FileType::Symlink => Err(Trouble::Outside),
+        _ => Err(Trouble::NotAFile),
+    }
+}
+
+fn stamp(stat: &Stat) -> Stamp {
+    Stamp([stat.st_ino, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec])
+}
+
+/// Renames a file without replacing an existing one.
+fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), Trouble> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // A file system without this (NFS) can link, which never replaces either, but not for directories.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
+                Err(Errno::PERM) => return Err(Trouble::Unable),
+                linked => real(linked)?,
+            }
+            real(rustix::fs::unlinkat(from, old, AtFlags::empty()))
+        }
+        result => real(result),
+    }
+}
+
+/// Copies `bytes` of one file to offset `at` of another, within the system if it can.
+fn append(source: &OwnedFd, target: &OwnedFd, bytes: u64, at: u64) -> Result<(), Trouble> {
+    let (mut from, mut to) = (0, at);
+    while from < bytes {
+        let rest = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(1 << 30);
+        match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), rest) {
+            Ok(0) => return Err(Trouble::Changed),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let mut piece: Vec<u8> = Vec::with_capacity(rest.min(1 << 18));
+                real(rustix::io::pread(source, rustix::buffer::spare_capacity(&mut piece), from))?;
+                if piece.is_empty() {
+                    return Err(Trouble::Changed);
+                }
+                let written = real(rustix::io::pwrite(target, &piece, to))? as u64;
+                (from, to) = (from + written, to + written);
+            }
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

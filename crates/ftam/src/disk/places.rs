@@ -1,0 +1,226 @@
+//! Path resolution that cannot be diverted by links, and the mapping of system errors.
+
+use kiban_os::random;
+use kiban_osi::ftam::filestore::{Path, RESERVED, Trouble};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How often a path is resolved again if directories are moved meanwhile (openat2(2), EAGAIN).
+const WALKS_MAX: usize = 32;
+
+/// A directory and a name in it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) directory: OwnedFd,
+    pub(super) name: String,
+}
+
+/// Opens what a path leads to, if it stays below `root` and passes no link.
+pub(super) fn enter(root: BorrowedFd<'_>, way: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    walk(root, way, flags, Mode::empty())
+}
+
+/// Creates a file in a directory.
+pub(super) fn create(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    walk(directory, name, flags | OFlags::CREATE, Mode::from_raw_mode(0o666))
+}
+
+fn walk(root: BorrowedFd<'_>, way: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut last = Errno::AGAIN;
+    for _ in 0..WALKS_MAX {
+        match rustix::fs::openat2(root, way, flags | OFlags::CLOEXEC, mode, resolve) {
+            Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
+            result => return result,
+        }
+    }
+    Err(last)
+}
+
+/// Opens the directory at a path for listing.
+pub(super) fn directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Trouble> {
+    let way = if path.is_root() { "." } else { path.as_str() };
+    real(enter(root, way, OFlags::RDONLY | OFlags::DIRECTORY))
+}
+
+/// Opens the parent directory of a path; returns it with the path's last component.
+pub(super) fn above(root: BorrowedFd<'_>, path: &Path) -> Result<Place, Trouble> {
+    let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Err(Trouble::NotAFile) };
+    Ok(Place {
+        directory: directory_at(root, if parent.is_root() { "." } else { parent.as_str() })?,
+        name: name.into(),
+    })
+}
+
+/// Opens a subdirectory.
+pub(super) fn directory_at(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Trouble> {
+    real(enter(directory, name, OFlags::RDONLY | OFlags::DIRECTORY))
+}
+
+/// Opens one of the disk's own files in a directory.
+pub(super) fn open_at(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Trouble> {
+    real(enter(directory, name, flags | OFlags::NONBLOCK))
+}
+
+/// Opens one of the disk's own subdirectories, creating it if missing.
+pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Trouble> {
+    let way = format!("{RESERVED}/{name}");
+    match enter(directory, &way, OFlags::RDONLY | OFlags::DIRECTORY) {
+        Err(Errno::NOENT) => {}
+        result => return real(result),
+    }
+    for (of, name) in [(None, RESERVED), (Some(RESERVED), name)] {
+        let within = of.map(|of| directory_at(directory, of)).transpose()?;
+        let within = within.as_ref().map_or(directory, AsFd::as_fd);
+        match rustix::fs::mkdirat(within, name, Mode::from_raw_mode(0o700)) {
+            Err(Errno::EXIST) => {}
+            result => real(result)?,
+        }
+    }
+    directory_at(directory, &way)
+}
+
+/// As [`state`], but creates nothing.
+pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
+    enter(directory, &format!("{RESERVED}/{name}"), OFlags::RDONLY | OFlags::DIRECTORY).ok()
+}
+
+/// Lists the files and directories in a directory, unsorted; links and special files are left out.
+pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<String>, Trouble> {
+    let mut names = Vec::new();
+    for entry in real(Dir::read_from(directory))? {
+        let entry = real(entry)?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let file_type = match entry.file_type() {
+            FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(_) => continue,
+            },
+            file_type => file_type,
+        };
+        let counts = matches!(file_type, FileType::RegularFile | FileType::Directory);
+        if !counts || matches!(name, "." | "..") || name.eq_ignore_ascii_case(RESERVED) {
+            continue;
+        }
+        if names.len() >= names_max {
+            return Err(Trouble::TooMany);
+        }
+        names.push(name.into());
+    }
+    Ok(names)
+}
+
+/// Removes a directory that holds nothing but what the disk itself left there.
+pub(super) fn remove_directory(place: &Place) -> Result<(), Trouble> {
+    let remove = || rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::REMOVEDIR);
+    match remove() {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        result => return real(result),
+    }
+    let inner = directory_at(place.directory.as_fd(), &place.name)?;
+    let foreign = real(Dir::read_from(&inner))?.filter_map(Result::ok).any(|entry| {
+        let name = entry.file_name().to_bytes();
+        name != b"." && name != b".." && name != RESERVED.as_bytes()
+    });
+    if foreign {
+        return Err(Trouble::NotEmpty);
+    }
+    let own = directory_at(inner.as_fd(), RESERVED)?;
+    // Unfinished contents and records count as contents of the directory.
+    for name in ["new", "dockets"] {
+        match rustix::fs::unlinkat(&own, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    if let Ok(attributes) = directory_at(own.as_fd(), "attributes") {
+        for name in names(attributes.as_fd(), usize::MAX)? {
+            real(rustix::fs::unlinkat(&attributes, name, AtFlags::empty()))?;
+        }
+        real(rustix::fs::unlinkat(&own, "attributes", AtFlags::REMOVEDIR))?;
+    }
+    real(rustix::fs::unlinkat(&inner, RESERVED, AtFlags::REMOVEDIR))?;
+    real(remove())
+}
+
+/// Replaces one of the disk's own small files atomically.
+pub(super) fn replace(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    bytes: &[u8],
+    last: bool,
+) -> Result<(), Trouble> {
+    let new = format!("{}~", token()?);
+    let file = real(create(directory, &new, OFlags::WRONLY | OFlags::EXCL))?;
+    let written = (|| {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
+            rest = &rest[count..];
+        }
+        if last {
+            rustix::fs::fsync(&file)?;
+        }
+        rustix::fs::renameat(directory, new.as_str(), directory, name)?;
+        if last { rustix::fs::fsync(directory) } else { Ok(()) }
+    })();
+    if written.is_err() {
+        let _ = rustix::fs::unlinkat(directory, new.as_str(), AtFlags::empty());
+    }
+    real(written)
+}
+
+/// Reads one of the disk's own small files.
+pub(super) fn whole(directory: BorrowedFd<'_>, name: &str, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+    let file = open_at(directory, name, OFlags::RDONLY)?;
+    let mut bytes: Vec<u8> = Vec::with_capacity(bytes_max + 1);
+    while bytes.len() <= bytes_max {
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    Err(Trouble::Long)
+}
+
+/// Syncs a directory, so that changes of its names are durable.
+pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), Trouble> {
+    match rustix::fs::fsync(directory) {
+        // Some file systems have nothing to sync here, and say so.
+        Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        result => real(result),
+    }
+}
+
+/// Returns an unused, unguessable name.
+pub(super) fn token() -> Result<String, Trouble> {
+    let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let bytes: [u8; 16] = real(random::bytes().map_err(error))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Maps a system result to the filestore's.
+pub(super) fn real<T>(result: Result<T, Errno>) -> Result<T, Trouble> {
+    result.map_err(trouble)
+}
+
+/// Maps a system error to the filestore's.
+pub(super) fn trouble(errno: Errno) -> Trouble {
+    match errno {
+        Errno::NOENT => Trouble::NotThere,
+        Errno::EXIST => Trouble::Exists,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => Trouble::Denied,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Trouble::Full,
+        Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => Trouble::Busy,
+        Errno::LOOP | Errno::XDEV => Trouble::Outside,
+        Errno::ISDIR | Errno::NXIO | Errno::NODEV => Trouble::NotAFile,
+        Errno::NOTDIR => Trouble::NotADirectory,
+        Errno::NOTEMPTY => Trouble::NotEmpty,
+        Errno::NAMETOOLONG | Errno::TOOBIG | Errno::RANGE => Trouble::Long,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::MLINK => Trouble::TooMany,
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Trouble::Unable,
+        _ => Trouble::Failed,
+    }
+}

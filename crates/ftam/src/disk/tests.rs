@@ -1,0 +1,607 @@
+//! Tests of the directory's disk; those of behaviour that memory shares run on both ([`each`]).
+
+use super::*;
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// A place on this host: `root` is the filestore's, `secret` is beside it.
+struct Ground(PathBuf);
+
+impl Ground {
+    fn new() -> Ground {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("kiban-disk-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let ground = Ground(std::env::temp_dir().join(name));
+        fs::create_dir_all(ground.root()).unwrap();
+        fs::create_dir(ground.0.join("outside")).unwrap();
+        fs::write(ground.0.join("outside/secret"), "secret").unwrap();
+        ground
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.join("root")
+    }
+
+    fn disk(&self) -> DirectoryDisk {
+        self.disk_with(Settings::default())
+    }
+
+    fn disk_with(&self, settings: Settings) -> DirectoryDisk {
+        DirectoryDisk::open(&self.root(), settings).unwrap()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn path(text: &str) -> Path {
+    Path::read(text).unwrap()
+}
+
+/// Runs a test on every kind of disk: a directory, and memory, where nothing may be left open.
+fn each(story: impl Fn(&mut dyn Disk)) {
+    story(&mut Ground::new().disk());
+    let mut memory = MemoryDisk::new();
+    story(&mut memory);
+    assert_eq!(memory.loose_ends(), (0, 0));
+}
+
+fn put(disk: &mut dyn Disk, name: &str, way: Way, contents: &[u8]) -> Result<(), Trouble> {
+    let begun = disk.begin(&path(name), way)?;
+    disk.write(begun.handle, 0, Rope::copied(contents))?;
+    disk.finish(begun.handle, &[])
+}
+
+fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, Trouble> {
+    let (handle, entry) = disk.open(&path(name))?;
+    let read = disk.read(handle, 0, entry.bytes as usize).map(|bytes| bytes.to_vec());
+    disk.leave(handle);
+    read
+}
+
+#[test]
+fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
+    let ground = Ground::new();
+    let (users, root) = (ground.0.join("users"), ground.root());
+    fs::write(&users, "hashes").unwrap();
+    let protected = Protected::default();
+    protected.add(&users);
+    let mut disk = ground.disk().protecting(protected.clone());
+    put(&mut disk, "mine", Way::New, b"mine").unwrap();
+    fs::create_dir(root.join("home")).unwrap();
+    fs::hard_link(&users, root.join("home/hard")).unwrap();
+    fs::create_dir_all(root.join(".kiban-ftam/new")).unwrap();
+    fs::hard_link(&users, root.join(".kiban-ftam/new/token")).unwrap();
+    fs::rename(&users, root.join("moved")).unwrap();
+    let mut home = disk.below(&path("home")).unwrap();
+    for (disk, name) in [(&mut disk, "moved"), (&mut home, "hard")] {
+        assert_eq!(get(disk, name), Err(Trouble::Denied));
+        assert_eq!(disk.look(&path(name)).map(|entry| entry.bytes), Err(Trouble::Denied));
+        for way in [Way::Replace, Way::Extend] {
+            assert_eq!(put(disk, name, way, b"x"), Err(Trouble::Denied), "{way:?}");
+        }
+        assert_eq!(disk.rename(&path(name), &path("other")), Err(Trouble::Denied));
+        assert_eq!(disk.remove(&path(name)), Err(Trouble::Denied));
+        assert_eq!(disk.mark(&path(name), &[]), Err(Trouble::Denied));
+    }
+    let resumed = disk.resume(&path("new"), Way::New, "token", 0).map(|begun| begun.token);
+    assert_eq!(resumed, Err(Trouble::Denied));
+    // A file put in place between the beginning and the end of a put.
+    for way in [Way::Replace, Way::Extend] {
+        let begun = disk.begin(&path("mine"), way).unwrap();
+        disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
+        fs::rename(root.join("mine"), root.join("aside")).unwrap();
+        fs::hard_link(root.join("moved"), root.join("mine")).unwrap();
+        assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Denied), "{way:?}");
+        fs::rename(root.join("aside"), root.join("mine")).unwrap();
+    }
+    assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
+    // Others in its place are protected as well, and it stays so until it has no name; then its inode may be
+    // another's.
+    fs::write(&users, "new").unwrap();
+    protected.add(&users);
+    fs::hard_link(&users, root.join("new")).unwrap();
+    assert_eq!(
+        (get(&mut disk, "moved"), get(&mut disk, "new")),
+        (Err(Trouble::Denied), Err(Trouble::Denied))
+    );
+    for name in ["moved", "home/hard", ".kiban-ftam/new/token"] {
+        fs::remove_file(root.join(name)).unwrap();
+    }
+    fs::write(root.join("free"), "free").unwrap();
+    assert_eq!(get(&mut disk, "free").unwrap(), b"free");
+}
+
+#[test]
+fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on() {
+    let ground = Ground::new();
+    let (keys, root) = (ground.0.join("keys"), ground.root());
+    let (users, key) = (keys.join("users"), keys.join("key"));
+    fs::create_dir(&keys).unwrap();
+    fs::write(&users, "hashes").unwrap();
+    let protected = Protected::default();
+    protected.add(&key);
+    protected.add_opened(&users, &fs::File::open(&users).unwrap()).unwrap();
+    let mut disk = ground.disk().protecting(protected.clone());
+    let replace = |path: &PathBuf, name: &str| {
+        fs::write(ground.0.join("new"), name).unwrap();
+        fs::hard_link(ground.0.join("new"), root.join(name)).unwrap();
+        fs::rename(ground.0.join("new"), path).unwrap();
+    };
+    // Many times more than are remembered, and each seen in its place; and at a path where there was none.
+    for number in 0..3 * protected::EARLIER_MAX {
+        let name = format!("users-{number}");
+        replace(&users, &name);
+        assert_eq!(get(&mut disk, &name), Err(Trouble::Denied));
+        if number == 0 {
+            replace(&key, "key");
+        }
+        let oldest = format!("users-{}", number.saturating_sub(protected::EARLIER_MAX));
+        for name in ["key", &oldest] {
+            assert_eq!(get(&mut disk, name), Err(Trouble::Denied), "{name} after {number}");
+        }
+    }
+    // A path that leads nowhere, or through a link.
+    fs::remove_file(&key).unwrap();
+    assert_eq!(get(&mut disk, "key"), Err(Trouble::Denied));
+    fs::write(root.join("linked"), "key").unwrap();
+    symlink(root.join("linked"), &key).unwrap();
+    assert_eq!(get(&mut disk, "linked"), Err(Trouble::Denied));
+    // The file that is being read is pinned, although its path leads to another by now.
+    fs::write(&users, "read").unwrap();
+    let read = fs::File::open(&users).unwrap();
+    fs::hard_link(&users, root.join("read")).unwrap();
+    replace(&users, "not-read");
+    protected.add_opened(&users, &read).unwrap();
+    for name in ["read", "not-read"] {
+        assert_eq!(get(&mut disk, name), Err(Trouble::Denied), "{name}");
+    }
+    put(&mut disk, "free", Way::New, b"free").unwrap();
+    assert_eq!(get(&mut disk, "free").unwrap(), b"free");
+}
+
+/// On a disk without files.
+fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
+    put(disk, "a", Way::New, b"old").unwrap();
+    let begun = disk.begin(&path("a"), Way::Replace).unwrap();
+    let mut pieces = Rope::copied(b"n");
+    (0..1000).for_each(|_| pieces.push(Bytes::from_static(b"ew")));
+    disk.write(begun.handle, 0, pieces.clone()).unwrap();
+    disk.settle(begun.handle).unwrap();
+    let (reader, entry) = disk.open(&path("a")).unwrap();
+    assert_eq!(get(disk, "a").unwrap(), b"old");
+    assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["a"]);
+    disk.finish(begun.handle, &[]).unwrap();
+    assert_eq!(get(disk, "a").unwrap(), pieces.to_vec());
+    assert_ne!(disk.look(&path("a")).unwrap().stamp, entry.stamp);
+    // A reader continues with the version that it opened.
+    assert_eq!(disk.read(reader, 0, 100).unwrap(), "old");
+    disk.leave(reader);
+    put(disk, "a", Way::Extend, b"!").unwrap();
+    assert_eq!(get(disk, "a").unwrap().last(), Some(&b'!'));
+}
+
+#[test]
+fn a_put_is_seen_when_it_is_whole_whatever_the_policy() {
+    each(a_put_is_seen_when_it_is_whole);
+    for durability in [Durability::Never, Durability::AtEnd, Durability::AtCheckpoints] {
+        let ground = Ground::new();
+        a_put_is_seen_when_it_is_whole(&mut ground.disk_with(Settings { durability, ..Settings::default() }));
+        assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn no_spelling_and_no_link_leads_out() {
+    let ground = Ground::new();
+    let root = ground.root();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/f"), "x").unwrap();
+    let outside = ground.0.join("outside");
+    symlink(&outside, root.join("link")).unwrap();
+    symlink(&outside, root.join("d/link")).unwrap();
+    symlink(outside.join("secret"), root.join("file-link")).unwrap();
+    symlink("d", root.join("inner-link")).unwrap();
+    symlink("../..", root.join("d/up")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    symlink("/proc/self/root", root.join("magic")).unwrap();
+    let mut disk = ground.disk();
+    let refused = [
+        ("link", Trouble::Outside),
+        ("link/secret", Trouble::Outside),
+        ("d/link/secret", Trouble::Outside),
+        ("file-link", Trouble::Outside),
+        ("inner-link/f", Trouble::Outside),
+        ("d/up/outside/secret", Trouble::Outside),
+        ("loop", Trouble::Outside),
+        ("magic/etc/passwd", Trouble::Outside),
+        ("/etc/passwd", Trouble::NotThere),
+        ("outside/secret", Trouble::NotThere),
+        ("d/f/g", Trouble::NotADirectory),
+    ];
+    for (name, trouble) in refused {
+        assert_eq!(disk.look(&path(name)).err(), Some(trouble), "look {name}");
+        assert_eq!(disk.open(&path(name)).err(), Some(trouble), "open {name}");
+        assert_eq!(disk.remove(&path(name)).err(), Some(trouble), "remove {name}");
+        assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(trouble), "rename {name}");
+        assert_eq!(disk.begin(&path(name), Way::Extend).err(), Some(trouble), "extend {name}");
+        assert!(disk.list(&path(name), 10).is_err(), "list {name}");
+        assert!(disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).is_err(), "mark {name}");
+        if trouble == Trouble::Outside {
+            assert!(put(&mut disk, name, Way::Replace, b"x").is_err(), "put {name}");
+            assert!(put(&mut disk, name, Way::New, b"x").is_err(), "put {name}");
+            assert!(disk.make_directory(&path(name)).is_err(), "make {name}");
+        }
+    }
+    assert_eq!(put(&mut disk, "link/new", Way::New, b"x"), Err(Trouble::Outside));
+    assert_eq!(disk.rename(&path("d/f"), &path("link/f")), Err(Trouble::Outside));
+    assert_eq!(disk.make_directory(&path("link/d")), Err(Trouble::Outside));
+    assert_eq!(disk.below(&path("link")).err(), Some(Trouble::Outside));
+    assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["d"], "links are not told of");
+    assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_in_place_of_what_the_disk_keeps_is_not_followed() {
+    let ground = Ground::new();
+    symlink(ground.0.join("outside"), ground.root().join(".kiban-ftam")).unwrap();
+    let mut disk = ground.disk();
+    assert_eq!(put(&mut disk, "a", Way::New, b"x"), Err(Trouble::Outside));
+    assert_eq!(disk.keep("docket", b"x"), Err(Trouble::Outside));
+    assert_eq!(fs::read_dir(ground.0.join("outside")).unwrap().count(), 1);
+}
+
+#[test]
+fn links_that_change_places_in_a_race_lead_nowhere_else() {
+    let ground = Ground::new();
+    let root = ground.root();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/secret"), "public").unwrap();
+    symlink(ground.0.join("outside"), root.join("link")).unwrap();
+    let mut disk = ground.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                // A directory and a link to another one change names, in one step.
+                let (d, link) = (root.join("d"), root.join("link"));
+                let _ = rustix::fs::renameat_with(
+                    rustix::fs::CWD,
+                    &d,
+                    rustix::fs::CWD,
+                    &link,
+                    RenameFlags::EXCHANGE,
+                );
+            }
+        });
+        let (mut seen, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            match get(&mut disk, "d/secret") {
+                Ok(contents) => {
+                    assert_eq!(contents, b"public");
+                    seen += 1;
+                }
+                Err(_) => refused += 1,
+            }
+            let _ = put(&mut disk, "d/new", Way::Replace, b"x");
+            let _ = disk.remove(&path("d/new"));
+            let _ = disk.make_directory(&path("d/made"));
+            let _ = disk.remove(&path("d/made"));
+        }
+        stop.store(true, Relaxed);
+        assert!(seen + refused == 3000);
+    });
+    let mut outside: Vec<_> =
+        fs::read_dir(ground.0.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    outside.sort();
+    assert_eq!(outside, ["secret"]);
+    assert_eq!(fs::read(ground.0.join("outside/secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn names_are_long_and_strange_and_some_are_too_long() {
+    let ground = Ground::new();
+    let mut disk = ground.disk();
+    let long = "x".repeat(255);
+    for name in
+        [long.as_str(), " ", "-rf", "*", "a b", "%2e%2e", "..\\..", "~", "CON", "Grüße", "...", "'\"$(x)"]
+    {
+        put(&mut disk, name, Way::New, name.as_bytes()).unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
+        disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).unwrap();
+        assert_eq!(get(&mut disk, name).unwrap(), name.as_bytes());
+        assert_eq!(disk.look(&path(name)).unwrap().marks.text(Mark::Account), Some("x"));
+        assert_eq!(disk.list(&Path::root(), 10).unwrap(), [name]);
+        disk.remove(&path(name)).unwrap();
+    }
+    // Names that a peer cannot express, and special files, are not listed.
+    fs::write(ground.root().join("a\nb"), "").unwrap();
+    let pipe = ground.root().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    assert_eq!(disk.list(&Path::root(), 10).unwrap(), Vec::<String>::new());
+    assert_eq!(disk.open(&path("pipe")).err(), Some(Trouble::NotAFile));
+    assert_eq!(disk.begin(&path("pipe"), Way::Replace).err(), Some(Trouble::NotAFile));
+}
+
+#[test]
+fn what_was_left_is_resumed_by_one() {
+    each(|disk| {
+        put(disk, "a", Way::New, b"old").unwrap();
+        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
+        disk.write(begun.handle, 0, Rope::copied(b"settled and more")).unwrap();
+        assert_eq!(disk.resume(&path("a"), Way::Extend, &begun.token, 7).err(), Some(Trouble::Busy));
+        disk.leave(begun.handle);
+        assert_eq!(disk.resume(&path("a"), Way::Extend, &begun.token, 99).err(), Some(Trouble::Changed));
+        assert_eq!(disk.resume(&path("a"), Way::Extend, "no-such", 1).err(), Some(Trouble::NotThere));
+        assert_eq!(disk.resume(&path("a"), Way::Extend, "../dockets", 1).err(), Some(Trouble::NotThere));
+        let again = disk.resume(&path("a"), Way::Extend, &begun.token, 7).unwrap();
+        disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
+        disk.finish(again.handle, &[]).unwrap();
+        assert_eq!(get(disk, "a").unwrap(), b"oldsettled!");
+        let begun = disk.begin(&path("b"), Way::New).unwrap();
+        disk.leave(begun.handle);
+        disk.discard(&path("b"), &begun.token);
+        disk.discard(&path("b"), &begun.token);
+        assert_eq!(disk.resume(&path("b"), Way::New, &begun.token, 0).err(), Some(Trouble::NotThere));
+    });
+    // As if by another process.
+    let ground = Ground::new();
+    let (mut disk, mut other) = (ground.disk(), ground.disk());
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    assert_eq!(other.resume(&path("a"), Way::New, &begun.token, 0).err(), Some(Trouble::Busy));
+    drop(disk);
+    let again = other.resume(&path("a"), Way::New, &begun.token, 0).unwrap();
+    other.discard(&path("a"), &again.token);
+    other.leave(again.handle);
+    other.discard(&path("a"), &again.token);
+    assert_eq!(other.resume(&path("a"), Way::New, &begun.token, 0).err(), Some(Trouble::NotThere));
+}
+
+#[test]
+fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
+    for (durability, expected) in [
+        (Durability::Never, Some(Trouble::Changed)),
+        (Durability::AtEnd, Some(Trouble::Changed)),
+        (Durability::AtCheckpoints, None),
+    ] {
+        let ground = Ground::new();
+        let mut disk = ground.disk_with(Settings { durability, ..Settings::default() });
+        let begun = disk.begin(&path("a"), Way::New).unwrap();
+        disk.write(begun.handle, 0, Rope::copied(b"contents")).unwrap();
+        disk.settle(begun.handle).unwrap();
+        disk.leave(begun.handle);
+        let left = ground.root().join(".kiban-ftam/new").join(&begun.token);
+        fs::File::options().write(true).open(left).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 8).err(), expected, "{durability:?}");
+    }
+}
+
+#[test]
+fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
+    let ground = Ground::new();
+    let settings = Settings { left_max: 20, ..Settings::default() };
+    let mut disk = ground.disk_with(settings);
+    let first = disk.begin(&path("a"), Way::New).unwrap();
+    disk.leave(first.handle);
+    for _ in 1..settings.left_max {
+        let begun = disk.begin(&path("a"), Way::New).unwrap();
+        disk.leave(begun.handle);
+    }
+    assert_eq!(disk.begin(&path("a"), Way::New).err(), Some(Trouble::TooMany));
+    let new = ground.root().join(".kiban-ftam/new");
+    let old = fs::File::options().write(true).open(new.join(&first.token)).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    disk.finish(begun.handle, &[]).unwrap();
+    assert!(!new.join(&first.token).exists());
+}
+
+#[test]
+fn a_change_under_the_reader_is_told() {
+    let ground = Ground::new();
+    let mut disk = ground.disk();
+    fs::write(ground.root().join("a"), "contents").unwrap();
+    for change in ["contents and more", "con", ""] {
+        let (reader, _) = disk.open(&path("a")).unwrap();
+        assert!(disk.read(reader, 0, 100).is_ok());
+        fs::write(ground.root().join("a"), change).unwrap();
+        assert_eq!(disk.read(reader, 0, 100), Err(Trouble::Changed), "{change}");
+        disk.leave(reader);
+    }
+}
+
+#[test]
+fn a_failed_put_leaves_what_was_there() {
+    each(|disk| {
+        put(disk, "a", Way::New, b"old").unwrap();
+        for way in [Way::Replace, Way::Extend] {
+            let begun = disk.begin(&path("a"), way).unwrap();
+            disk.write(begun.handle, 0, Rope::copied(b"new")).unwrap();
+            assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(Trouble::Unable));
+            disk.abandon(begun.handle);
+            assert_eq!(get(disk, "a").unwrap(), b"old");
+        }
+    });
+    // Another writer was faster.
+    let ground = Ground::new();
+    let mut disk = ground.disk();
+    let begun = disk.begin(&path("b"), Way::New).unwrap();
+    fs::write(ground.root().join("b"), "faster").unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Exists));
+    let begun = disk.begin(&path("c"), Way::Replace).unwrap();
+    fs::create_dir(ground.root().join("c")).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::NotAFile));
+    let begun = disk.begin(&path("b"), Way::Extend).unwrap();
+    fs::remove_file(ground.root().join("b")).unwrap();
+    symlink(ground.0.join("outside/secret"), ground.root().join("b")).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Outside));
+    assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_is_told_and_changes_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let small = ground.root().join("small");
+    fs::create_dir(&small).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    // Where root is not root, nothing can be mounted.
+    let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
+    let tried = std::panic::catch_unwind(|| {
+        let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
+        put(&mut disk, "a", Way::New, b"old").unwrap();
+        for way in [Way::Replace, Way::Extend] {
+            let begun = disk.begin(&path("a"), way).unwrap();
+            assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(Trouble::Full));
+            disk.abandon(begun.handle);
+            assert_eq!(get(&mut disk, "a").unwrap(), b"old");
+        }
+        // It fits once, but not a second time behind what is there.
+        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
+        disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
+        assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Full));
+        assert_eq!(get(&mut disk, "a").unwrap(), b"old");
+        put(&mut disk, "b", Way::New, &[7; 100 * 1024]).unwrap();
+    });
+    rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
+    tried.unwrap();
+}
+
+#[test]
+fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
+    // A disk of its own kind for each: memory file systems of older systems have no attributes of users.
+    for root in ["/dev/shm", "/var/tmp"] {
+        let root = PathBuf::from(root).join(format!("kiban-marks-{}", std::process::id()));
+        if fs::create_dir(&root).is_err() {
+            continue;
+        }
+        let mut disk = DirectoryDisk::open(&root, Settings::default()).unwrap();
+        disk.make_directory(&path("d")).unwrap();
+        put(&mut disk, "d/f", Way::New, b"x").unwrap();
+        let long = vec![7; kiban_osi::ftam::filestore::MARK_BYTES_MAX];
+        disk.mark(&path("d/f"), &[(Mark::Account, b"sales".to_vec()), (Mark::Legal, long.clone())]).unwrap();
+        fs::set_permissions(root.join("d/f"), fs::Permissions::from_mode(0o4640)).unwrap();
+        let begun = disk.begin(&path("d/f"), Way::Replace).unwrap();
+        disk.finish(begun.handle, &[(Mark::Creator, b"me".to_vec())]).unwrap();
+        disk.rename(&path("d/f"), &path("g")).unwrap();
+        let marks = disk.look(&path("g")).unwrap().marks;
+        assert_eq!((marks.text(Mark::Account), marks.text(Mark::Creator)), (Some("sales"), Some("me")));
+        assert_eq!(marks.get(Mark::Legal), Some(&long[..]));
+        assert_eq!(fs::metadata(root.join("g")).unwrap().permissions().mode() & 0o7777, 0o640);
+        disk.mark(&path("g"), &[(Mark::Account, vec![])]).unwrap();
+        assert_eq!(disk.look(&path("g")).unwrap().marks.text(Mark::Account), None);
+        assert_eq!(disk.mark(&path("g"), &[(Mark::Legal, vec![0; 600])]), Err(Trouble::Long));
+        // A file of the same name later is another file.
+        disk.remove(&path("g")).unwrap();
+        put(&mut disk, "g", Way::New, b"x").unwrap();
+        assert!(disk.look(&path("g")).unwrap().marks.is_empty());
+        disk.mark(&path("d"), &[(Mark::Account, b"x".to_vec())]).unwrap();
+        disk.remove(&path("d")).unwrap();
+        assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["g"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_moves_with_what_is_in_it_and_marks_stay_with_a_file() {
+    each(|disk| {
+        disk.make_directory(&path("d")).unwrap();
+        put(disk, "d/f", Way::New, b"x").unwrap();
+        let marks = [(Mark::Account, b"sales".to_vec()), (Mark::Legal, b"none".to_vec())];
+        disk.mark(&path("d/f"), &marks).unwrap();
+        disk.rename(&path("d"), &path("e")).unwrap();
+        let begun = disk.begin(&path("e/f"), Way::Replace).unwrap();
+        disk.finish(begun.handle, &[(Mark::Legal, vec![])]).unwrap();
+        let marks = disk.look(&path("e/f")).unwrap().marks;
+        assert_eq!((marks.text(Mark::Account), marks.text(Mark::Legal)), (Some("sales"), None));
+        assert_eq!(disk.look(&path("d")).err(), Some(Trouble::NotThere));
+    });
+}
+
+#[test]
+fn records_are_kept_by_their_keys_and_outlive_the_process() {
+    each(|disk| {
+        assert_eq!(disk.kept(), Vec::<String>::new());
+        disk.keep("docket-2", b"two").unwrap();
+        disk.keep("docket-1", b"one").unwrap();
+        disk.keep("docket-1", b"one again").unwrap();
+        assert_eq!(disk.kept(), ["docket-1", "docket-2"]);
+        assert_eq!(disk.fetch("docket-1").unwrap(), b"one again");
+        disk.forget("docket-1");
+        disk.forget("docket-1");
+        for key in ["docket-1", "../new/x"] {
+            assert_eq!(disk.fetch(key), Err(Trouble::NotThere));
+        }
+        for key in ["../x", "Key", ""] {
+            assert_eq!(disk.keep(key, b""), Err(Trouble::Long));
+        }
+        assert_eq!(disk.keep("x", &[0; RECORD_BYTES_MAX + 1]), Err(Trouble::Long));
+    });
+    let ground = Ground::new();
+    ground.disk().keep("docket-1", b"one").unwrap();
+    assert_eq!(ground.disk().fetch("docket-1").unwrap(), b"one");
+}
+
+#[test]
+fn directories_and_their_trouble() {
+    each(|disk| {
+        disk.make_directory(&path("d")).unwrap();
+        put(disk, "d/f", Way::New, b"x").unwrap();
+        put(disk, "f", Way::New, b"x").unwrap();
+        let rows = [
+            (disk.look(&path("g")).err(), Trouble::NotThere),
+            (disk.look(&path("f/g")).err(), Trouble::NotADirectory),
+            (disk.open(&path("d")).err(), Trouble::NotAFile),
+            (disk.open(&path(".")).err(), Trouble::NotAFile),
+            (disk.list(&path("f"), 10).err(), Trouble::NotADirectory),
+            (disk.list(&path("."), 1).err(), Trouble::TooMany),
+            (disk.begin(&path("f"), Way::New).err(), Trouble::Exists),
+            (disk.begin(&path("g"), Way::Extend).err(), Trouble::NotThere),
+            (disk.begin(&path("d"), Way::Replace).err(), Trouble::NotAFile),
+            (disk.begin(&path("."), Way::Replace).err(), Trouble::NotAFile),
+            (disk.begin(&path("."), Way::New).err(), Trouble::NotAFile),
+            (disk.begin(&path("g/h"), Way::New).err(), Trouble::NotThere),
+            (disk.begin(&path("f/h"), Way::New).err(), Trouble::NotADirectory),
+            (disk.rename(&path("f"), &path("d/f")).err(), Trouble::Exists),
+            (disk.rename(&path("d"), &path("d/e")).err(), Trouble::Unable),
+            (disk.rename(&path("g"), &path("h")).err(), Trouble::NotThere),
+            (disk.remove(&path("d")).err(), Trouble::NotEmpty),
+            (disk.remove(&path(".")).err(), Trouble::Denied),
+            (disk.make_directory(&path("d")).err(), Trouble::Exists),
+            (disk.make_directory(&path(".")).err(), Trouble::Exists),
+            (disk.read(Handle(99), 0, 1).err(), Trouble::Unable),
+        ];
+        for (at, (given, expected)) in rows.into_iter().enumerate() {
+            assert_eq!(given, Some(expected), "row {at}");
+        }
+        assert_eq!(disk.list(&path("."), 2).unwrap(), ["d", "f"]);
+        assert_eq!(disk.list(&path("d"), 3).unwrap(), ["f"]);
+        disk.remove(&path("d/f")).unwrap();
+        disk.remove(&path("d")).unwrap();
+    });
+    let ground = Ground::new();
+    let mut disk = ground.disk();
+    disk.make_directory(&path("d")).unwrap();
+    put(&mut disk, "d/f", Way::New, b"x").unwrap();
+    let mut below = disk.below(&path("d")).unwrap();
+    assert_eq!(below.list(&Path::root(), 9).unwrap(), ["f"]);
+    assert_eq!(below.look(&path("f")).unwrap().bytes, 1);
+    disk.remove(&path("d/f")).unwrap();
+    // Unfinished contents that wait to be resumed count as contents.
+    let begun = disk.begin(&path("d/g"), Way::New).unwrap();
+    assert_eq!(disk.remove(&path("d")).err(), Some(Trouble::NotEmpty));
+    disk.abandon(begun.handle);
+    disk.remove(&path("d")).unwrap();
+    put(&mut disk, "f", Way::New, b"x").unwrap();
+    let opened: Vec<_> = (0..OPEN_MAX).map(|_| disk.open(&path("f")).unwrap().0).collect();
+    assert_eq!(disk.open(&path("f")).err(), Some(Trouble::TooMany));
+    opened.into_iter().for_each(|handle| disk.leave(handle));
+}

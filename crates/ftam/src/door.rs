@@ -1,0 +1,160 @@
+//! Authentication for a filestore in real time: users, their passwords, and delays after failures.
+//!
+//! Purpose    a wrong password delays its sender and nobody else; passwords are verified where that blocks
+//!            no transfer.
+//! Operation  verification runs on a thread that may block, after the delay set by [`Attempts`]; when it is
+//!            done, the association's bell wakes it. Its duration does not reveal whether the user exists.
+//! Floods     sending many guesses at once gains nothing: the delay is computed again when a guess's turn
+//!            comes, and counts the failures of those before it. Addresses are grouped as in `origin_of`.
+//! Limits     [`JUDGED_AT_A_TIME`]: each verification takes the memory that its hash requires.
+
+use super::strangers::origin_of;
+use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
+use kiban_os::Clock;
+use kiban_os::lines::Lines;
+use kiban_os::{ignore_poison, lock};
+use kiban_osi::ftam::filestore::{Doorkeeper, Judgement, Refusal, Visitor};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+/// How many passwords are verified at a time.
+pub const JUDGED_AT_A_TIME: usize = 4;
+/// The longest delay before a verification. A visitor who would have to wait longer is refused at once, and
+/// nothing is verified.
+pub const WAIT_MAX: Duration = Duration::from_secs(4);
+
+/// The authentication state that all associations of a filestore share.
+#[derive(Debug)]
+pub struct Gate {
+    users: RwLock<Arc<Users>>,
+    attempts: Mutex<Attempts>,
+    permits: Semaphore,
+    /// Memory for verifications, one for each that runs at the same time.
+    memories: Mutex<Vec<Memory>>,
+    /// Rate limit for log lines about visitors that are refused unverified.
+    lines: Mutex<Lines>,
+    clock: Clock,
+}
+
+impl Gate {
+    /// Creates a gate for these users.
+    pub fn new(users: Users, attempts: Attempts) -> Gate {
+        let clock = Clock::new();
+        Gate {
+            users: RwLock::new(Arc::new(users)),
+            attempts: Mutex::new(attempts),
+            permits: Semaphore::new(JUDGED_AT_A_TIME),
+            memories: Mutex::default(),
+            lines: Mutex::new(Lines::new(clock.now())),
+            clock,
+        }
+    }
+
+    /// Replaces the users; associations that are already admitted stay.
+    pub fn set_users(&self, users: Users) {
+        *ignore_poison(self.users.write()) = Arc::new(users);
+    }
+
+    async fn judge(&self, visitor: Visitor) -> Judgement {
+        // A name too long for any user counts as the empty name, so that long names do not fill the memory.
+        let user = visitor.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
+        let address = visitor.address.parse().map_or(visitor.address.clone(), |ip| origin_of(ip).to_string());
+        let attempts = || lock(&self.attempts);
+        let came = self.clock.now();
+        let permit = loop {
+            let now = self.clock.now();
+            let not_before = attempts().not_before(&user, &address, now);
+            if not_before.since(came) > WAIT_MAX {
+                if let Some(untold) = lock(&self.lines).may(now) {
+                    tracing::warn!(user, address, untold, "too many failures: not judged");
+                }
+                return Judgement::Refused(Refusal::Later);
+            }
+            if not_before > now {
+                tokio::time::sleep(not_before.since(now)).await;
+                continue;
+            }
+            let permit = self.permits.acquire().await.expect("it is never closed");
+            // Verifications that ended meanwhile may have failed.
+            let now = self.clock.now();
+            if attempts().not_before(&user, &address, now) <= now {
+                break permit;
+            }
+        };
+        let users = ignore_poison(self.users.read()).clone();
+        // A permit holder takes a free memory or makes one: there are never more memories than permits.
+        let memories = || lock(&self.memories);
+        let mut memory = memories().pop().unwrap_or_default();
+        // Not tokio's `spawn_blocking`, which panics if the system gives no thread.
+        let verified = kiban_tokio::runtime::blocking(c"kiban-door", move || {
+            let verified = users.verify_in(&visitor, &mut memory);
+            (verified, memory)
+        });
+        let verified = match verified {
+            Ok(verified) => verified.await.map_err(|_| "it was not judged".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let verified = verified.map(|(verified, memory)| {
+            memories().push(memory);
+            verified
+        });
+        drop(permit);
+        match verified {
+            Ok(Ok(admission)) => {
+                attempts().succeeded(&user);
+                Judgement::Admitted(admission)
+            }
+            // There was not enough memory for the verification.
+            Ok(Err(Refusal::Later)) => Judgement::Refused(Refusal::Later),
+            Ok(Err(refusal)) => {
+                attempts().failed(&user, &address, self.clock.now());
+                tracing::warn!(user, address, ?refusal, "not let in");
+                Judgement::Refused(refusal)
+            }
+            Err(why) => {
+                tracing::warn!(user, address, why, "no thread for judging a password");
+                Judgement::Refused(Refusal::Later)
+            }
+        }
+    }
+}
+
+/// The authentication of one association.
+#[derive(Debug)]
+pub struct Door {
+    gate: Arc<Gate>,
+    bell: Arc<Notify>,
+    asked: Option<oneshot::Receiver<Judgement>>,
+}
+
+impl Door {
+    /// Creates a door in this gate; it rings the bell when a verification is done.
+    pub fn new(gate: Arc<Gate>, bell: Arc<Notify>) -> Door {
+        Door { gate, bell, asked: None }
+    }
+}
+
+impl Doorkeeper for Door {
+    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+        let Some(asked) = &mut self.asked else {
+            let (tell, asked) = oneshot::channel();
+            self.asked = Some(asked);
+            let (gate, bell, visitor) = (self.gate.clone(), self.bell.clone(), visitor.clone());
+            tokio::spawn(async move {
+                // The receiver may have been dropped.
+                let _ = tell.send(gate.judge(visitor).await);
+                bell.notify_one();
+            });
+            return Judgement::Wait;
+        };
+        match asked.try_recv() {
+            Ok(judgement) => {
+                self.asked = None;
+                judgement
+            }
+            Err(oneshot::error::TryRecvError::Empty) => Judgement::Wait,
+            Err(oneshot::error::TryRecvError::Closed) => Judgement::Refused(Refusal::Later),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! One end of an association as the pump drives it: the board's [`End`](board::End), its user, and a
+//! stopwatch.
+
+use super::timing::Stopwatch;
+use crate::osi::pump;
+use kiban_base::{Bytes, Instant, RopeQueue};
+use kiban_osi::ftam::{Machine, State};
+use kiban_osi::network::Origin;
+use kiban_osi::stack::end as board;
+use kiban_osi::stack::meter::Meter;
+use kiban_osi::stack::stream::Wish;
+use kiban_osi::transport::Disconnected;
+use std::io;
+use std::time::Duration;
+
+/// The time a peer has to fetch the last data of an association.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// A user of the file service at this end.
+pub(super) trait User {
+    /// Does pending work; hands down at most about `room_bytes` of contents.
+    fn work(&mut self, machine: &mut Machine, room_bytes: usize);
+    /// Reports that transport refused or ended its connection; [`User::ended`] follows.
+    fn disconnected(&mut self, _why: &Disconnected) {}
+    /// Reports that the association has ended.
+    fn ended(&mut self);
+    /// Returns the new maximum TSDU length in bytes, if it is to change.
+    fn tsdu_bytes_max(&self) -> Option<usize> {
+        None
+    }
+    /// Reports that nothing has moved for too long, and that the association is being aborted.
+    fn silent(&mut self) {}
+}
+
+/// An end, its user, and the stopwatch.
+pub(super) struct FileEnd<U: User> {
+    pub(super) end: board::End,
+    pub(super) user: U,
+    pub(super) stopwatch: Stopwatch,
+    told: bool,
+    /// How long nothing may move while a file is selected.
+    silence_max: Option<Duration>,
+    moved: Instant,
+    /// Bytes that were waiting to be sent at the last check.
+    waited_bytes: usize,
+    /// When the association must be over: bytes still waiting then are not sent.
+    cut: Instant,
+    over: Option<Instant>,
+}
+
+impl<U: User> FileEnd<U> {
+    pub(super) fn new(end: board::End, user: U, stopwatch: Stopwatch) -> FileEnd<U> {
+        FileEnd {
+            end,
+            user,
+            stopwatch,
+            told: false,
+            silence_max: None,
+            moved: Instant::ZERO,
+            waited_bytes: 0,
+            cut: Instant::NEVER,
+            over: None,
+        }
+    }
+
+    /// Sets the inactivity limit: the association is aborted if nothing moves for this long while a file is
+    /// selected.
+    pub(super) fn cut_after(mut self, silence: Duration) -> FileEnd<U> {
+        self.silence_max = Some(silence);
+        self
+    }
+
+    /// Checks for progress, and aborts an association that has been inactive for too long.
+    fn watch(&mut self, now: Instant) {
+        let waits_bytes = self.end.outgoing().len();
+        if std::mem::replace(&mut self.waited_bytes, waits_bytes) != waits_bytes {
+            self.moved = now;
+        }
+        let is_over = self.end.wish() == Wish::Close;
+        let in_hand = !matches!(self.end.machine().state(), State::Closed | State::Initialized);
+        self.cut = match self.silence_max {
+            _ if is_over => *self.over.get_or_insert(now) + FAREWELL,
+            Some(silence) if in_hand => self.moved + silence,
+            _ => Instant::NEVER,
+        };
+        if now < self.cut {
+            return;
+        }
+        if !is_over {
+            self.user.silent();
+            self.end.ended(Origin::Provider, now, &mut self.stopwatch);
+        }
+        self.end.outgoing().clear();
+    }
+
+    /// Returns the time spent in each layer.
+    pub(super) fn finish(mut self) -> Stopwatch {
+        self.tell_end();
+        self.stopwatch.clone()
+    }
+
+    fn tell_end(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.user.ended();
+        }
+    }
+}
+
+/// Notifies the user however an association ends, even if its task is cancelled.
+impl<U: User> Drop for FileEnd<U> {
+    fn drop(&mut self) {
+        self.tell_end();
+    }
+}
+
+impl<U: User> pump::End for FileEnd<U> {
+    fn arrive(&mut self, bytes: Bytes, now: Instant) {
+        self.moved = now;
+        self.stopwatch.begin();
+        self.end.arrive(bytes, now, &mut self.stopwatch);
+        self.stopwatch.rest();
+    }
+
+    fn ended(&mut self, how: io::Result<()>, now: Instant) {
+        let origin = if how.is_ok() { Origin::User } else { Origin::Provider };
+        self.end.ended(origin, now, &mut self.stopwatch);
+    }
+
+    fn work(&mut self, now: Instant) {
+        self.stopwatch.begin();
+        if self.end.deadline() <= now {
+            self.end.settle(now, &mut self.stopwatch);
+        }
+        if let Some(why) = self.end.files().tower().disconnected() {
+            self.user.disconnected(why);
+        }
+        loop {
+            let room = self.end.room();
+            self.user.work(self.end.machine(), room);
+            let mut moved = self.end.settle(now, &mut self.stopwatch);
+            // The socket is already connected: see `client` and `serve`.
+            if self.end.wish() == Wish::Connect {
+                self.end.connected(now, &mut self.stopwatch);
+                moved = true;
+            }
+            if !moved {
+                break;
+            }
+        }
+        if let Some(bytes) = self.user.tsdu_bytes_max() {
+            self.end.set_tsdu_bytes_max(bytes);
+        }
+        self.watch(now);
+        if self.end.wish() == Wish::Close {
+            self.tell_end();
+        }
+        self.stopwatch.rest();
+    }
+
+    fn outgoing(&mut self) -> &mut RopeQueue {
+        self.end.outgoing()
+    }
+
+    fn wants_bytes(&self) -> bool {
+        // Requests are not read from a peer that does not read the answers.
+        self.end.room() > 0
+    }
+
+    fn deadline(&self) -> Instant {
+        self.end.deadline().min(self.cut)
+    }
+
+    fn is_over(&self) -> bool {
+        self.end.wish() == Wish::Close
+    }
+}

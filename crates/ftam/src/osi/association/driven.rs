@@ -1,0 +1,306 @@
+//! State shared by an association's users and its pump: the layers, under a lock never held across an await.
+
+use super::Failure;
+use crate::osi::pump;
+use bytes::Bytes;
+use kiban_base::{Instant, RopeQueue};
+use kiban_os::Clock;
+use kiban_osi::acse;
+use kiban_osi::network::Origin;
+use kiban_osi::presentation::{self, PAbort};
+use kiban_osi::session::AbortReason;
+use kiban_osi::stack::stream::{Stream, Wish};
+use kiban_osi::stack::tower::{Request, Told, Tower, TowerConfig};
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::tpkt;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// How many bytes may wait to be sent before [`Association::send`](super::Association::send) waits.
+pub const OUTGOING_BYTES_MAX: usize = 256 << 10;
+/// How many received bytes may wait for the user before the pump stops reading from the socket.
+pub const INCOMING_BYTES_MAX: usize = 1 << 20;
+/// How many indications may wait for the user before the pump stops reading from the socket.
+pub const INCOMING_COUNT_MAX: usize = 4096;
+
+/// The layers, and the indications that wait for the user.
+#[derive(Debug)]
+pub(super) struct State {
+    tower: Tower,
+    stream: Stream,
+    told: VecDeque<Told>,
+    told_bytes: usize,
+    /// Bytes that the pump has taken and not yet sent.
+    sending_bytes: usize,
+    /// How the association ended, once its user has received that.
+    end: Option<Failure>,
+    /// The socket's error.
+    error: Option<io::ErrorKind>,
+    closed: bool,
+}
+
+impl State {
+    pub(super) fn new(tower: &TowerConfig) -> State {
+        State {
+            tower: Tower::new(tower),
+            stream: Stream::new(tpkt::TPDU_BYTES_MAX),
+            told: VecDeque::new(),
+            told_bytes: 0,
+            sending_bytes: 0,
+            end: None,
+            error: None,
+            closed: false,
+        }
+    }
+
+    /// Does what is due, and moves output from the layers to the stream and to the user.
+    fn settle(&mut self, now: Instant) {
+        self.tower.settle(now, &mut ());
+        while let Some(request) = self.tower.poll_network() {
+            self.stream.request(request);
+            if self.stream.wish() == Wish::Connect {
+                // The socket was connected before.
+                let connected = self.stream.connected();
+                self.tower.arrive(connected, now, &mut ());
+                self.tower.settle(now, &mut ());
+            }
+        }
+        while let Some(told) = self.tower.poll() {
+            self.told_bytes += bytes_of(&told);
+            self.told.push_back(told);
+        }
+    }
+
+    /// Returns the most specific reason that the layers below know.
+    fn failure_of(&self, abort: PAbort) -> Failure {
+        let is_transports = matches!(abort, PAbort::Session(AbortReason::TransportDisconnect));
+        let disconnected = self.tower.disconnected().filter(|_| is_transports);
+        match (self.error, self.stream.broken(), disconnected) {
+            (Some(kind), ..) => Failure::from(kind),
+            (None, Some(rule), _) => Failure::NotTpkt(rule),
+            (None, None, Some(why)) => Failure::Disconnected(why.clone()),
+            (None, None, None) => Failure::Broken(abort),
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.told_bytes < INCOMING_BYTES_MAX && self.told.len() < INCOMING_COUNT_MAX
+    }
+}
+
+/// Returns the bytes of data in an indication.
+fn bytes_of(told: &Told) -> usize {
+    match told {
+        Told::Presentation(
+            presentation::Indication::Data(values) | presentation::Indication::TypedData(values),
+        ) => values.iter().map(|pdv| pdv.octets().len()).sum(),
+        _ => 0,
+    }
+}
+
+/// The shared state of an association.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// A panic within a layer may leave the layers half changed; they serve this association alone.
+    state: Mutex<State>,
+    pub(super) clock: Clock,
+    /// Wakes the pump: there is work.
+    pub(super) bell: Notify,
+    /// Wakes users: an indication has come, there is room, or the association is closed.
+    news: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(state: State, clock: Clock) -> Shared {
+        Shared { state: Mutex::new(state), clock, bell: Notify::new(), news: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        kiban_os::lock(&self.state)
+    }
+
+    /// Reports an incoming connection to the layers; the peer will send its A-ASSOCIATE.
+    pub(super) fn connected(&self) {
+        let (mut state, now) = (self.lock(), self.clock.now());
+        let connected = state.stream.connected();
+        state.tower.arrive(connected, now, &mut ());
+        state.settle(now);
+    }
+
+    /// Passes a user's request to the layers.
+    pub(super) fn request(&self, request: Request) -> Result<(), Failure> {
+        let now = self.clock.now();
+        {
+            let mut state = self.lock();
+            if let Err(misuse) = state.tower.request(request, &mut ()) {
+                return Err(state.end.clone().unwrap_or(Failure::Misuse(misuse)));
+            }
+            state.settle(now);
+        }
+        self.bell.notify_one();
+        Ok(())
+    }
+
+    /// Waits for the next indication for the user.
+    pub(super) async fn told(&self) -> Result<Told, Failure> {
+        loop {
+            let news = self.news.notified();
+            {
+                let mut state = self.lock();
+                let read_before = state.wants_bytes();
+                if let Some(told) = state.told.pop_front() {
+                    state.told_bytes -= bytes_of(&told);
+                    if !read_before && state.wants_bytes() {
+                        self.bell.notify_one();
+                    }
+                    return Ok(told);
+                }
+                if let Some(end) = &state.end {
+                    return Err(end.clone());
+                }
+                if state.closed {
+                    return Err(Failure::Over);
+                }
+            }
+            news.await;
+        }
+    }
+
+    /// Waits until more may be sent. Does not see an end that the user has not received yet.
+    pub(super) async fn room(&self) -> Result<(), Failure> {
+        loop {
+            let news = self.news.notified();
+            {
+                let state = self.lock();
+                if let Some(end) = &state.end {
+                    return Err(end.clone());
+                }
+                if state.closed || state.stream.outgoing_bytes() + state.sending_bytes < OUTGOING_BYTES_MAX {
+                    return Ok(());
+                }
+            }
+            news.await;
+        }
+    }
+
+    pub(super) async fn closed(&self) {
+        loop {
+            let news = self.news.notified();
+            if self.lock().closed {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// Marks the pump as ended.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.news.notify_waiters();
+    }
+
+    /// Converts an ACSE indication that ends the association to a failure.
+    pub(super) fn failure_of(&self, told: Option<acse::Indication>) -> Failure {
+        let mut state = self.lock();
+        let failure = match told {
+            Some(acse::Indication::Abort(abort)) => Failure::Aborted(Box::new(abort)),
+            Some(acse::Indication::PAbort(abort)) => state.failure_of(abort),
+            _ => Failure::Over,
+        };
+        state.end.get_or_insert_with(|| failure.clone());
+        failure
+    }
+
+    /// Returns whether sending, or reading, has reached its limit.
+    #[cfg(test)]
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.lock();
+        state.stream.outgoing_bytes() + state.sending_bytes >= OUTGOING_BYTES_MAX || !state.wants_bytes()
+    }
+
+    pub(super) fn contexts(&self) -> Vec<(i64, Oid, Oid)> {
+        self.lock().tower.layers().2.contexts().to_vec()
+    }
+}
+
+/// The pump's side of the shared state.
+pub(super) struct Driven {
+    shared: std::sync::Arc<Shared>,
+    outgoing: RopeQueue,
+    wants_bytes: bool,
+    deadline: Instant,
+    over: bool,
+}
+
+impl Driven {
+    pub(super) fn new(shared: std::sync::Arc<Shared>) -> Driven {
+        Driven {
+            shared,
+            outgoing: RopeQueue::new(),
+            wants_bytes: true,
+            deadline: Instant::NEVER,
+            over: false,
+        }
+    }
+}
+
+impl pump::End for Driven {
+    fn arrive(&mut self, bytes: Bytes, now: Instant) {
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        state.stream.arrive(bytes);
+        while let Some(indication) = state.stream.poll() {
+            state.tower.arrive(indication, now, &mut ());
+            state.tower.settle(now, &mut ());
+        }
+        state.settle(now);
+    }
+
+    fn ended(&mut self, how: io::Result<()>, now: Instant) {
+        let mut state = self.shared.lock();
+        let origin = if how.is_ok() { Origin::User } else { Origin::Provider };
+        state.error = how.err().map(|error| error.kind());
+        if let Some(indication) = state.stream.ended(origin) {
+            state.tower.arrive(indication, now, &mut ());
+            state.settle(now);
+        }
+    }
+
+    fn work(&mut self, now: Instant) {
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        if state.tower.deadline() <= now {
+            state.settle(now);
+        }
+        while let Some(rope) = state.stream.outgoing().pop() {
+            self.outgoing.push(rope);
+        }
+        state.sending_bytes = self.outgoing.len();
+        self.wants_bytes = state.wants_bytes();
+        self.deadline = state.tower.deadline();
+        self.over = state.stream.wish() == Wish::Close;
+        let news = !state.told.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
+        drop(guard);
+        if news {
+            self.shared.news.notify_waiters();
+        }
+    }
+
+    fn outgoing(&mut self) -> &mut RopeQueue {
+        &mut self.outgoing
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.wants_bytes
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+}

@@ -1,0 +1,132 @@
+//! The responding end of associations.
+
+use super::{Acceptance, Association, Failure, within};
+use crate::osi::socket;
+use kiban_osi::acse::{self, Associate, AssociateAnswer};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::acse::{AssociateDiagnostic, AssociateResult, UserDiagnostic};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// Listens for associations at an address.
+pub struct Listener {
+    listener: TcpListener,
+    tower: TowerConfig,
+    tls: Option<TlsAcceptor>,
+    timeout: Duration,
+}
+
+impl Listener {
+    /// Listens at an address. `timeout` limits the time from a peer's connection to its A-ASSOCIATE.
+    ///
+    /// # Errors
+    /// The system's: the address is in use, or not this host's, or the port needs a privilege.
+    pub fn bind(
+        address: SocketAddr,
+        tower: TowerConfig,
+        tls: Option<TlsAcceptor>,
+        timeout: Duration,
+    ) -> io::Result<Listener> {
+        Ok(Listener { listener: socket::listen(address)?, tower, tls, timeout })
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts the next connection; nothing has been read from it.
+    ///
+    /// # Errors
+    /// The system's; errors of a single connection are skipped.
+    pub async fn accept(&self) -> io::Result<Arrival> {
+        Ok(self.arrival(socket::accept(&self.listener).await?))
+    }
+
+    /// Accepts the next connection; retries after errors.
+    pub(in super::super) async fn next(&self) -> Arrival {
+        self.arrival(socket::next(&self.listener).await)
+    }
+
+    fn arrival(&self, (socket, peer): (TcpStream, SocketAddr)) -> Arrival {
+        Arrival { socket, peer, tower: self.tower.clone(), tls: self.tls.clone(), timeout: self.timeout }
+    }
+}
+
+/// A connection whose A-ASSOCIATE has not been received yet.
+pub struct Arrival {
+    socket: TcpStream,
+    peer: SocketAddr,
+    tower: TowerConfig,
+    tls: Option<TlsAcceptor>,
+    timeout: Duration,
+}
+
+impl Arrival {
+    /// Returns the peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Waits for the peer's A-ASSOCIATE, at most for the listener's timeout.
+    ///
+    /// # Errors
+    /// [`Failure`]; the peer has been answered, and the connection is being closed.
+    pub async fn asked(self) -> Result<Asked, Failure> {
+        let Arrival { socket, peer, tower, tls, timeout } = self;
+        let made = async {
+            let mut association = match tls {
+                None => Association::start(socket, &tower, false),
+                Some(acceptor) => Association::start(acceptor.accept(socket).await?, &tower, false),
+            };
+            association.peer = Some(peer);
+            match association.shared.told().await?.into_acse() {
+                Ok(acse::Indication::Associate(associate)) => {
+                    Ok(Asked { association, associate: Box::new(associate) })
+                }
+                other => Err(association.shared.failure_of(other.ok())),
+            }
+        };
+        within(timeout, made).await
+    }
+}
+
+/// A peer's request for an association. Dropping it aborts the association.
+#[derive(Debug)]
+pub struct Asked {
+    association: Association,
+    associate: Box<Associate>,
+}
+
+impl Asked {
+    /// Returns the peer's request.
+    pub fn associate(&self) -> &Associate {
+        &self.associate
+    }
+
+    /// Accepts the association.
+    ///
+    /// # Errors
+    /// [`Failure`]: the peer has gone, or this answer is not possible.
+    pub fn accept(self, acceptance: Acceptance) -> Result<Association, Failure> {
+        let answer = acse::Request::AssociateResponse(acceptance.answer(&self.associate));
+        self.association.shared.request(answer.into())?;
+        Ok(self.association)
+    }
+
+    /// Refuses the association; waits until the answer is sent and the connection closed.
+    pub async fn refuse(self, result: AssociateResult, why: UserDiagnostic) {
+        let diagnostic = Some(AssociateDiagnostic::ServiceUser(why));
+        let answer = AssociateAnswer { diagnostic, ..self.associate.refuse(result, |_| true) };
+        let request = acse::Request::AssociateResponse(answer).into();
+        if self.association.shared.request(request).is_ok() {
+            self.association.closed().await;
+        }
+    }
+}

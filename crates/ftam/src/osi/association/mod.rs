@@ -1,0 +1,266 @@
+//! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, protocols of one's own.
+//!
+//! Purpose          a program that knows presentation data values gets an association over RFC 1006, with or
+//!                  without TLS, and need not know the six layers below it.
+//! Initiator        [`Association::connect`] with [`Parameters`]: names, the application context, the
+//!                  presentation contexts.
+//! Responder        [`Listener::accept`] gives an [`Arrival`]; [`Arrival::asked`] waits for its A-ASSOCIATE;
+//!                  [`Asked::accept`] or [`Asked::refuse`] answers. A silent arrival blocks no other.
+//! Data             [`Association::send`] and [`Association::receive`], which may be called from different
+//!                  tasks: all methods take `&self`.
+//! End              [`Association::release`] in order, [`Association::abort`] at once. Dropping an
+//!                  association aborts it.
+//! Operation        protocol work is done by the caller; a task of the association's own moves bytes
+//!                  ([`pump`](super::pump)).
+//! Limits           [`Association::send`] waits while [`OUTGOING_BYTES_MAX`] bytes wait to be sent. Reading
+//!                  stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`] indications wait for
+//!                  the user. [`TowerConfig`] limits the length of a service data unit, and so of a value.
+//! Not implemented  presentation's context management; negotiation of application contexts.
+
+mod driven;
+mod listener;
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+pub use driven::{INCOMING_BYTES_MAX, INCOMING_COUNT_MAX, OUTGOING_BYTES_MAX};
+pub use listener::{Arrival, Asked, Listener};
+pub use parameters::{Acceptance, Failure, Parameters, Tls, Wanted};
+
+use super::pump::pump;
+use super::socket;
+use driven::{Driven, Shared, State};
+use kiban_os::Clock;
+use kiban_osi::acse::{self, AssociateAnswer};
+use kiban_osi::presentation;
+use kiban_osi::stack::tower::{Request, TowerConfig};
+use kiban_osi::wire::acse::{AbortSource, ReleaseRequestReason, ReleaseResponseReason};
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::presentation::Pdv;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// An indication or confirmation from the peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// P-DATA: values, each with its context.
+    Data(Vec<Pdv>),
+    /// The peer requests a release; answer with [`Association::answer_release`].
+    ReleaseAsked {
+        /// The peer's reason.
+        reason: Option<ReleaseRequestReason>,
+        /// The peer's user information.
+        user_information: Vec<Pdv>,
+    },
+    /// The peer confirmed the release: the association has ended.
+    Released {
+        /// The peer's reason.
+        reason: Option<ReleaseResponseReason>,
+        /// The peer's user information.
+        user_information: Vec<Pdv>,
+    },
+    /// Any other presentation indication: typed data, synchronisation points, tokens.
+    Beside(Box<presentation::Indication>),
+}
+
+/// One end of an association.
+#[derive(Debug)]
+pub struct Association {
+    shared: Arc<Shared>,
+    peer: Option<SocketAddr>,
+    answer: Option<Box<AssociateAnswer>>,
+}
+
+impl Association {
+    /// Connects to a peer and establishes an association.
+    ///
+    /// # Errors
+    /// [`Failure`]; if the host has several addresses, the failure of the last one.
+    pub async fn connect(host: &str, port: u16, parameters: Parameters) -> Result<Association, Failure> {
+        let patience = parameters.timeout;
+        let made = async {
+            let socket = socket::connect(host, port).await?;
+            let peer = socket.peer_addr().ok();
+            let mut association = match &parameters.tls {
+                None => Association::open(socket, parameters).await?,
+                Some(Tls { connector, name }) => {
+                    let socket = connector.connect(name.clone(), socket).await?;
+                    Association::open(socket, parameters).await?
+                }
+            };
+            association.peer = peer;
+            Ok(association)
+        };
+        within(patience, made).await
+    }
+
+    /// Establishes an association, as initiator, on a connected stream of any kind.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn open<S>(socket: S, parameters: Parameters) -> Result<Association, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let patience = parameters.timeout;
+        let (tower, associate) = parameters.into_tower();
+        let mut association = Association::start(socket, &tower, true);
+        let request = acse::Request::Associate(associate);
+        association.shared.request(request.into())?;
+        let answer = within(patience, association.shared.told()).await?;
+        match answer.into_acse() {
+            Ok(acse::Indication::AssociateConfirm(answer)) => match answer.presentation {
+                presentation::Answer::Accepted(_) => {
+                    association.answer = Some(Box::new(answer));
+                    Ok(association)
+                }
+                presentation::Answer::Refused(_) => Err(Failure::Refused(Box::new(answer))),
+            },
+            other => Err(association.shared.failure_of(other.ok())),
+        }
+    }
+
+    /// Starts the layers on a socket, and the task that moves its bytes.
+    fn start<S>(mut socket: S, tower: &TowerConfig, calls: bool) -> Association
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let shared = Arc::new(Shared::new(State::new(tower), Clock::new()));
+        if !calls {
+            shared.connected();
+        }
+        let mut driven = Driven::new(shared.clone());
+        let task = shared.clone();
+        tokio::spawn(async move {
+            // The shared state already holds the reason for the end.
+            let _ = pump(&mut driven, &mut socket, &task.bell, &task.clock).await;
+            task.close();
+        });
+        Association { shared, peer: None, answer: None }
+    }
+
+    /// Returns the peer's address, if it has one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Returns the peer's answer, at the initiating end.
+    pub fn answer(&self) -> Option<&AssociateAnswer> {
+        self.answer.as_deref()
+    }
+
+    /// Returns the accepted contexts: identifier, abstract syntax, transfer syntax.
+    pub fn contexts(&self) -> Vec<(i64, Oid, Oid)> {
+        self.shared.contexts()
+    }
+
+    /// Returns the identifier of the accepted context for an abstract syntax.
+    pub fn context(&self, abstract_syntax: Oid) -> Option<i64> {
+        self.contexts().into_iter().find(|context| context.1 == abstract_syntax).map(|context| context.0)
+    }
+
+    /// Sends values in a P-DATA. Waits while too much data waits to be sent.
+    ///
+    /// # Errors
+    /// [`Failure::Misuse`]: nothing was sent, and nothing has changed; otherwise, how the association ended.
+    pub async fn send(&self, values: Vec<Pdv>) -> Result<(), Failure> {
+        self.request(presentation::Request::Data(values)).await
+    }
+
+    /// Issues any other presentation request: typed data, synchronisation points, tokens.
+    ///
+    /// # Errors
+    /// As [`Association::send`].
+    pub async fn request(&self, request: presentation::Request) -> Result<(), Failure> {
+        self.shared.room().await?;
+        self.shared.request(Request::Presentation(request))
+    }
+
+    /// Waits for the next indication. Cancel-safe: dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// How the association ended.
+    pub async fn receive(&self) -> Result<Event, Failure> {
+        match self.shared.told().await?.into_acse() {
+            Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
+            Err(beside) => Ok(Event::Beside(Box::new(beside))),
+            Ok(acse::Indication::Release { reason, user_information }) => {
+                Ok(Event::ReleaseAsked { reason, user_information })
+            }
+            Ok(acse::Indication::ReleaseConfirm { reason, user_information, .. }) => {
+                Ok(Event::Released { reason, user_information })
+            }
+            Ok(other) => Err(self.shared.failure_of(Some(other))),
+        }
+    }
+
+    /// Requests release; the answer is received as [`Event::Released`], after any data that the peer still
+    /// sends.
+    ///
+    /// # Errors
+    /// As [`Association::send`].
+    pub fn begin_release(&self, user_information: Vec<Pdv>) -> Result<(), Failure> {
+        let reason = Some(ReleaseRequestReason::NORMAL);
+        self.shared.request(acse::Request::Release { reason, user_information }.into())
+    }
+
+    /// Releases the association and waits for the answer. Data that the peer sends meanwhile is dropped; to
+    /// receive it, use [`Association::begin_release`].
+    ///
+    /// # Errors
+    /// How the association ended otherwise.
+    pub async fn release(&self, user_information: Vec<Pdv>) -> Result<Vec<Pdv>, Failure> {
+        self.begin_release(user_information)?;
+        let mut asked = false;
+        loop {
+            match self.receive().await? {
+                Event::Released { user_information, .. } => {
+                    if asked {
+                        // X.227 §7.2.3.5: on a release collision, the responder answers after it has been
+                        // answered.
+                        let _ = self.answer_release(Vec::new());
+                    }
+                    return Ok(user_information);
+                }
+                Event::ReleaseAsked { .. } => asked = self.answer_release(Vec::new()).is_err(),
+                Event::Data(_) | Event::Beside(_) => {}
+            }
+        }
+    }
+
+    /// Accepts the release that the peer has requested.
+    ///
+    /// # Errors
+    /// As [`Association::send`].
+    pub fn answer_release(&self, user_information: Vec<Pdv>) -> Result<(), Failure> {
+        let reason = Some(ReleaseResponseReason::NORMAL);
+        let response = acse::Request::ReleaseResponse { accepted: true, reason, user_information };
+        self.shared.request(response.into())
+    }
+
+    /// Aborts the association; data in transit may be lost.
+    pub fn abort(&self, user_information: Vec<Pdv>) {
+        let source = AbortSource::SERVICE_USER;
+        let abort = acse::Abort { source, diagnostic: None, user_information };
+        // If the association has already ended, there is nothing to abort.
+        let _ = self.shared.request(acse::Request::Abort(abort).into());
+    }
+
+    /// Waits until all that could be sent was sent, and the connection below is closed.
+    pub async fn closed(&self) {
+        self.shared.closed().await;
+    }
+}
+
+impl Drop for Association {
+    fn drop(&mut self) {
+        self.abort(Vec::new());
+    }
+}
+
+/// Runs a future with a time limit.
+async fn within<T>(patience: Duration, what: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(patience, what).await.unwrap_or(Err(Failure::Timeout))
+}

@@ -1,0 +1,265 @@
+//! Parameters of requests and answers, and failures.
+
+use kiban_base::Malformed;
+use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
+use kiban_osi::presentation::{self, PAbort, Refuser};
+use kiban_osi::session::{self, AbortReason, Units};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::transport::Disconnected;
+use kiban_osi::wire::acse::{ABSTRACT_SYNTAX, AbortSource, AssociateDiagnostic};
+use kiban_osi::wire::ber::Oid;
+use kiban_osi::wire::presentation::{BER, ContextDefinition, Pdv};
+use kiban_osi::{Misuse, Selectors};
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+use tokio_rustls::TlsConnector;
+
+/// TLS below an association that this end initiates.
+#[derive(Clone)]
+pub struct Tls {
+    /// See [`secure::connector`](crate::osi::secure::connector).
+    pub connector: TlsConnector,
+    /// The name that the peer's certificate must be issued for.
+    pub name: ServerName<'static>,
+}
+
+/// Parameters of an association that this end initiates.
+#[derive(Clone)]
+pub struct Parameters {
+    /// Settings of the layers.
+    pub tower: TowerConfig,
+    /// The selectors of this end.
+    pub calling: Selectors,
+    /// The peer's selectors.
+    pub called: Selectors,
+    /// The application context name.
+    pub application_context: Oid,
+    /// The proposed presentation contexts, ACSE's among them.
+    pub contexts: Vec<ContextDefinition>,
+    /// The proposed session functional units.
+    pub units: Units,
+    /// The calling AP title, AE qualifier and so on.
+    pub calling_name: EntityName,
+    /// The called AP title, AE qualifier and so on.
+    pub called_name: EntityName,
+    /// The caller's authentication value.
+    pub authentication: Option<Authentication>,
+    /// User information of the A-ASSOCIATE.
+    pub user_information: Vec<Pdv>,
+    /// The time limit for establishing the association.
+    pub timeout: Duration,
+    /// TLS settings; `None` for no TLS.
+    pub tls: Option<Tls>,
+}
+
+impl Parameters {
+    /// Builds parameters for these abstract syntaxes, all in BER, with session's kernel and duplex units.
+    /// ACSE's own context is number 1; the others are 3, 5, 7 and so on.
+    pub fn new(application_context: Oid, abstract_syntaxes: &[Oid]) -> Parameters {
+        let all = std::iter::once(&ABSTRACT_SYNTAX).chain(abstract_syntaxes);
+        let contexts = (1..).step_by(2).zip(all).map(|(id, syntax)| ContextDefinition {
+            id,
+            abstract_syntax: *syntax,
+            transfer_syntaxes: vec![BER],
+        });
+        Parameters {
+            tower: TowerConfig::default(),
+            calling: Selectors::default(),
+            called: Selectors::default(),
+            application_context,
+            contexts: contexts.collect(),
+            units: Units::DUPLEX,
+            calling_name: EntityName::default(),
+            called_name: EntityName::default(),
+            authentication: None,
+            user_information: Vec::new(),
+            timeout: Duration::from_secs(30),
+            tls: None,
+        }
+    }
+
+    /// Returns the proposed context identifier for an abstract syntax; values in the user information carry
+    /// it.
+    pub fn context(&self, abstract_syntax: Oid) -> Option<i64> {
+        let context = self.contexts.iter().find(|context| context.abstract_syntax == abstract_syntax)?;
+        Some(context.id)
+    }
+
+    /// Splits the parameters; transport selectors are sent by the session machine.
+    pub(super) fn into_tower(self) -> (TowerConfig, Associate) {
+        let mut tower = self.tower.clone();
+        tower.session.transport_calling = self.calling.transport.clone();
+        tower.session.transport_called = self.called.transport.clone();
+        (tower, self.into_associate())
+    }
+
+    fn into_associate(self) -> Associate {
+        Associate {
+            called: self.called_name,
+            calling: self.calling_name,
+            authentication: self.authentication,
+            user_information: self.user_information,
+            ..Associate::new(self.application_context, self.calling, self.called, self.contexts, self.units)
+        }
+    }
+}
+
+/// Which of the peer's proposed contexts to accept.
+#[derive(Clone, Default, Debug)]
+pub enum Wanted {
+    /// All that these layers support.
+    #[default]
+    All,
+    /// Those of these abstract syntaxes, and always ACSE's.
+    Only(Vec<Oid>),
+}
+
+impl Wanted {
+    fn has(&self, abstract_syntax: Oid) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Only(syntaxes) => {
+                abstract_syntax == ABSTRACT_SYNTAX || syntaxes.contains(&abstract_syntax)
+            }
+        }
+    }
+}
+
+/// Parameters of an accepted association.
+#[derive(Clone, Debug)]
+pub struct Acceptance {
+    /// Which contexts to accept.
+    pub contexts: Wanted,
+    /// Which of the proposed session functional units to accept.
+    pub units: Units,
+    /// The application context name; `None` returns the proposed one.
+    pub application_context: Option<Oid>,
+    /// The responding AP title, AE qualifier and so on.
+    pub name: EntityName,
+    /// The responder's authentication value, if the peer asked for one.
+    pub authentication: Option<Authentication>,
+    /// User information of the answer.
+    pub user_information: Vec<Pdv>,
+}
+
+impl Default for Acceptance {
+    fn default() -> Acceptance {
+        Acceptance {
+            contexts: Wanted::All,
+            units: session::OFFERED,
+            application_context: None,
+            name: EntityName::default(),
+            authentication: None,
+            user_information: Vec::new(),
+        }
+    }
+}
+
+impl Acceptance {
+    /// Builds the answer to a request.
+    pub(super) fn answer(self, asked: &Associate) -> AssociateAnswer {
+        let units = asked.presentation.session.units.and(self.units).or(Units::DUPLEX);
+        let granted = asked.accept(units, |context| self.contexts.has(context.abstract_syntax));
+        AssociateAnswer {
+            application_context: self.application_context.or(granted.application_context),
+            responding: self.name,
+            authentication: self.authentication,
+            user_information: self.user_information,
+            ..granted
+        }
+    }
+}
+
+/// Why an association was not established, or has ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The connection below failed.
+    Io(Arc<io::Error>),
+    /// The time limit expired.
+    Timeout,
+    /// The bytes received are no TPKT: the peer does not speak RFC 1006.
+    NotTpkt(Malformed),
+    /// The peer refused the association.
+    Refused(Box<AssociateAnswer>),
+    /// The peer, or its machine, aborted the association.
+    Aborted(Box<Abort>),
+    /// Transport refused or ended its connection, and gave the reason.
+    Disconnected(Disconnected),
+    /// A layer below ACSE aborted the association.
+    Broken(PAbort),
+    /// The association had already ended.
+    Over,
+    /// The request is not allowed in this state, or has invalid parameters.
+    Misuse(Misuse),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Io(Arc::new(error))
+    }
+}
+
+impl From<io::ErrorKind> for Failure {
+    fn from(kind: io::ErrorKind) -> Failure {
+        io::Error::from(kind).into()
+    }
+}
+
+impl From<Misuse> for Failure {
+    fn from(misuse: Misuse) -> Failure {
+        Failure::Misuse(misuse)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Io(error) => write!(f, "{error}"),
+            Failure::Timeout => f.write_str("the peer did not answer in time"),
+            Failure::NotTpkt(rule) => write!(f, "the peer does not speak RFC 1006 (TPKT: {rule:?})"),
+            Failure::Refused(answer) => refused(f, answer),
+            Failure::Aborted(abort) if abort.source == AbortSource::SERVICE_USER => {
+                f.write_str("the peer aborted the association")
+            }
+            Failure::Aborted(_) => {
+                f.write_str("ACSE aborted the association: a rule of its protocol was broken")
+            }
+            Failure::Disconnected(why) => {
+                write!(f, "transport refused the connection or ended it: {why}")
+            }
+            Failure::Broken(PAbort::Session(AbortReason::TransportDisconnect)) => {
+                f.write_str("the peer refused the transport connection or closed it: is the selector right?")
+            }
+            Failure::Broken(PAbort::Session(reason)) => write!(f, "session aborted: {reason:?}"),
+            Failure::Broken(PAbort::Here { reason, .. }) => {
+                write!(f, "the peer broke a rule of presentation: {reason:?}")
+            }
+            Failure::Broken(PAbort::Peer { reason, .. }) => {
+                write!(f, "the peer's presentation aborted: {reason:?}")
+            }
+            Failure::Over => f.write_str("the association has ended"),
+            Failure::Misuse(misuse) => write!(f, "{misuse}"),
+        }
+    }
+}
+
+fn refused(f: &mut fmt::Formatter<'_>, answer: &AssociateAnswer) -> fmt::Result {
+    if let presentation::Answer::Refused(refuse) = &answer.presentation {
+        match refuse.by {
+            Refuser::Session(reason) => return write!(f, "session refused the connection: {reason:?}"),
+            Refuser::Provider(reason) => return write!(f, "presentation refused the connection: {reason:?}"),
+            Refuser::User => {}
+        }
+    }
+    f.write_str("the peer refused the association")?;
+    match &answer.diagnostic {
+        Some(AssociateDiagnostic::ServiceUser(diagnostic)) => write!(f, ": {diagnostic:?}"),
+        Some(AssociateDiagnostic::ServiceProvider(diagnostic)) => write!(f, " (ACSE: {diagnostic:?})"),
+        None => Ok(()),
+    }
+}
+
+impl std::error::Error for Failure {}

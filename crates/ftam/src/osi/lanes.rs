@@ -1,0 +1,79 @@
+//! Lanes: threads that drive associations, each with a runtime of its own.
+//!
+//! Purpose    an association stays on one processor, and no thread is woken without work. In one runtime of
+//!            several threads, an idle thread waits for events while another works; it wakes for each segment
+//!            that arrives, only to find that its association is already being driven.
+//! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`): the lane's other
+//!            associations move to a fresh thread meanwhile. This needs a multi-threaded runtime, so a lane
+//!            is one with a single thread.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+/// A set of lanes.
+#[derive(Debug)]
+pub struct Lanes {
+    runtimes: Vec<Runtime>,
+    /// Dropping these ends the anchor threads.
+    anchors: Vec<oneshot::Sender<()>>,
+}
+
+impl Lanes {
+    /// Creates one lane for each processor.
+    ///
+    /// # Errors
+    /// The system gives no threads or event descriptors.
+    pub fn new() -> io::Result<Lanes> {
+        let count = available_parallelism().map_or(1, NonZeroUsize::get);
+        // If one fails, the others are dropped as lanes are: a task must not drop a runtime.
+        let mut lanes = Lanes { runtimes: Vec::new(), anchors: Vec::new() };
+        (0..count).try_for_each(|_| lanes.add())?;
+        Ok(lanes)
+    }
+
+    /// Adds a lane and its anchor, an idle blocking thread. While a runtime has one blocking thread,
+    /// `block_in_place` does without a fresh one if the system gives none, and the lane's other associations
+    /// wait; without an anchor tokio panics.
+    fn add(&mut self) -> io::Result<()> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime =
+            kiban_tokio::runtime::build(builder.worker_threads(1).thread_name("kiban-osi").enable_all())?;
+        let lane = runtime.handle().clone();
+        self.runtimes.push(runtime);
+        let (anchor, gone) = oneshot::channel::<()>();
+        let hold = || {
+            // The anchor ends when the sender is dropped.
+            let _ = gone.blocking_recv();
+        };
+        kiban_tokio::runtime::quietly(|| lane.spawn_blocking(hold))?;
+        self.anchors.push(anchor);
+        Ok(())
+    }
+
+    /// Returns the lane of the association with this number.
+    pub fn of(&self, number: u64) -> &Handle {
+        self.runtimes[(number % self.runtimes.len() as u64) as usize].handle()
+    }
+}
+
+/// Registers a socket with a lane's event loop.
+///
+/// # Errors
+/// The system cannot register another socket.
+pub fn into_lane(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
+    let socket = socket.into_std()?;
+    let _guard = lane.enter();
+    TcpStream::from_std(socket)
+}
+
+/// The lanes may be dropped by a task, which must not block; tasks left in them are dropped.
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.anchors.clear();
+        self.runtimes.drain(..).for_each(Runtime::shutdown_background);
+    }
+}

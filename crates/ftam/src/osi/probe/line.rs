@@ -1,0 +1,173 @@
+//! One short connection of a probe: units are exchanged until a deadline.
+
+use super::Target;
+use crate::osi::socket;
+use bytes::{Buf, BytesMut};
+use kiban_base::Malformed;
+use kiban_base::Rope;
+use kiban_osi::transport::{DisconnectReason, Disconnected};
+use kiban_osi::wire::cotp::{self, Tpdu};
+use kiban_osi::wire::tpkt;
+use std::future::Future;
+use std::pin::Pin;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Sleep, sleep};
+
+/// Maximum length of an answer.
+pub(super) const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How many bytes are shown of data that is no TPKT.
+const SHOWN_BYTES_MAX: usize = 24;
+
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+/// A connection with a deadline.
+pub(super) struct Line {
+    socket: Box<dyn Socket>,
+    received: BytesMut,
+    deadline: Pin<Box<Sleep>>,
+}
+
+/// Why no answer, or no further answer, was received.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Unheard {
+    pub(super) words: String,
+    /// The peer was silent: it sent neither data nor a close.
+    pub(super) silent: bool,
+}
+
+impl Unheard {
+    fn new(words: impl Into<String>) -> Unheard {
+        Unheard { words: words.into(), silent: false }
+    }
+}
+
+impl Line {
+    /// Connects over TCP; [`Line::secure`] starts TLS.
+    pub(super) async fn open(target: &Target) -> Result<Line, Unheard> {
+        let mut deadline = Box::pin(sleep(target.timeout));
+        let connects = socket::connect(&target.host, target.port);
+        let socket = by(&mut deadline, connects).await?.map_err(|error| Unheard::new(error.to_string()))?;
+        Ok(Line { socket: Box::new(socket), received: BytesMut::new(), deadline })
+    }
+
+    /// Starts TLS; returns a description of the negotiated session.
+    pub(super) async fn secure(&mut self, target: &Target) -> Result<String, String> {
+        let Some(tls) = &target.tls else { return Ok("not asked for".into()) };
+        let socket = std::mem::replace(&mut self.socket, Box::new(tokio::io::empty()));
+        let handshake = tls.connector.connect(tls.name.clone(), socket);
+        let socket = by(&mut self.deadline, handshake).await.map_err(|unheard| unheard.words)?;
+        let socket = socket.map_err(|error| error.to_string())?;
+        let (_, session) = socket.get_ref();
+        let version = session.protocol_version().and_then(|version| version.as_str());
+        let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        let count = session.peer_certificates().map_or(0, <[_]>::len);
+        let (version, suite) = (version.unwrap_or("TLS"), suite.unwrap_or("a suite without a name"));
+        self.socket = Box::new(socket);
+        Ok(format!("{}, {suite}, {count} certificate(s)", version.replace("TLSv1_", "TLS 1.")))
+    }
+
+    /// Connects, with TLS if the target uses it.
+    pub(super) async fn ready(target: &Target) -> Result<Line, Unheard> {
+        let mut line = Line::open(target).await?;
+        line.secure(target).await.map_err(Unheard::new)?;
+        Ok(line)
+    }
+
+    /// Sends one TPKT.
+    pub(super) async fn send(&mut self, unit: &[u8]) -> Result<(), Unheard> {
+        let mut packet = vec![0; tpkt::HEADER_BYTES];
+        let payload_bytes = unit.len().try_into().expect("what is asked is short");
+        tpkt::Header { payload_bytes }.write(&mut packet);
+        packet.extend_from_slice(unit);
+        let sent = async {
+            self.socket.write_all(&packet).await?;
+            self.socket.flush().await
+        };
+        by(&mut self.deadline, sent)
+            .await?
+            .map_err(|error| Unheard::new(format!("it does not listen: {error}")))
+    }
+
+    /// Sends one TPDU without user data.
+    pub(super) async fn send_tpdu(&mut self, tpdu: &Tpdu) -> Result<(), Unheard> {
+        let mut bytes = vec![0; tpdu.length()];
+        tpdu.write(&mut bytes);
+        self.send(&bytes).await
+    }
+
+    /// Sends one TSDU in data TPDUs of at most this many bytes.
+    pub(super) async fn send_data(&mut self, tsdu: &[u8], tpdu_bytes_max: usize) -> Result<(), Unheard> {
+        let mut parts = tsdu.chunks(tpdu_bytes_max - cotp::DATA_HEADER_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            let header = cotp::data_header(parts.peek().is_none());
+            self.send(&[&header[..], part].concat()).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives the next TPKT's payload.
+    pub(super) async fn receive(&mut self) -> Result<Vec<u8>, Unheard> {
+        loop {
+            match tpkt::Header::read(&self.received) {
+                Ok((header, count)) if self.received.len() >= count + usize::from(header.payload_bytes) => {
+                    self.received.advance(count);
+                    return Ok(self.received.split_to(header.payload_bytes.into()).to_vec());
+                }
+                Ok(_) | Err(Malformed::Truncated) => {}
+                Err(_) => {
+                    let shown = &self.received[..self.received.len().min(SHOWN_BYTES_MAX)];
+                    return Err(Unheard::new(format!("no TPKT came, but \"{}\"", shown.escape_ascii())));
+                }
+            }
+            let read = self.socket.read_buf(&mut self.received);
+            match by(&mut self.deadline, read).await? {
+                Ok(0) if self.received.is_empty() => return Err(Unheard::new("it closed the connection")),
+                Ok(0) => return Err(Unheard::new("it closed the connection within a TPKT")),
+                Ok(_) => {}
+                Err(error) => return Err(Unheard::new(error.to_string())),
+            }
+        }
+    }
+
+    /// Receives the next TSDU, reassembled from data TPDUs.
+    pub(super) async fn receive_data(&mut self) -> Result<Rope, Unheard> {
+        let mut tsdu = Vec::new();
+        loop {
+            let unit = self.receive().await?;
+            let (tpdu, count) = Tpdu::read(&unit)
+                .map_err(|rule| Unheard::new(format!("its transport broke a rule: {rule:?}")))?;
+            match tpdu {
+                Tpdu::Data { end } => {
+                    tsdu.extend_from_slice(&unit[count..]);
+                    if tsdu.len() > ANSWER_BYTES_MAX {
+                        return Err(Unheard::new("its answer has no end"));
+                    }
+                    if end {
+                        return Ok(tsdu.into());
+                    }
+                }
+                Tpdu::DisconnectRequest { reason, additional, .. } => {
+                    let reason = DisconnectReason::of_code(reason);
+                    let words = Disconnected { reason, additional };
+                    return Err(Unheard::new(format!("its transport disconnected (DR): {words}")));
+                }
+                Tpdu::Error { cause, .. } => {
+                    return Err(Unheard::new(format!(
+                        "its transport found an error in what was sent: {cause:?}"
+                    )));
+                }
+                _ => return Err(Unheard::new("its transport said something that is no answer")),
+            }
+        }
+    }
+}
+
+/// Waits for a future or the deadline, whichever comes first.
+async fn by<T>(deadline: &mut Pin<Box<Sleep>>, what: impl Future<Output = T>) -> Result<T, Unheard> {
+    tokio::select! {
+        biased;
+        outcome = what => Ok(outcome),
+        () = deadline => Err(Unheard { words: "it says nothing".into(), silent: true }),
+    }
+}

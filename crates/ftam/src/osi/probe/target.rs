@@ -1,0 +1,31 @@
+//! The target of a probe.
+
+use crate::osi::association::Tls;
+use kiban_osi::Selectors;
+use std::time::Duration;
+
+/// The peer to probe, and how to reach it.
+#[derive(Clone)]
+pub struct Target {
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS settings; `None` for no TLS.
+    pub tls: Option<Tls>,
+    /// Called selectors, if the peer needs them.
+    pub called: Selectors,
+    /// The identity used for FTAM.
+    pub caller: Caller,
+    /// The time limit for one question.
+    pub timeout: Duration,
+}
+
+/// An FTAM user; without a name, the initiator identity is absent.
+#[derive(Clone, Default)]
+pub struct Caller {
+    /// The initiator identity.
+    pub user: Option<String>,
+    /// The filestore password.
+    pub password: Option<String>,
+}

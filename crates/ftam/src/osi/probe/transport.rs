@@ -1,0 +1,175 @@
+//! Questions about RFC 1006 and transport: each sends a CR and reads the answer.
+
+use super::line::{Line, Unheard};
+use super::{Report, Target, Verdict};
+use kiban_osi::transport::{DisconnectReason, Disconnected};
+use kiban_osi::wire::cotp::{self, Connect, Tpdu};
+
+const LAYER: &str = "transport";
+/// Selectors that products use by default (`01 03` is FTAM's in ISODE), tried if the peer is selective.
+const SELECTORS_USUAL: [&[u8]; 5] = [b"\0\x01", b"\x01", b"\x01\x03", b"0001", b"FTAM"];
+/// Preferred maximum TPDU size to request: 40 × 128, which the older parameter cannot express.
+const PREFERRED_UNITS: u32 = 40;
+
+/// The answer to a CR.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Confirmed(Box<Connect>),
+    Refused(String),
+    Unheard(Unheard),
+}
+
+impl Answer {
+    /// Describes an answer that is not a CC.
+    pub(super) fn words(&self) -> &str {
+        match self {
+            Answer::Confirmed(_) => "it is confirmed",
+            Answer::Refused(words) => words,
+            Answer::Unheard(unheard) => &unheard.words,
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        matches!(self, Answer::Confirmed(_))
+    }
+}
+
+/// Builds a minimal CR for class 0.
+pub(super) fn request(target: &Target) -> Connect {
+    let tsel = target.called.transport.bytes();
+    Connect { source: 1, called: (!tsel.is_empty()).then(|| tsel.to_vec()), ..Connect::default() }
+}
+
+/// Sends a CR and waits for its answer.
+pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
+    if let Err(unheard) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
+        return Answer::Unheard(unheard);
+    }
+    let unit = match line.receive().await {
+        Ok(unit) => unit,
+        Err(unheard) => return Answer::Unheard(unheard),
+    };
+    match Tpdu::read(&unit) {
+        Ok((Tpdu::ConnectConfirm(confirm), _)) => Answer::Confirmed(Box::new(confirm)),
+        Ok((Tpdu::DisconnectRequest { reason, additional, .. }, _)) => {
+            let reason = DisconnectReason::of_code(reason);
+            Answer::Refused(format!("refused (DR): {}", Disconnected { reason, additional }))
+        }
+        Ok((Tpdu::Error { cause, .. }, _)) => Answer::Refused(format!("rejected (ER): {cause:?}")),
+        Ok(_) => Answer::Refused("answered with a TPDU that is no answer".into()),
+        Err(rule) => Answer::Refused(format!("answered with what is no TPDU ({rule:?})")),
+    }
+}
+
+async fn again(target: &Target, request: Connect) -> Answer {
+    match Line::ready(target).await {
+        Ok(mut line) => connect(&mut line, request).await,
+        Err(unheard) => Answer::Unheard(unheard),
+    }
+}
+
+/// Asks about transport; returns whether the upper layers can be probed with the target's selector.
+pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) -> bool {
+    let first = connect(&mut line, request(target)).await;
+    drop(line);
+    report.tpkt = !matches!(first, Answer::Unheard(_));
+    if let Answer::Unheard(unheard) = &first {
+        report.say("TPKT", "is RFC 1006 spoken", Verdict::No, &unheard.words);
+        return false;
+    }
+    report.say("TPKT", "is RFC 1006 spoken", Verdict::Yes, "a TPDU came back in a TPKT");
+    let verdict = if first.is_confirmed() { Verdict::Yes } else { Verdict::No };
+    let Answer::Confirmed(confirm) = &first else {
+        report.say(LAYER, "class 0", verdict, first.words());
+        selectors(target, report).await;
+        return false;
+    };
+    let words =
+        if confirm.class == 0 { "selected".into() } else { format!("class {} came back", confirm.class) };
+    report.say(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
+    classes(target, report).await;
+    sizes(target, report).await;
+    selectors(target, report).await;
+    true
+}
+
+/// Asks which other classes the peer accepts.
+async fn classes(target: &Target, report: &mut Report) {
+    for (class, alternatives, question) in
+        [(2, vec![0x00], "class 2, or else 0 (RFC 2126)"), (4, Vec::new(), "class 4 alone")]
+    {
+        let answer = again(target, Connect { class, alternatives, ..request(target) }).await;
+        let (verdict, words) = match &answer {
+            Answer::Confirmed(confirm) if confirm.class == class => (Verdict::Yes, "selected".into()),
+            Answer::Confirmed(confirm) => (Verdict::No, format!("class {} is selected", confirm.class)),
+            other => (Verdict::No, other.words().to_owned()),
+        };
+        report.say(LAYER, question, verdict, words);
+    }
+}
+
+/// Asks how the peer answers each proposed size.
+async fn sizes(target: &Target, report: &mut Report) {
+    let mut largest = None;
+    let mut words = Vec::new();
+    for code in cotp::SIZE_CODE_MIN..=cotp::SIZE_CODE_MAX {
+        let asked = 1u32 << code;
+        let answer = again(target, Connect { tpdu_size: Some(code), ..request(target) }).await;
+        words.push(match &answer {
+            Answer::Confirmed(confirm) => match confirm.tpdu_size.and_then(cotp::size_bytes) {
+                Some(bytes) => {
+                    largest = largest.max(Some(bytes.min(asked)));
+                    if bytes == asked { asked.to_string() } else { format!("{asked} -> {bytes}") }
+                }
+                None => format!("{asked} -> nothing said"),
+            },
+            Answer::Refused(_) => format!("{asked} refused"),
+            Answer::Unheard(unheard) => format!("{asked}: {}", unheard.words),
+        });
+        if matches!(&answer, Answer::Unheard(unheard) if unheard.silent) {
+            break;
+        }
+    }
+    let verdict = if largest.is_some() { Verdict::Yes } else { Verdict::Unclear };
+    report.say(LAYER, "TPDU sizes", verdict, words.join(", "));
+    let preferred = Connect { preferred: Some(PREFERRED_UNITS), tpdu_size: Some(12), ..request(target) };
+    let (verdict, words) = match again(target, preferred).await {
+        Answer::Confirmed(confirm) => match confirm.preferred {
+            Some(units) => {
+                let bytes = u64::from(units) * u64::from(cotp::PREFERRED_UNIT_BYTES);
+                (Verdict::Yes, format!("{} asked, {bytes} answered", PREFERRED_UNITS * 128))
+            }
+            None => (Verdict::No, "passed over".into()),
+        },
+        other => (Verdict::No, other.words().to_owned()),
+    };
+    report.say(LAYER, "preferred maximum TPDU size", verdict, words);
+}
+
+/// Asks whether a called selector is needed, and whether any value is accepted.
+async fn selectors(target: &Target, report: &mut Report) {
+    let with = |tsel: Option<&[u8]>| Connect { called: tsel.map(<[u8]>::to_vec), ..request(target) };
+    let without = again(target, with(None)).await;
+    let nobodys = again(target, with(Some(b"kiban?"))).await;
+    let mut taken = Vec::new();
+    if !nobodys.is_confirmed() {
+        for tsel in SELECTORS_USUAL {
+            if again(target, with(Some(tsel))).await.is_confirmed() {
+                taken.push(format!(
+                    "0x{}",
+                    tsel.iter().map(|octet| format!("{octet:02x}")).collect::<String>()
+                ));
+            }
+        }
+    }
+    let others = match (nobodys.is_confirmed(), taken.is_empty()) {
+        (true, _) => "any is taken".to_owned(),
+        (false, false) => format!("taken: {}; say --tsel", taken.join(", ")),
+        (false, true) => "an unknown one is refused, and so are the usual ones; say --tsel".to_owned(),
+    };
+    let (verdict, none) = match without.is_confirmed() {
+        true => (Verdict::No, "none is taken"),
+        false => (Verdict::Yes, "none is refused"),
+    };
+    report.say(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
+}

@@ -1,0 +1,152 @@
+//! The pump: moves bytes between a socket and the protocol that runs on it.
+//!
+//! Purpose    one gathering write for all that waits to be sent, without copying payload; one read for all
+//!            that has arrived, into memory that is handed up without a copy.
+//! Operation  in turns: the end works; then the socket is written and read as far as possible.
+//! Reading    the read size begins small and grows as long as reads fill it, so that thousands of idle
+//!            connections use little memory.
+//! Limits     nothing is read while [`End::wants_bytes`] is false. The end bounds how much waits to be sent.
+
+use bytes::Bytes;
+use kiban_base::{Instant, RopeQueue};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use super::buffers::{BUFFER_BYTES, Buffer};
+use super::ropes::poll_write;
+use kiban_os::Clock;
+
+/// Size of the first read of a connection, and of one after a short read.
+const READ_BYTES_MIN: usize = 4 << 10;
+/// Maximum size of a read; a full read doubles the size of the next one.
+const READ_BYTES_MAX: usize = BUFFER_BYTES;
+/// Time limit for sending the last data of a connection; a TLS session has some of its own.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// One end of a connection, driven by the pump.
+pub trait End {
+    /// Handles received bytes.
+    fn arrive(&mut self, bytes: Bytes, now: Instant);
+    /// Handles the end of input: the peer has closed its side, or the connection is broken (`Err`).
+    fn ended(&mut self, how: io::Result<()>, now: Instant);
+    /// Does pending work, timers included; files are read and written here.
+    fn work(&mut self, now: Instant);
+    /// Returns the bytes to be sent. The pump takes from the front.
+    fn outgoing(&mut self) -> &mut RopeQueue;
+    /// Returns whether more bytes may be read.
+    fn wants_bytes(&self) -> bool;
+    /// Returns when [`End::work`] must be called even if nothing arrives.
+    fn deadline(&self) -> Instant;
+    /// Returns whether the connection is to be closed as soon as everything is sent.
+    fn is_over(&self) -> bool;
+}
+
+/// The result of a turn at the socket.
+enum Turn {
+    /// Some bytes were sent, and nothing was received.
+    Sent,
+    /// Bytes were received.
+    Came(usize),
+    /// The stream is at its end.
+    End,
+}
+
+/// Pumps until the end is over and everything has been sent. Ringing the bell makes the end work.
+///
+/// # Errors
+/// The socket's; the end has received it ([`End::ended`]).
+pub async fn pump<S>(end: &mut impl End, socket: &mut S, bell: &Notify, clock: &Clock) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut buffer = Buffer::default();
+    let mut read_bytes = READ_BYTES_MIN;
+    let mut open = true;
+    loop {
+        end.work(clock.now());
+        if end.is_over() && end.outgoing().is_empty() {
+            let farewell = tokio::time::timeout(FAREWELL, socket.shutdown()).await;
+            return farewell.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let deadline = end.deadline();
+        let listens = open && end.wants_bytes();
+        if listens && buffer.is_none() {
+            buffer = Buffer::take(read_bytes);
+        }
+        let turn = poll_fn(|cx| at_socket(cx, socket, end.outgoing(), listens.then(|| buffer.filling())));
+        let patience = deadline.since(clock.now());
+        let turn = tokio::select! {
+            turn = turn => turn,
+            () = bell.notified() => continue,
+            () = tokio::time::sleep(patience), if deadline != Instant::NEVER => continue,
+        };
+        match turn {
+            Ok(Turn::Sent) => {}
+            Ok(Turn::Came(bytes)) => {
+                read_bytes = if bytes >= read_bytes {
+                    (read_bytes * 2).min(READ_BYTES_MAX)
+                } else {
+                    READ_BYTES_MIN.max(bytes)
+                };
+                end.arrive(std::mem::take(&mut buffer).hand_on(), clock.now());
+            }
+            Ok(Turn::End) => {
+                open = false;
+                end.ended(Ok(()), clock.now());
+            }
+            Err(error) => {
+                let kind = error.kind();
+                end.ended(Err(error), clock.now());
+                end.work(clock.now());
+                return Err(kind.into());
+            }
+        }
+    }
+}
+
+/// Writes and reads once. Ready when anything has moved.
+fn at_socket<S>(
+    cx: &mut Context<'_>,
+    socket: &mut S,
+    outgoing: &mut RopeQueue,
+    buffer: Option<&mut Vec<u8>>,
+) -> Poll<io::Result<Turn>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let sent = write(cx, socket, outgoing)?;
+    if let Some(buffer) = buffer {
+        match tokio_util::io::poll_read_buf(Pin::new(socket), cx, buffer)? {
+            Poll::Ready(0) => return Poll::Ready(Ok(Turn::End)),
+            Poll::Ready(bytes) => return Poll::Ready(Ok(Turn::Came(bytes))),
+            Poll::Pending => {}
+        }
+    }
+    if sent { Poll::Ready(Ok(Turn::Sent)) } else { Poll::Pending }
+}
+
+/// Writes as much as the socket takes; returns whether any byte was written.
+fn write<S>(cx: &mut Context<'_>, socket: &mut S, outgoing: &mut RopeQueue) -> io::Result<bool>
+where
+    S: AsyncWrite + Unpin,
+{
+    let mut sent = false;
+    while !outgoing.is_empty() {
+        match poll_write(cx, socket, outgoing)? {
+            Poll::Pending => return Ok(sent),
+            Poll::Ready(_) => sent = true,
+        }
+    }
+    // A TLS session holds records back until it is flushed.
+    match Pin::new(socket).poll_flush(cx)? {
+        Poll::Ready(()) | Poll::Pending => Ok(sent),
+    }
+}
+
+#[cfg(test)]
+mod tests;

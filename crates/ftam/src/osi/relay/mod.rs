@@ -1,0 +1,231 @@
+//! A relay between OSI over X.25 and OSI over TCP: calls in XOT (RFC 1613) on one side, TPKTs (RFC 1006) on
+//! the other.
+//!
+//! Purpose          a system that knows only X.25 and one that knows only TCP have transport connections with
+//!                  each other; neither is changed.
+//! From XOT         a call is matched with [`Route`]s by its called address or its user data; it is accepted
+//!                  when the TCP connection is established.
+//! To XOT           a TCP connection makes a call through a router; data from TCP waits until the call is
+//!                  accepted.
+//! Data             one network service data unit is a TPKT's payload on one side, an M-bit sequence on the
+//!                  other. No byte is copied or changed, except in the first unit each way (`sizes`): an
+//!                  absent TPDU size parameter means different sizes on the two networks.
+//! End              a clear closes TCP when everything is delivered; a close of TCP clears the call when
+//!                  everything is acknowledged. A reset ends both, as class 0 demands (X.224 §6.15). Packets
+//!                  with the Q bit do not belong to transport and are ignored.
+//! Flow control     what one side does not take is not read from the other: [`WAITING_BYTES_MAX`] wait each
+//!                  way, in addition to one unit.
+//! Limits           a maximum number of circuits; further connections are closed at once.
+//!                  [`Settings::patience`] limits every intermediate state: a call not yet received, accepted
+//!                  or cleared; a TCP connection not yet established, or one that does not take the rest.
+//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of its own:
+//!                  both ends speak class 0.
+
+mod circuit;
+mod route;
+mod settings;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+pub use route::{Called, Route};
+pub use settings::{Settings, WAITING_BYTES_MAX};
+
+use super::socket;
+use circuit::Circuit;
+use kiban_os::Clock;
+use kiban_osi::x25::{Call, FastSelect};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// An event of a circuit, reported once when it opens or is refused, and once when it closes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Said {
+    /// The number of the circuit, from 1.
+    pub circuit: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// An event of a circuit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The circuit connects two ends.
+    Open {
+        /// Address of the peer that made the connection.
+        from: String,
+        /// The called address, if there is one.
+        called: String,
+        /// Where the circuit goes.
+        to: String,
+    },
+    /// The circuit was not established.
+    Refused {
+        /// Address of the peer that made the connection.
+        from: String,
+        /// The called address, if known.
+        called: String,
+        /// The reason.
+        why: String,
+    },
+    /// The circuit has ended.
+    Closed {
+        /// Bytes of units from X.25 to TCP.
+        bytes_to_tcp: u64,
+        /// Bytes of units from TCP to X.25.
+        bytes_to_x25: u64,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A relay: the state that its listeners share.
+pub struct Relay {
+    settings: Settings,
+    places: Semaphore,
+    clock: Clock,
+    count: AtomicU64,
+    say: Box<dyn Fn(Said) + Send + Sync>,
+}
+
+impl Relay {
+    /// Creates a relay without listeners; `say` receives its events.
+    pub fn new(settings: Settings, say: impl Fn(Said) + Send + Sync + 'static) -> Arc<Relay> {
+        let places = Semaphore::new(settings.circuits_max);
+        Arc::new(Relay {
+            settings,
+            places,
+            clock: Clock::new(),
+            count: AtomicU64::new(0),
+            say: Box::new(say),
+        })
+    }
+
+    /// Accepts XOT connections, for ever, and carries each call to the target of the first matching route.
+    pub async fn from_xot(self: Arc<Self>, listener: TcpListener, routes: Vec<Route>) {
+        let routes = Arc::new(routes);
+        self.each(listener, move |relay, socket, peer| {
+            let routes = routes.clone();
+            async move { relay.called(socket, peer, &routes).await }
+        })
+        .await;
+    }
+
+    /// Accepts TCP connections, for ever, and makes a call for each of them through the router at `host`.
+    pub async fn to_xot(self: Arc<Self>, listener: TcpListener, host: String, port: u16, call: Call) {
+        let to = Arc::new((host, port, call));
+        self.each(listener, move |relay, socket, peer| {
+            let to = to.clone();
+            async move { relay.calls(socket, peer, &to.0, to.1, &to.2).await }
+        })
+        .await;
+    }
+
+    async fn each<F>(
+        self: Arc<Self>,
+        listener: TcpListener,
+        serve: impl Fn(Arc<Relay>, TcpStream, SocketAddr) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        loop {
+            let (socket, peer) = socket::next(&listener).await;
+            let relay = self.clone();
+            let work = serve(self.clone(), socket, peer);
+            tokio::spawn(async move {
+                // When the relay is full, a new connection is closed at once.
+                if let Ok(_place) = relay.places.try_acquire() {
+                    work.await;
+                }
+            });
+        }
+    }
+
+    fn say(&self, circuit: u64, event: Event) {
+        (self.say)(Said { circuit, event });
+    }
+
+    fn refuse(&self, circuit: u64, from: SocketAddr, called: String, why: impl Into<String>) {
+        self.say(circuit, Event::Refused { from: from.to_string(), called, why: why.into() });
+    }
+
+    /// Returns a new circuit number.
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Carries a circuit from XOT to TCP.
+    async fn called(&self, mut xot: TcpStream, peer: SocketAddr, routes: &[Route]) {
+        let number = self.number();
+        let mut circuit = Circuit::called(&self.settings, self.clock);
+        let call = match circuit.wait_for_call(&mut xot).await {
+            Ok(call) => call,
+            Err(why) => return self.refuse(number, peer, String::new(), why),
+        };
+        let called = call.addresses.called.to_string();
+        let Some(route) = routes.iter().find(|route| route.called.has(&call)) else {
+            circuit.refuse(&mut xot, circuit::NOT_OBTAINABLE).await;
+            return self.refuse(number, peer, called, "no route is for this call");
+        };
+        let to = format!("{}:{}", route.host, route.port);
+        let connects = tokio::time::timeout(self.settings.patience, socket::connect(&route.host, route.port));
+        let socket = match connects.await {
+            Ok(Ok(socket)) => socket,
+            failure => {
+                circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
+                let why = match failure {
+                    Ok(Err(error)) => format!("{to}: {error}"),
+                    _ => format!("{to} does not answer"),
+                };
+                return self.refuse(number, peer, called, why);
+            }
+        };
+        if circuit.accept().is_err() {
+            let why = if call.facilities.fast_select == FastSelect::Restricted {
+                "fast select lets nobody accept it"
+            } else {
+                "it was ended before it was accepted"
+            };
+            circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
+            return self.refuse(number, peer, called, why);
+        }
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+    }
+
+    /// Carries a circuit from TCP to XOT.
+    async fn calls(&self, socket: TcpStream, peer: SocketAddr, host: &str, port: u16, call: &Call) {
+        let number = self.number();
+        let called = call.addresses.called.to_string();
+        let to = format!("{host}:{port}");
+        let mut circuit = Circuit::calling(&self.settings, self.clock, call.clone());
+        let mut xot = match tokio::time::timeout(self.settings.patience, socket::connect(host, port)).await {
+            Ok(Ok(xot)) => xot,
+            Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
+            Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
+        };
+        if let Err(why) = circuit.call(&mut xot).await {
+            return self.refuse(number, peer, called, format!("{to}: {why}"));
+        }
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+    }
+
+    async fn carry(
+        &self,
+        number: u64,
+        mut circuit: Circuit,
+        mut xot: TcpStream,
+        mut tcp: TcpStream,
+        open: Event,
+    ) {
+        self.say(number, open);
+        let why = circuit.carry(&mut xot, &mut tcp).await;
+        let (bytes_to_tcp, bytes_to_x25) = circuit.bytes();
+        self.say(number, Event::Closed { bytes_to_tcp, bytes_to_x25, why });
+    }
+}

@@ -1,0 +1,99 @@
+//! Routes: which calls go where.
+
+use kiban_osi::x25::{Call, network};
+use std::fmt;
+use std::str::FromStr;
+
+/// A pattern for calls. All but [`Called::UserData`] match only calls for transport.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Called {
+    /// All calls.
+    Any,
+    /// Calls to this X.121 address or, with `true`, to all addresses with this prefix.
+    Address(String, bool),
+    /// Calls to this NSAP address or, with `true`, to all addresses with this prefix.
+    Nsap(Vec<u8>, bool),
+    /// Calls whose user data begins with this.
+    UserData(Vec<u8>),
+}
+
+impl Called {
+    /// Returns whether a call matches.
+    pub fn has(&self, call: &Call) -> bool {
+        if let Called::UserData(begin) = self {
+            return call.user_data.starts_with(begin);
+        }
+        if !network::is_for_transport(call) {
+            return false;
+        }
+        match self {
+            Called::Any | Called::UserData(_) => true,
+            Called::Address(digits, begins) => {
+                let called = call.addresses.called.to_string();
+                if *begins { called.starts_with(digits) } else { called == *digits }
+            }
+            Called::Nsap(octets, begins) => {
+                let called = call.facilities.called_extension.as_deref().unwrap_or_default();
+                if *begins { called.starts_with(octets) } else { called == octets }
+            }
+        }
+    }
+}
+
+/// The text is not a valid pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAPattern;
+
+impl fmt::Display for NotAPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "say *, an X.121 address such as 45678901 or 4567*, nsap:470005 or nsap:4700*, or user-data:03010100",
+        )
+    }
+}
+
+impl std::error::Error for NotAPattern {}
+
+impl FromStr for Called {
+    type Err = NotAPattern;
+
+    fn from_str(text: &str) -> Result<Called, NotAPattern> {
+        let split = |text: &str| match text.strip_suffix('*') {
+            Some(begin) => (begin.to_owned(), true),
+            None => (text.to_owned(), false),
+        };
+        if text == "*" {
+            return Ok(Called::Any);
+        }
+        if let Some(digits) = text.strip_prefix("user-data:") {
+            return octets(digits).map(Called::UserData).ok_or(NotAPattern);
+        }
+        if let Some(rest) = text.strip_prefix("nsap:") {
+            let (digits, begins) = split(rest);
+            return octets(&digits).map(|octets| Called::Nsap(octets, begins)).ok_or(NotAPattern);
+        }
+        let (digits, begins) = split(text);
+        let is_address =
+            !digits.is_empty() && digits.len() <= 15 && digits.bytes().all(|b| b.is_ascii_digit());
+        if is_address { Ok(Called::Address(digits, begins)) } else { Err(NotAPattern) }
+    }
+}
+
+/// Parses pairs of hexadecimal digits, at least one.
+fn octets(digits: &str) -> Option<Vec<u8>> {
+    if digits.is_empty() || !digits.is_ascii() || !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
+}
+
+/// A route: a pattern for calls, and their target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The calls that take this route.
+    pub called: Called,
+    /// Target host.
+    pub host: String,
+    /// Target port.
+    pub port: u16,
+}

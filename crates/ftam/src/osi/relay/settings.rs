@@ -1,0 +1,34 @@
+//! Settings of a relay's circuits.
+
+use kiban_osi::x25::Modulo;
+use std::time::Duration;
+
+/// How many bytes may wait for one side before the other is no longer read.
+pub const WAITING_BYTES_MAX: usize = 128 << 10;
+
+/// Settings of circuits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Packet size in octets for calls made by this end: 16 to 4096, a power of two.
+    pub packet_bytes: u16,
+    /// Window in packets for calls made by this end: up to 7, or up to 127 with modulo 128.
+    pub window: u8,
+    /// Packet sequence numbering for calls made by this end.
+    pub modulo: Modulo,
+    /// The time limit for intermediate states.
+    pub patience: Duration,
+    /// Maximum number of circuits, of all listeners together.
+    pub circuits_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            packet_bytes: 1024,
+            window: 7,
+            modulo: Modulo::Eight,
+            patience: Duration::from_secs(30),
+            circuits_max: 1000,
+        }
+    }
+}

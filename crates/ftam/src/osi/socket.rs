@@ -1,0 +1,99 @@
+//! TCP sockets below OSI: connecting, listening and accepting.
+//!
+//! Options    request-response protocols: Nagle's algorithm is off. An association may be silent for long:
+//!            keepalive detects a host that is gone.
+//! Names      all addresses of a host are tried, in the order in which the system returns them.
+//! Errors     errors of one connection do not affect its listener. After an error of the system (no
+//!            descriptors left), accepting pauses for a moment.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// Idle time after which keepalive probes are sent.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// How long accepting pauses after an error of the system.
+pub(crate) const BREATH: Duration = Duration::from_millis(20);
+
+/// Connects to a peer.
+///
+/// # Errors
+/// The system's; if the host has several addresses, the error of the last one.
+pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect((host, port)).await?;
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+/// Listens at an address.
+///
+/// # Errors
+/// The system's: the address is in use, or not this host's, or the port needs a privilege.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Accepts a listener's next connection. Cancel-safe: nothing is lost when the future is dropped.
+///
+/// # Errors
+/// The system's; errors of a single connection are skipped.
+pub(crate) async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    loop {
+        match listener.accept().await {
+            Ok((socket, peer)) => {
+                // If the connection is already gone, that shows when it is used.
+                let _ = prepare(&socket);
+                return Ok((socket, peer));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// Accepts a listener's next connection; retries after errors.
+pub(super) async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match accept(listener).await {
+            Ok(accepted) => return accepted,
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    Ok(rustix::net::sockopt::set_tcp_keepidle(socket, KEEPALIVE)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt;
+
+    #[test]
+    fn both_ends_answer_at_once_and_notice_a_host_that_is_gone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port is free");
+            let port = listener.local_addr().expect("it is bound").port();
+            let (one, other) = tokio::join!(connect("localhost", port), next(&listener));
+            for socket in [one.expect("it listens"), other.0] {
+                assert!(socket.nodelay().expect("a socket"));
+                assert!(sockopt::socket_keepalive(&socket).expect("a socket"));
+                assert_eq!(sockopt::tcp_keepidle(&socket).expect("a socket"), KEEPALIVE);
+            }
+        });
+    }
+}

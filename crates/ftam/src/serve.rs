@@ -1,0 +1,407 @@
+//! A filestore served over TCP: thousands of associations on a few threads.
+//!
+//! Purpose    every association sees the same files under the same locks; neither an association nor an
+//!            unauthenticated connection ("stranger") keeps others out.
+//! Lanes      each association is driven in one of the [`Lanes`], chosen by its number.
+//! Files      are read and written where the association is driven; operations that may block are listed in
+//!            [`super::disk`].
+//! Strangers  connections that have not yet initialized are limited in number; the oldest one of the origin
+//!            that has most of them makes room for the next. They also have the deadlines of their layers,
+//!            and little memory ([`STRANGER_BYTES_MAX`]).
+//! Idle       an association that has a file selected and lets nothing move for too long is cut, so that
+//!            others may have the file. This counts as a lost connection, so that the transfer can be
+//!            resumed.
+//! Log        each refusal and each failure has a line, unless there are too many (`Lines`).
+//! End        an association that ends in the middle leaves what can be recovered, and undoes the rest,
+//!            however it ends.
+//! Limits     [`ServiceConfig`] names them.
+
+use super::disk::{DirectoryDisk, Protected, Settings};
+use super::door::{Door, Gate};
+use super::end::{FileEnd, User};
+use super::strangers::Strangers;
+use super::timing::Stopwatch;
+use crate::osi::lanes::{Lanes, into_lane};
+use crate::osi::pump::pump;
+use crate::osi::socket;
+use kiban_os::Clock;
+use kiban_os::lines::Lines;
+use kiban_os::lock;
+use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, Locks, Path, Refused};
+use kiban_osi::ftam::responder::{self, Responder, Setback, Store};
+use kiban_osi::ftam::{self, Machine, Role, State};
+use kiban_osi::stack::end::End;
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ftam::{ErrorIdentifier, Kind as FpduKind};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// Maximum TSDU length of a stranger: a CONNECT with all parameters, and one segment of data that did not fit
+/// into it.
+pub const STRANGER_BYTES_MAX: usize = 128 << 10;
+
+/// Settings of a served filestore.
+#[derive(Clone)]
+pub struct ServiceConfig {
+    /// The directory to serve.
+    pub root: PathBuf,
+    /// Settings of its disk.
+    pub disk: Settings,
+    /// Files that no peer can access.
+    pub protected: Protected,
+    /// The services to offer.
+    pub responder: responder::Config,
+    /// Settings of the layers below.
+    pub tower: TowerConfig,
+    /// The TLS acceptor; `None` for no TLS.
+    pub tls: Option<TlsAcceptor>,
+    /// Maximum number of connections.
+    pub associations_max: usize,
+    /// Maximum number of connections that have not initialized.
+    pub strangers_max: usize,
+    /// How long nothing may move while a file is selected.
+    pub silence_max: Duration,
+    /// The time limit for the TLS handshake.
+    pub tls_timeout: Duration,
+    /// How long associations may continue after the service is told to stop.
+    pub grace: Duration,
+}
+
+impl ServiceConfig {
+    /// Returns the default settings for this directory.
+    pub fn new(root: PathBuf) -> ServiceConfig {
+        let mut tower = TowerConfig::default();
+        // No FTAM PDU except data is longer, and strangers can ask for it.
+        tower.session.user_data_bytes_max = STRANGER_BYTES_MAX;
+        ServiceConfig {
+            root,
+            disk: Settings::default(),
+            protected: Protected::default(),
+            responder: responder::Config::default(),
+            tower,
+            tls: None,
+            associations_max: 4096,
+            strangers_max: 1024,
+            silence_max: Duration::from_secs(15 * 60),
+            tls_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A filestore that is being served.
+pub struct Service {
+    config: ServiceConfig,
+    gate: Arc<Gate>,
+    locks: Arc<Mutex<Locks>>,
+    strangers: Arc<Mutex<Strangers<AbortHandle>>>,
+    /// Rate limit for log lines about strangers.
+    lines: Arc<Mutex<Lines>>,
+    lanes: Lanes,
+    clock: Clock,
+}
+
+impl Service {
+    /// Creates a service with this gate.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or the system gives no threads.
+    pub fn new(config: ServiceConfig, gate: Arc<Gate>) -> io::Result<Service> {
+        DirectoryDisk::open(&config.root, config.disk)?;
+        let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
+        let (lanes, clock) = (Lanes::new()?, Clock::new());
+        let lines = Arc::new(Mutex::new(Lines::new(clock.now())));
+        Ok(Service { config, gate, locks, strangers: Arc::default(), lines, lanes, clock })
+    }
+
+    /// Serves connections until `stop` is ready; then lets associations end.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let mut tasks = JoinSet::new();
+        let mut next = 0;
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                accepted = socket::accept(&listener) => match accepted {
+                    Ok((socket, peer)) => {
+                        next += 1;
+                        self.admit(next, socket, peer, &mut tasks);
+                    }
+                    Err(error) => {
+                        // Usually no descriptors are left: the oldest stranger has held one for the longest
+                        // time.
+                        if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+                            tracing::warn!(%error, untold, "a connection cannot be accepted");
+                        }
+                        self.evict();
+                        tokio::time::sleep(socket::BREATH).await;
+                    }
+                },
+                Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+                () = &mut stop => break,
+            }
+        }
+        drop(listener);
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.config.grace, all).await.is_err() {
+            tracing::warn!(associations = tasks.len(), "associations are cut, since the service stops");
+            tasks.shutdown().await;
+        }
+    }
+
+    fn admit(&self, number: u64, socket: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        // Authenticated associations stay; a stranger makes room.
+        if tasks.len() >= self.config.associations_max && !self.evict() {
+            if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+                tracing::warn!(%peer, untold, "too many associations: refused");
+            }
+            return;
+        }
+        let lane = self.lanes.of(number);
+        let socket = match into_lane(socket, lane) {
+            Ok(socket) => socket,
+            Err(error) => return tracing::error!(%peer, %error, "the connection cannot be driven"),
+        };
+        let served = match self.served(number, peer) {
+            Ok(served) => served,
+            Err(error) => {
+                tracing::error!(%error, root = %self.config.root.display(), "the filestore cannot be opened");
+                return;
+            }
+        };
+        let (tls, tls_timeout, clock) = (self.config.tls.clone(), self.config.tls_timeout, self.clock);
+        let lines = self.lines.clone();
+        let driven = async move {
+            match tls {
+                None => drive(served, socket, peer, clock).await,
+                Some(tls) => match tokio::time::timeout(tls_timeout, tls.accept(socket)).await {
+                    Ok(Ok(socket)) => drive(served, socket, peer, clock).await,
+                    failed => {
+                        let error = failed.map_or("not in time".into(), |failed| {
+                            failed.err().map_or_else(String::new, |error| error.to_string())
+                        });
+                        if let Some(untold) = lock(&lines).may(clock.now()) {
+                            tracing::warn!(%peer, error, untold, "no TLS session");
+                        }
+                    }
+                },
+            }
+        };
+        // Held until it is inserted: a connection that ends before that removes itself afterwards.
+        let mut strangers = lock(&self.strangers);
+        let task = tasks.spawn_on(driven, lane);
+        strangers.add(number, peer.ip(), task);
+        let too_many = strangers.len() > self.config.strangers_max;
+        drop(strangers);
+        if too_many {
+            self.evict();
+        }
+    }
+
+    /// Evicts the stranger that must go first, if there is one.
+    fn evict(&self) -> bool {
+        let evicted = lock(&self.strangers).evict();
+        let Some((origin, oldest)) = evicted else { return false };
+        oldest.abort();
+        if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+            tracing::warn!(%origin, untold, "too many strangers: the oldest made room");
+        }
+        true
+    }
+
+    fn served(&self, number: u64, peer: SocketAddr) -> io::Result<Served> {
+        let bell = Arc::new(Notify::new());
+        let mut tower = self.config.tower.clone();
+        tower.transport.tsdu_bytes_max = tower.transport.tsdu_bytes_max.min(STRANGER_BYTES_MAX);
+        Ok(Served {
+            responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
+            disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
+                .protecting(self.config.protected.clone()),
+            locks: SharedLocks(self.locks.clone()),
+            door: Door::new(self.gate.clone(), bell.clone()),
+            tower,
+            tsdu_bytes_max: self.config.tower.transport.tsdu_bytes_max,
+            silence_max: self.config.silence_max,
+            strangers: self.strangers.clone(),
+            strangers_lines: self.lines.clone(),
+            lines: Lines::new(self.clock.now()),
+            clock: self.clock,
+            peer,
+            number,
+            bell,
+            is_known: false,
+        })
+    }
+}
+
+/// Drives one association to its end.
+async fn drive(
+    served: Served,
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    clock: Clock,
+) {
+    let bell = served.bell.clone();
+    let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
+    let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
+    let silence_max = served.silence_max;
+    let mut end =
+        FileEnd::new(End::new(machine, &served.tower), served, Stopwatch::off()).cut_after(silence_max);
+    end.end.connected(clock.now(), &mut ());
+    tracing::debug!(%peer, "connected");
+    let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
+    let counters = *end.user.responder.counters();
+    let broken = end.end.broken();
+    // The end of a stranger is not worth a line when there are thousands.
+    let untold = match end.user.is_known {
+        true => Some(0),
+        false => lock(&end.user.strangers_lines).may(clock.now()),
+    };
+    let Some(untold) = untold else { return };
+    tracing::info!(
+        %peer,
+        files = counters.selected,
+        transfers = counters.transfers,
+        failed = counters.transfers_failed,
+        bytes_in = counters.bytes_in,
+        bytes_out = counters.bytes_out,
+        broken = broken.map(|rule| rule.name()).or_else(|| broken_above(&end.end)),
+        untold = (untold > 0).then_some(untold),
+        error = outcome.err().map(|error| error.to_string()),
+        "ended"
+    );
+}
+
+/// Describes the first counted protocol error above TPKT, from transport up, if there is one.
+fn broken_above(end: &End) -> Option<&'static str> {
+    let (transport, session, presentation, acse) = end.files().tower().layers();
+    let (transport, session) = (transport.counters(), session.counters());
+    let rows = [
+        (transport.tpdus_malformed, "a TPDU is malformed"),
+        (transport.tpdus_unexpected, "a TPDU is out of place"),
+        (transport.tsdus_oversized, "a TSDU is too long"),
+        (transport.connects_refused, "the transport connection was refused"),
+        (transport.connects_timed_out, "no transport connection in time"),
+        (session.tsdus_malformed, "an SPDU is malformed"),
+        (session.spdus_unexpected, "an SPDU is out of place"),
+        (session.ssdus_oversized, "an SSDU is too long"),
+        (session.connects_refused, "the session was refused"),
+        (presentation.counters.malformed_in, "a PPDU is malformed"),
+        (presentation.counters.contexts_in, "a value's context is not there"),
+        (presentation.counters.unexpected_in, "a PPDU is out of place"),
+        (acse.counters.malformed_in, "an APDU is malformed"),
+        (acse.counters.unexpected_in, "an APDU is out of place"),
+        (session.timeouts, "no session in time"),
+    ];
+    rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
+}
+
+/// The filestore as the user of one association.
+struct Served {
+    responder: Responder,
+    disk: DirectoryDisk,
+    locks: SharedLocks,
+    door: Door,
+    /// Settings of the layers for a stranger.
+    tower: TowerConfig,
+    /// Maximum TSDU length once authenticated.
+    tsdu_bytes_max: usize,
+    silence_max: Duration,
+    strangers: Arc<Mutex<Strangers<AbortHandle>>>,
+    strangers_lines: Arc<Mutex<Lines>>,
+    /// Rate limit for log lines about this association.
+    lines: Lines,
+    clock: Clock,
+    peer: SocketAddr,
+    number: u64,
+    bell: Arc<Notify>,
+    is_known: bool,
+}
+
+impl User for Served {
+    fn work(&mut self, machine: &mut Machine, room_bytes: usize) {
+        let mut store = Store { disk: &mut self.disk, locks: &mut self.locks, door: &mut self.door };
+        self.responder.work(machine, &mut store, room_bytes);
+        self.disk.write_out();
+        if !self.is_known && machine.state() == State::Initialized {
+            self.is_known = true;
+            lock(&self.strangers).remove(self.number);
+        }
+        self.tell_setbacks();
+    }
+
+    fn tsdu_bytes_max(&self) -> Option<usize> {
+        self.is_known.then_some(self.tsdu_bytes_max)
+    }
+
+    fn silent(&mut self) {
+        let (user, file) = (self.responder.user(), self.responder.file());
+        tracing::warn!(peer = %self.peer, user, file, "nothing has moved for too long: cut");
+    }
+
+    fn ended(&mut self) {
+        let mut store = Store { disk: &mut self.disk, locks: &mut self.locks, door: &mut self.door };
+        self.responder.end(&mut store);
+    }
+}
+
+impl Served {
+    fn tell_setbacks(&mut self) {
+        while let Some(Setback { kind, file, item }) = self.responder.setback() {
+            // The gate has already logged visitors that it refused.
+            let at_door = [
+                ErrorIdentifier::USER_NOT_ALLOWED,
+                ErrorIdentifier::FILESTORE_PASSWORD,
+                ErrorIdentifier::ASSOCIATION_BAD_ACCOUNT,
+            ];
+            if at_door.contains(&item.error()) {
+                continue;
+            }
+            let Some(untold) = self.lines.may(self.clock.now()) else { continue };
+            tracing::warn!(
+                peer = %self.peer,
+                user = self.responder.user(),
+                file,
+                said = kind.words(),
+                diagnostic = item.error_identifier,
+                words = %item,
+                untold = (untold > 0).then_some(untold),
+                "{}",
+                if matches!(kind, FpduKind::UserAbort | FpduKind::ProviderAbort) { "aborted" } else { "refused" }
+            );
+        }
+    }
+}
+
+/// However it ends, it is removed from the strangers.
+impl Drop for Served {
+    fn drop(&mut self) {
+        lock(&self.strangers).remove(self.number);
+    }
+}
+
+/// Locks shared by all associations.
+struct SharedLocks(Arc<Mutex<Locks>>);
+
+impl Concurrency for SharedLocks {
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused> {
+        lock(&self.0).take(path, control)
+    }
+
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused> {
+        lock(&self.0).change(hold, control)
+    }
+
+    fn give(&mut self, hold: Hold) {
+        lock(&self.0).give(hold);
+    }
+}

@@ -1,0 +1,110 @@
+//! Connections that have not authenticated yet ("strangers").
+//!
+//! Purpose    a host that opens thousands of silent connections displaces only its own.
+//! Operation  when there are too many, the origin that has most of them loses its oldest. An origin is an
+//!            IPv4 address, or the first 64 bits of an IPv6 address, which is what one subscriber has.
+//! Cost       each step is logarithmic in the number of strangers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Returns the origin of an address: the part that is costly to change.
+pub(super) fn origin_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 => v4,
+    }
+}
+
+/// The strangers, each with the means to close it.
+#[derive(Debug)]
+pub(super) struct Strangers<T> {
+    /// By connection number: the oldest has the lowest.
+    all: BTreeMap<u64, (IpAddr, T)>,
+    by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// Each origin with its number of strangers, in order of number.
+    crowds: BTreeSet<(usize, IpAddr)>,
+}
+
+impl<T> Default for Strangers<T> {
+    fn default() -> Strangers<T> {
+        Strangers { all: BTreeMap::new(), by_origin: BTreeMap::new(), crowds: BTreeSet::new() }
+    }
+}
+
+impl<T> Strangers<T> {
+    /// Adds a stranger; numbers must increase.
+    pub(super) fn add(&mut self, number: u64, address: IpAddr, away: T) {
+        let origin = origin_of(address);
+        self.all.insert(number, (origin, away));
+        let numbers = self.by_origin.entry(origin).or_default();
+        self.crowds.remove(&(numbers.len(), origin));
+        numbers.insert(number);
+        self.crowds.insert((numbers.len(), origin));
+    }
+
+    /// Removes a stranger that has authenticated, or is gone.
+    pub(super) fn remove(&mut self, number: u64) -> Option<T> {
+        let (origin, away) = self.all.remove(&number)?;
+        let numbers = self.by_origin.get_mut(&origin)?;
+        self.crowds.remove(&(numbers.len(), origin));
+        numbers.remove(&number);
+        match numbers.len() {
+            0 => drop(self.by_origin.remove(&origin)),
+            count => drop(self.crowds.insert((count, origin))),
+        }
+        Some(away)
+    }
+
+    /// Removes and returns the stranger that must go first.
+    pub(super) fn evict(&mut self) -> Option<(IpAddr, T)> {
+        let &(_, origin) = self.crowds.last()?;
+        let &oldest = self.by_origin.get(&origin)?.first()?;
+        Some((origin, self.remove(oldest)?))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_crowd_from_one_place_loses_its_oldest_and_nobody_elses() {
+        let mut strangers = Strangers::default();
+        strangers.add(1, from("192.0.2.1"), 'a');
+        (2..100).for_each(|number| strangers.add(number, from("192.0.2.2"), 'b'));
+        strangers.add(100, from("192.0.2.3"), 'c');
+        for _ in 0..97 {
+            assert_eq!(strangers.evict(), Some((from("192.0.2.2"), 'b')));
+        }
+        assert_eq!((strangers.len(), strangers.remove(99), strangers.remove(99)), (3, Some('b'), None));
+        assert_eq!(strangers.evict().map(|gone| gone.1), Some('c'));
+        assert_eq!(strangers.evict().map(|gone| gone.1), Some('a'));
+        assert_eq!(strangers.evict(), None);
+        assert!(strangers.by_origin.is_empty() && strangers.crowds.is_empty());
+    }
+
+    #[test]
+    fn an_origin_is_what_one_subscriber_has() {
+        let rows = [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::", "2001:db8:1:2::"),
+        ];
+        for (address, origin) in rows {
+            assert_eq!(origin_of(from(address)), from(origin));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The users file: read with helpful errors, replaced atomically.
+
+use super::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, USERS_MAX, User, Users, hash};
+use argon2::Params;
+use argon2::password_hash::phc::PasswordHash;
+use kiban_os::random;
+use kiban_osi::ftam::filestore::{Action, Actions, Path};
+use rustix::fs::{Gid, Uid};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use toml::Spanned;
+
+/// An error in a users file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsersError {
+    /// The name of the file.
+    pub file: String,
+    /// The line number, from 1; 0 if the error concerns the whole file.
+    pub line: usize,
+    /// The key, if there is one.
+    pub key: String,
+    /// What is wrong.
+    pub wrong: String,
+    /// How to correct it.
+    pub remedy: String,
+}
+
+impl fmt::Display for UsersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}; {}", self.wrong, self.remedy)
+    }
+}
+
+impl std::error::Error for UsersError {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WholeFile {
+    #[serde(default)]
+    users: BTreeMap<Spanned<String>, UserTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserTable {
+    password: Spanned<String>,
+    rights: Spanned<Rights>,
+    home: Option<Spanned<String>>,
+    accounts: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Rights {
+    Word(String),
+    Words(Vec<String>),
+}
+
+impl Users {
+    /// Reads a users file. Rejects a file that others than its owner may write to: they could let themselves
+    /// in.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong.
+    pub fn read(path: &std::path::Path) -> Result<Users, UsersError> {
+        Users::read_with(path, kiban_os::regular::open)
+    }
+
+    /// As [`Users::read`]; `open` opens the file.
+    ///
+    /// # Errors
+    /// As [`Users::read`].
+    pub fn read_with(
+        path: &std::path::Path,
+        open: impl FnOnce(&std::path::Path) -> io::Result<std::fs::File>,
+    ) -> Result<Users, UsersError> {
+        let file = path.display().to_string();
+        let error = |wrong: String, remedy: &str| UsersError {
+            file: file.clone(),
+            line: 0,
+            key: String::new(),
+            wrong,
+            remedy: remedy.into(),
+        };
+        let text = (|| {
+            let mut opened = open(path)?;
+            let mode = opened.metadata()?.permissions().mode();
+            let mut text = String::new();
+            Read::by_ref(&mut opened).take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+            Ok((mode, text))
+        })();
+        let (mode, text) = text.map_err(|failed: io::Error| {
+            error(
+                format!("it cannot be read: {failed}"),
+                "make one with `kiban ftam passwd`, or name another file",
+            )
+        })?;
+        if mode & 0o022 != 0 {
+            let wrong = format!("others than its owner may write to it (mode {:03o})", mode & 0o777);
+            return Err(error(wrong, &format!("`chmod 600 {file}` makes that good")));
+        }
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let wrong = format!("it is longer than {FILE_BYTES_MAX} bytes");
+            return Err(error(wrong, "keep fewer users in one file"));
+        }
+        Users::parse(&text, &file)
+    }
+
+    /// Parses the text of a users file; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Something in the text is wrong.
+    pub fn parse(text: &str, file: &str) -> Result<Users, UsersError> {
+        let line = |at: usize| {
+            text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+        };
+        let error = |at: usize, key: String, wrong: String, remedy: String| UsersError {
+            file: file.into(),
+            line: line(at),
+            key,
+            wrong,
+            remedy,
+        };
+        let whole: WholeFile = toml::from_str(text).map_err(|wrong| {
+            let remedy = "a user is a table [users.NAME] with the keys password, rights and, if need be, home and accounts";
+            let at = wrong.span().map_or(0, |span| span.start);
+            error(at, String::new(), wrong.message().replace('\n', " "), remedy.into())
+        })?;
+        if whole.users.len() > USERS_MAX {
+            let wrong = format!("there are {} users, more than {USERS_MAX}", whole.users.len());
+            return Err(error(0, "users".into(), wrong, "keep fewer users in one file".into()));
+        }
+        let mut users = BTreeMap::new();
+        for (name, table) in whole.users {
+            let (at, name) = (name.span().start, name.into_inner());
+            let key = |key: &str| format!("users.{name}{key}");
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+                let remedy = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
+                return Err(error(at, key(""), "this is no name of a user".into(), remedy));
+            }
+            let password = password(table.password.get_ref()).map_err(|wrong| {
+                let remedy = format!("`kiban ftam passwd {name}` writes it");
+                error(table.password.span().start, key(".password"), wrong, remedy)
+            })?;
+            let rights = rights(table.rights.get_ref()).map_err(|word| {
+                let words: Vec<&str> = Action::ALL.into_iter().map(Action::word).collect();
+                let remedy = format!("write \"all\", or a list of {}", words.join(", "));
+                error(table.rights.span().start, key(".rights"), format!("\"{word}\" is no right"), remedy)
+            })?;
+            let home = match &table.home {
+                None => Path::root(),
+                Some(home) => Path::read(home.get_ref()).map_err(|wrong| {
+                    let remedy = "write a way down from the filestore's root, as \"calls/today\"".into();
+                    error(home.span().start, key(".home"), wrong.to_string(), remedy)
+                })?,
+            };
+            users.insert(name, User { password, rights, home, accounts: table.accounts });
+        }
+        Ok(Users::new(users))
+    }
+}
+
+fn password(text: &str) -> Result<PasswordHash, String> {
+    let hash = PasswordHash::new(text).map_err(|_| "this is no hash of a password".to_string())?;
+    if hash.algorithm.as_str() != "argon2id" || hash.salt.is_none() || hash.hash.is_none() {
+        return Err("this is no Argon2id hash of a password".into());
+    }
+    let params = Params::try_from(&hash).map_err(|_| "the hash has parameters that cannot be".to_string())?;
+    if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX || params.p_cost() > 16 {
+        return Err("the hash costs more to verify than is good for a server".into());
+    }
+    Ok(hash)
+}
+
+fn rights(rights: &Rights) -> Result<Actions, String> {
+    match rights {
+        Rights::Word(word) if word == "all" => Ok(Actions::ALL),
+        Rights::Word(word) => Err(word.clone()),
+        Rights::Words(words) => words
+            .iter()
+            .map(|word| {
+                Action::ALL.into_iter().find(|action| action.word() == word).ok_or_else(|| word.clone())
+            })
+            .collect(),
+    }
+}
+
+/// Returns the text of a users file with another hash for this user; everything else stays, comments
+/// included. A user who is not in the file is added, with the right to read.
+///
+/// # Errors
+/// The text is wrong, or the user's entry is written in a form that cannot be edited safely.
+pub fn set_password(text: &str, file: &str, user: &str, hash: &str) -> Result<String, UsersError> {
+    let there = if text.trim().is_empty() { None } else { Some(Users::parse(text, file)?) };
+    let key = quoted(user);
+    let mut lines: Vec<String> = text.lines().map(String::from).collect();
+    let password = format!("password = \"{hash}\"");
+    if there.is_some_and(|users| users.users.contains_key(user)) {
+        let headers = [format!("[users.{user}]"), format!("[users.{key}]"), format!("[users.'{user}']")];
+        let header = lines.iter().position(|line| {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            headers.iter().any(|header| header == line)
+        });
+        let at = header.and_then(|header| {
+            let rest = lines[header + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
+            let is_password = |line: &String| {
+                line.trim_start()
+                    .strip_prefix("password")
+                    .is_some_and(|rest| rest.trim_start().starts_with('='))
+            };
+            rest.into_iter().position(is_password).map(|at| header + 1 + at)
+        });
+        let Some(at) = at else {
+            return Err(by_hand(file, user, hash));
+        };
+        lines[at] = password;
+    } else {
+        if lines.last().is_some_and(|line| !line.trim().is_empty()) {
+            lines.push(String::new());
+        }
+        lines.extend([format!("[users.{key}]"), password, "rights = [\"read\", \"read-attribute\"]".into()]);
+    }
+    let new = lines.join("\n") + "\n";
+    // The new text must parse, and must differ only as intended, before it is written.
+    let users = Users::parse(&new, file)?;
+    match users.users.get(user) {
+        Some(written) if written.password.to_string() == hash => Ok(new),
+        _ => Err(by_hand(file, user, hash)),
+    }
+}
+
+fn by_hand(file: &str, user: &str, hash: &str) -> UsersError {
+    UsersError {
+        file: file.into(),
+        line: 0,
+        key: format!("users.{user}.password"),
+        wrong: "this file is written in a way that is not changed by a program".into(),
+        remedy: format!("write this by hand: password = \"{hash}\""),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !name.is_empty() && name.bytes().all(bare) {
+        return name.into();
+    }
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Sets a user's password in the file. The file is replaced atomically, and keeps its owner and mode. A new
+/// file is accessible to its owner only.
+///
+/// # Errors
+/// The file is wrong, or the system reports an error.
+pub fn write_password(path: &std::path::Path, user: &str, password: &[u8]) -> io::Result<()> {
+    let old = match std::fs::read_to_string(path) {
+        Ok(text) => Some((text, std::fs::metadata(path)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let text = old.as_ref().map_or("", |(text, _)| text);
+    let new = set_password(text, &path.display().to_string(), user, &hash(password)?);
+    let new = new.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(std::path::Path::new("."));
+    let beside = directory.join(format!(".kiban-users-{:016x}", u64::from_ne_bytes(random::bytes()?)));
+    let written = (|| {
+        let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
+        if let Some((_, old)) = &old {
+            let same = file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (old.uid(), old.gid()));
+            if !same {
+                rustix::fs::fchown(&file, Some(Uid::from_raw(old.uid())), Some(Gid::from_raw(old.gid())))?;
+            }
+            file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
+        }
+        file.write_all(new.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        std::fs::File::open(directory)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}

@@ -1,0 +1,176 @@
+//! Users of a filestore: a file of names, hashed passwords, rights and homes.
+//!
+//! ```toml
+//! [users.collector]
+//! password = "$argon2id$v=19$m=19456,t=2,p=1$…"     # written by `kiban ftam passwd`
+//! rights = ["read", "read-attribute", "delete"]     # or "all"
+//! home = "calls/today"                              # below the filestore's root; missing: the root
+//! accounts = ["billing"]                            # missing: any, and none
+//! ```
+//!
+//! Purpose          stealing the file does not reveal the passwords; an attacker from outside learns neither
+//!                  which users exist nor, in reasonable time, their passwords.
+//! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name costs as much as a known
+//!                  one: a hash that no password fits is verified instead.
+//! Delays           after failures, by user and by address: [`Attempts`]; [`Gate`](super::door::Gate)
+//!                  combines all of this for a responder.
+//! Errors           name the file, the line, the key, and what to write there.
+//! Limits           [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`],
+//!                  [`PASSES_MAX`].
+//! Not implemented  groups of users; passwords of single files.
+
+mod attempts;
+mod file;
+#[cfg(test)]
+mod tests;
+
+pub use attempts::{Attempts, Patience};
+pub use file::{UsersError, set_password, write_password};
+
+use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher, Version};
+use kiban_os::random;
+use kiban_osi::ftam::filestore::{Actions, Admission, Path, Refusal, Visitor};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Maximum number of users in a file.
+pub const USERS_MAX: usize = 10_000;
+/// Maximum length of a users file in bytes.
+pub const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Maximum length of a password in bytes: a long one takes no more work to verify, but must be stored.
+pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Maximum length of a user name in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Maximum memory that verifying one password may take, in KiB.
+pub const MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// Maximum number of passes over that memory.
+pub const PASSES_MAX: u32 = 16;
+
+/// The users of a filestore.
+#[derive(Clone, Debug)]
+pub struct Users {
+    users: BTreeMap<String, User>,
+    /// The hash that is verified for an unknown name.
+    nobody: PasswordHash,
+}
+
+#[derive(Clone, Debug)]
+struct User {
+    password: PasswordHash,
+    rights: Actions,
+    home: Path,
+    accounts: Option<Vec<String>>,
+}
+
+impl Users {
+    /// Returns the number of users.
+    pub fn count(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Verifies a visitor's password and account. Takes the time of a password verification even if the user
+    /// is unknown; call it where that blocks nothing.
+    ///
+    /// # Errors
+    /// Why the visitor is not admitted.
+    pub fn verify(&self, visitor: &Visitor) -> Result<Admission, Refusal> {
+        self.verify_in(visitor, &mut Memory::default())
+    }
+
+    /// As [`Users::verify`], using the caller's memory.
+    ///
+    /// # Errors
+    /// Why the visitor is not admitted.
+    pub fn verify_in(&self, visitor: &Visitor, memory: &mut Memory) -> Result<Admission, Refusal> {
+        let name = visitor.user.as_deref().unwrap_or_default();
+        let password = visitor.password.as_deref().unwrap_or_default();
+        let user = self.users.get(name);
+        let hash = user.map_or(&self.nobody, |user| &user.password);
+        let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
+        if !memory.is_enough(hash) {
+            return Err(Refusal::Later);
+        }
+        let fits = memory.fits(judged, hash);
+        let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
+            return Err(Refusal::Password);
+        };
+        if let Some(accounts) = &user.accounts
+            && !visitor.account.as_ref().is_some_and(|account| accounts.contains(account))
+        {
+            return Err(Refusal::Account);
+        }
+        Ok(Admission { user: name.into(), rights: user.rights, home: user.home.clone() })
+    }
+
+    fn new(users: BTreeMap<String, User>) -> Users {
+        // As costly as the costliest user, so that unknown names do not fail faster.
+        let cost = |hash: &PasswordHash| Params::try_from(hash).ok();
+        let dearest = users.values().filter_map(|user| cost(&user.password));
+        let dearest = dearest.max_by_key(|params| u64::from(params.m_cost()) * u64::from(params.t_cost()));
+        let salt = [0; 16];
+        let cheap = Params::new(Params::MIN_M_COST, 1, 1, None).expect("the least that there is");
+        let mut nobody = hasher(cheap).hash_password_with_salt(b"", &salt).expect("of right sizes");
+        // Its output was computed at another cost, so no known password fits it.
+        let params = dearest.unwrap_or_default();
+        nobody.params = (&params).try_into().expect("parameters can be written");
+        Users { users, nobody }
+    }
+}
+
+/// Working memory for password verification: many MiB, which are kept rather than freed each time, since each
+/// of an allocator's threads caches its own.
+#[derive(Debug, Default)]
+pub struct Memory(Vec<Block>);
+
+impl Memory {
+    /// Reserves memory for verifying this hash; returns false if there is none. A stranger's attempt must not
+    /// end the process for lack of memory.
+    fn is_enough(&mut self, hash: &PasswordHash) -> bool {
+        let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
+        let more = blocks.saturating_sub(self.0.len());
+        self.0.try_reserve_exact(more).is_ok()
+    }
+
+    /// Returns whether a password fits a hash, comparing in constant time.
+    fn fits(&mut self, password: &[u8], hash: &PasswordHash) -> bool {
+        let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
+        let (Ok(algorithm), Ok(params)) =
+            (Algorithm::try_from(hash.algorithm.as_str()), Params::try_from(hash))
+        else {
+            return false;
+        };
+        let Ok(version) = hash.version.map(Version::try_from).transpose() else { return false };
+        let blocks = params.block_count();
+        if self.0.len() < blocks {
+            self.0.resize(blocks, Block::new());
+        }
+        let mut output = [0; Output::MAX_LENGTH];
+        let output = &mut output[..expected.len()];
+        let argon2 = Argon2::new(algorithm, version.unwrap_or_default(), params);
+        let done = argon2.hash_password_into_with_memory(password, salt, output, &mut self.0[..blocks]);
+        done.is_ok() && Output::new(output).is_ok_and(|computed| computed == *expected)
+    }
+}
+
+/// Hashes a password in the form that is written to the file.
+///
+/// # Errors
+/// The password is too long, or the system provides no random numbers.
+pub fn hash(password: &[u8]) -> io::Result<String> {
+    hash_with(password, Params::default())
+}
+
+fn hash_with(password: &[u8], params: Params) -> io::Result<String> {
+    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        let message = format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let salt: [u8; 16] = random::bytes()?;
+    let hash = hasher(params).hash_password_with_salt(password, &salt);
+    Ok(hash.map_err(|error| io::Error::other(error.to_string()))?.to_string())
+}
+
+fn hasher(params: Params) -> Argon2<'static> {
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}

@@ -1,0 +1,154 @@
+use super::*;
+
+/// Cheap, so that tests are quick.
+fn quick(password: &str) -> String {
+    hash_with(password.as_bytes(), Params::new(64, 1, 1, None).unwrap()).unwrap()
+}
+
+fn visitor(user: &str, password: &str, account: Option<&str>) -> Visitor {
+    let password = Some(password.as_bytes().to_vec());
+    Visitor {
+        user: Some(user.into()),
+        account: account.map(Into::into),
+        password,
+        address: "10.0.0.1".into(),
+    }
+}
+
+fn file() -> String {
+    format!(
+        "# Who collects calls.\n[users.collector]\npassword = \"{}\"  # of 2026\nrights = [\"read\", \"delete\"]\n\
+         home = \"calls/today\"\naccounts = [\"billing\"]\n\n[users.\"the boss\"]\nrights = \"all\"\npassword = \"{}\"\n",
+        quick("secret"),
+        quick("other"),
+    )
+}
+
+#[test]
+fn who_is_let_in_and_as_whom() {
+    let users = Users::parse(&file(), "users.toml").unwrap();
+    assert_eq!(users.count(), 2);
+    let admission = users.verify(&visitor("collector", "secret", Some("billing"))).unwrap();
+    assert_eq!(admission.home, Path::read("calls/today").unwrap());
+    let rights: Vec<&str> = admission.rights.each().map(|action| action.word()).collect();
+    assert_eq!((admission.user.as_str(), &rights[..]), ("collector", &["read", "delete"][..]));
+    let boss = users.verify(&visitor("the boss", "other", None)).unwrap();
+    assert_eq!((boss.rights, boss.home), (Actions::ALL, Path::root()));
+    let rows = [
+        (visitor("collector", "secret", None), Refusal::Account),
+        (visitor("collector", "secret", Some("sales")), Refusal::Account),
+        // The refusal names the account only if the password is correct.
+        (visitor("collector", "guess", Some("sales")), Refusal::Password),
+        (visitor("collector", "", Some("billing")), Refusal::Password),
+        (visitor("collector", "secre", Some("billing")), Refusal::Password),
+        (visitor("nobody", "secret", None), Refusal::Password),
+        (visitor("nobody", "", None), Refusal::Password),
+        (visitor("", "", None), Refusal::Password),
+        (Visitor::default(), Refusal::Password),
+        (visitor("the boss", &"x".repeat(10_000), None), Refusal::Password),
+    ];
+    for (given, expected) in rows {
+        assert_eq!(users.verify(&given), Err(expected), "{given:?}");
+    }
+    assert_eq!(
+        Users::parse("", "users.toml").unwrap().verify(&visitor("a", "b", None)),
+        Err(Refusal::Password)
+    );
+}
+
+#[test]
+fn a_name_that_nobody_has_is_verified_at_the_cost_of_one_that_somebody_has() {
+    let users = Users::parse(&file(), "users.toml").unwrap();
+    let cost = |hash: &PasswordHash| Params::try_from(hash).map(|params| (params.m_cost(), params.t_cost()));
+    let known = cost(&users.users["collector"].password).unwrap();
+    assert_eq!(cost(&users.nobody).unwrap(), known);
+    assert_eq!(known, (64, 1));
+}
+
+#[test]
+fn errors_name_the_line_the_key_and_what_to_write() {
+    let good = quick("x");
+    let user = |lines: &str| format!("# users\n[users.ann]\n{lines}");
+    let rights = "rights = \"all\"\n";
+    let dear = good.replace("m=64", "m=4194304");
+    let rows = [
+        (
+            user(&format!("password = \"{good}\"\nrights = [\"reed\"]\n")),
+            4,
+            "users.ann.rights",
+            "read-attribute",
+        ),
+        (user(&format!("password = \"{good}\"\nrights = \"most\"\n")), 4, "users.ann.rights", "\"all\""),
+        (user(&format!("password = \"secret\"\n{rights}")), 3, "users.ann.password", "kiban ftam passwd ann"),
+        (user(&format!("password = \"{dear}\"\n{rights}")), 3, "users.ann.password", "kiban ftam passwd"),
+        (
+            user(&format!("password = \"{good}\"\n{rights}home = \"../x\"\n")),
+            5,
+            "users.ann.home",
+            "calls/today",
+        ),
+        (user(&format!("password = \"{good}\"\n{rights}colour = 1\n")), 5, "", "[users.NAME]"),
+        (user(rights), 2, "", "[users.NAME]"),
+        (user("password = \n"), 3, "", "[users.NAME]"),
+        (format!("[users.\"\"]\npassword = \"{good}\"\n{rights}"), 1, "users.", "a name has"),
+        ("groups = 1\n".into(), 1, "", "[users.NAME]"),
+    ];
+    for (given, line, key, remedy) in rows {
+        let error = Users::parse(&given, "users.toml").unwrap_err();
+        assert_eq!((error.line, error.key.as_str()), (line, key), "{given}{error}");
+        assert!(error.to_string().starts_with(&format!("users.toml:{line}")), "{error}");
+        assert!(error.remedy.contains(remedy), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn a_new_password_changes_one_line() {
+    let (old, new) = (file(), quick("new"));
+    let changed = set_password(&old, "users.toml", "the boss", &new).unwrap();
+    let differing: Vec<(&str, &str)> =
+        old.lines().zip(changed.lines()).filter(|(old, new)| old != new).collect();
+    assert_eq!(differing.len(), 1);
+    let users = Users::parse(&changed, "users.toml").unwrap();
+    assert!(users.verify(&visitor("the boss", "new", None)).is_ok());
+    assert_eq!(users.verify(&visitor("the boss", "other", None)), Err(Refusal::Password));
+    for user in ["ann", "a \"b\" \\c", "'"] {
+        let added = set_password(&old, "users.toml", user, &new).unwrap();
+        assert!(added.starts_with(&old));
+        assert!(Users::parse(&added, "users.toml").unwrap().verify(&visitor(user, "new", None)).is_ok());
+    }
+    assert_eq!(Users::parse(&set_password("", "x", "ann", &new).unwrap(), "x").unwrap().count(), 1);
+    // Valid, but not editable by a program.
+    let odd = format!("users.ann = {{ password = \"{new}\", rights = \"all\" }}\n");
+    let error = set_password(&odd, "users.toml", "ann", &quick("y")).unwrap_err();
+    assert!(error.remedy.contains("by hand"), "{error}");
+    assert!(set_password("[users.ann", "users.toml", "ann", &new).is_err());
+}
+
+#[test]
+fn the_file_is_written_whole_and_kept_from_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = std::env::temp_dir().join(format!("kiban-users-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let path = directory.join("users.toml");
+    assert!(Users::read(&path).unwrap_err().remedy.contains("kiban ftam passwd"));
+    write_password(&path, "ann", b"secret").unwrap();
+    let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    write_password(&path, "ann", b"other").unwrap();
+    assert_eq!(mode(), 0o640);
+    let users = Users::read(&path).unwrap();
+    assert!(users.verify(&visitor("ann", "other", None)).is_ok());
+    assert_eq!(users.verify(&visitor("ann", "secret", None)), Err(Refusal::Password));
+    assert!(write_password(&path, "ann", b"").is_err());
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
+    // A pipe is not waited for.
+    std::fs::remove_file(&path).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+    assert!(Users::read(&path).unwrap_err().wrong.contains("it is a pipe"));
+    std::fs::remove_dir_all(&directory).unwrap();
+}

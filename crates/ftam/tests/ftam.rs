@@ -1,0 +1,279 @@
+//! A filestore that is served, and peers that mean it no good: half connections, notes of others, links that
+//! change places.
+
+use kiban_ftam::client::{Client, ClientConfig};
+use kiban_ftam::disk::{Durability, Settings};
+use kiban_ftam::door::Gate;
+use kiban_ftam::serve::{Service, ServiceConfig};
+use kiban_ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_osi::ftam::initiator::{self, Job, docket_of};
+use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::wire::ftam::{BinaryParameters, Document};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
+
+/// A folder with a filestore in `root`, and users `ann` and `eve` who may do everything.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("kiban-served-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let place = Place(std::env::temp_dir().join(name));
+        for directory in ["root", "ann", "eve"] {
+            fs::create_dir_all(place.0.join(directory)).unwrap();
+        }
+        let users = place.0.join("users");
+        for user in ["ann", "eve"] {
+            write_password(&users, user, user.as_bytes()).unwrap();
+        }
+        let text = fs::read_to_string(&users).unwrap();
+        let lines =
+            text.lines().map(|line| if line.starts_with("rights") { "rights = \"all\"" } else { line });
+        fs::write(&users, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        place
+    }
+
+    /// Serves for as long as the runtime runs: on which port.
+    fn serve(&self, runtime: &Runtime, change: impl Fn(&mut ServiceConfig)) -> u16 {
+        let mut config = ServiceConfig::new(self.0.join("root"));
+        config.disk.durability = Durability::Never;
+        change(&mut config);
+        let users = Users::read(&self.0.join("users")).unwrap();
+        let gate = Gate::new(users, Attempts::new(Patience::default()));
+        let service = Service::new(config, Arc::new(gate)).unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            tokio::spawn(async move { service.serve(listener, std::future::pending()).await });
+            port
+        })
+    }
+
+    async fn connect(&self, user: &str, port: u16) -> Client {
+        let config = ClientConfig {
+            host: "127.0.0.1".into(),
+            port,
+            local: self.0.join(user),
+            disk: Settings::default(),
+            initiator: initiator::Config {
+                user: Some(user.into()),
+                password: Some(user.into()),
+                checkpoint_bytes: 100_000,
+                ..initiator::Config::default()
+            },
+            tower: TowerConfig::default(),
+            board: None,
+            tls: None,
+            timeout: PATIENCE,
+            timing: false,
+        };
+        Client::connect(&config).await.unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn put(remote: &str) -> Job {
+    let name = |text| kiban_osi::ftam::filestore::Path::read(text).unwrap();
+    Job::Put { local: name("here"), remote: remote.into(), document: BINARY }
+}
+
+#[test]
+fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
+    let place = Place::new();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |config| {
+        config.tower.transport.connect_timeout = Some(Duration::from_millis(300));
+        config.tower.session.connect_timeout = Some(Duration::from_millis(300));
+    });
+    let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
+    let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
+    let says: [&[u8]; 5] = [&[], &[3], &request[..7], &request, &half];
+    let sockets: Vec<TcpStream> = says
+        .iter()
+        .map(|says| {
+            let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.write_all(says).unwrap();
+            socket
+        })
+        .collect();
+    for (mut socket, says) in sockets.into_iter().zip(says) {
+        let mut answer = Vec::new();
+        // It may be reset, when what it said was not read.
+        let _ = socket.read_to_end(&mut answer);
+        assert_eq!(answer.is_empty(), says.len() < request.len(), "{says:?}: {answer:?}");
+    }
+    // Byte by byte: each comes in time, the whole does not.
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.write_all(&request).unwrap();
+    let mut answer = [0; 11];
+    socket.read_exact(&mut answer).unwrap();
+    socket.write_all(&[3, 0, 0xff, 0xff, 2, 0xf0, 0]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let bytes = (0..3000).take_while(|_| {
+        let sent = socket.write_all(&[7]);
+        let waits = socket.read(&mut answer).map_err(|error| error.kind());
+        sent.is_ok() && waits == Err(std::io::ErrorKind::WouldBlock)
+    });
+    assert!(bytes.count() < 2999, "it trickles on for ever");
+}
+
+/// Passes what comes on to `port` until so many bytes have gone up, then cuts.
+async fn cutter(port: u16, bytes_max: usize) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let (mut from, mut back) = client.split();
+        let (mut answers, mut to) = server.split();
+        let up = async {
+            let (mut rest, mut buffer) = (bytes_max, vec![0; 4096]);
+            while rest > 0 {
+                let count = from.read(&mut buffer).await.unwrap();
+                to.write_all(&buffer[..count]).await.unwrap();
+                rest = rest.saturating_sub(count.max(1));
+            }
+        };
+        tokio::select! {
+            () = up => {}
+            _ = tokio::io::copy(&mut answers, &mut back) => {}
+        }
+    });
+    at
+}
+
+#[test]
+fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
+    let place = Place::new();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |_| {});
+    let contents: Vec<u8> = (0..1_000_000u32).map(|number| (number >> 3) as u8).collect();
+    fs::write(place.0.join("ann/here"), &contents).unwrap();
+    fs::write(place.0.join("root/there"), "old").unwrap();
+    runtime.block_on(async {
+        let cut = cutter(port, 600_000).await;
+        let mut ann = place.connect("ann", cut).await;
+        let failure = ann.run(put("there"), Some(7)).await.unwrap_err();
+        assert_eq!(failure.docket, Some(docket_of(7)));
+        ann.close().await;
+        // All that ann has, in the hands of eve.
+        let notes = "eve/.kiban-ftam/dockets";
+        fs::create_dir_all(place.0.join(notes)).unwrap();
+        fs::copy(place.0.join("ann/here"), place.0.join("eve/here")).unwrap();
+        let note = format!(".kiban-ftam/dockets/{}", docket_of(7));
+        fs::copy(place.0.join("ann").join(&note), place.0.join("eve").join(&note)).unwrap();
+        let times = fs::metadata(place.0.join("ann/here")).unwrap().modified().unwrap();
+        fs::File::options().write(true).open(place.0.join("eve/here")).unwrap().set_modified(times).unwrap();
+        let mut eve = place.connect("eve", port).await;
+        let failure = eve.recover(docket_of(7)).await.unwrap_err();
+        let said: Vec<i64> = failure.diagnostics.iter().map(|item| item.error_identifier).collect();
+        assert!(
+            failure.local == Some(kiban_osi::ftam::filestore::Trouble::Changed) || said == [6004],
+            "{failure:?}"
+        );
+        eve.close().await;
+        assert_eq!(fs::read(place.0.join("root/there")).unwrap(), b"old");
+        let mut ann = place.connect("ann", port).await;
+        ann.recover(docket_of(7)).await.unwrap();
+        ann.close().await;
+        assert!(fs::read(place.0.join("root/there")).unwrap() == contents);
+    });
+}
+
+#[test]
+fn without_room_for_a_note_a_transfer_is_made_and_cannot_be_gone_on_with() {
+    let place = Place::new();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |config| config.responder.user_dockets_max = 1);
+    let contents = vec![7; 1_000_000];
+    fs::write(place.0.join("ann/here"), &contents).unwrap();
+    fs::copy(place.0.join("ann/here"), place.0.join("eve/here")).unwrap();
+    runtime.block_on(async {
+        let mut offered = Vec::new();
+        for (user, activity) in [("ann", 1), ("ann", 2), ("eve", 3), ("ann", 1)] {
+            let mut client = place.connect(user, cutter(port, 600_000).await).await;
+            let failure = client.run(put(&format!("there-{activity}")), Some(activity)).await.unwrap_err();
+            offered.push(failure.docket.is_some());
+            client.close().await;
+        }
+        assert_eq!(offered, [true, false, true, true]);
+        let mut ann = place.connect("ann", port).await;
+        ann.run(put("there-2"), Some(2)).await.unwrap();
+        ann.recover(docket_of(1)).await.unwrap();
+        ann.close().await;
+    });
+    for name in ["there-1", "there-2"] {
+        assert!(fs::read(place.0.join("root").join(name)).unwrap() == contents, "{name}");
+    }
+}
+
+#[test]
+fn a_directory_that_changes_places_with_a_link_leads_no_put_out() {
+    let place = Place::new();
+    let root = place.0.join("root");
+    let outside = place.0.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink(&outside, root.join("link")).unwrap();
+    fs::write(place.0.join("ann/here"), "put").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |_| {});
+    let stop = AtomicBool::new(false);
+    let (mut done, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (directory, link) = (root.join("d"), root.join("link"));
+            while !stop.load(Relaxed) {
+                let _ = renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE);
+            }
+        });
+        runtime.block_on(async {
+            let mut ann = place.connect("ann", port).await;
+            for number in 0..300 {
+                let name = ["d/secret", "d/new", "d/deep/new"][number % 3];
+                match ann.run(put(name), None).await {
+                    Ok(_) => done += 1,
+                    Err(failure) => {
+                        let said: Vec<i64> =
+                            failure.diagnostics.iter().map(|item| item.error_identifier).collect();
+                        // Not found, not there, or its directory is not there; and what followed from that.
+                        assert!(
+                            said.iter().all(|said| [8, 1016, 3000, 3004, 3006].contains(said)),
+                            "{said:?}"
+                        );
+                        assert!(!said.is_empty(), "{failure:?}");
+                        refused += 1;
+                    }
+                }
+            }
+            ann.close().await;
+        });
+        stop.store(true, Relaxed);
+    });
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused: there was no race");
+    let mut beside: Vec<_> =
+        fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    beside.sort();
+    assert_eq!(beside, ["secret"]);
+    assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "secret");
+}

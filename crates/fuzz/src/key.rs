@@ -1,0 +1,9 @@
+//! Keys of what is under attack.
+
+use kiban_base::RngKey;
+
+/// Returns the key of a board, NIC or endpoint under attack.
+#[expect(clippy::disallowed_methods, reason = "the same input does the same each time")]
+pub(crate) fn key(seed: u64) -> RngKey {
+    RngKey::for_simulation(seed)
+}

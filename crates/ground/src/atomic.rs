@@ -1,5 +1,0 @@
-//! What lock-free structures are made of: the processor's atomics here, a model checker's in `crates/model`, which compiles
-//! the same files.
-
-pub(crate) use core::cell::UnsafeCell;
-pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};

@@ -1,0 +1,222 @@
+//! What to change, in plain words, and the settings that a second look proves it with.
+//!
+//! Rule      an advice is worth what it does on this network: each one is tried on the worst case of its
+//!           cause, and called proved only if that case is no longer slow.
+
+use super::boundary::buffer_bytes_max;
+use super::cause::Cause;
+use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::setup::{HEADER_BYTES, Setup};
+use serde::{Deserialize, Serialize};
+
+/// An advice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Advice {
+    /// In plain words.
+    pub words: String,
+    /// The case with it; none: it cannot be tried from here.
+    pub setup: Option<Setup>,
+}
+
+/// An advice that was tried.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Proof {
+    /// The advice.
+    pub advice: String,
+    /// The case, in words.
+    pub case: String,
+    /// Its figure as it was: exchanges in a second, or Mbit/s.
+    pub before: f64,
+    /// And with the advice; none if that could not be measured.
+    pub after: Option<f64>,
+    /// The figures' unit.
+    pub unit: String,
+    /// Whether the case is no longer slow.
+    pub removed: bool,
+    /// What else there is to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// Buffers are advised in round numbers.
+fn round_up(bytes: f64) -> u32 {
+    const STEP: f64 = 4096.0;
+    ((bytes / STEP).ceil() * STEP).clamp(STEP, f64::from(1u32 << 30)) as u32
+}
+
+/// What to do against a cause, the best first. `best_mbps` is the best rate known of the path, and
+/// `congestion` what both ends have.
+pub fn against(
+    cause: Cause,
+    setup: &Setup,
+    evidence: &Evidence,
+    best_mbps: f64,
+    congestion: &[String],
+) -> Vec<Advice> {
+    let advice = |words: String, setup: Setup| Advice { words, setup: Some(setup) };
+    let words = |words: &str| Advice { words: words.into(), setup: None };
+    match cause {
+        Cause::NagleDelayedAck => {
+            let mut list = vec![advice(
+                "set TCP_NODELAY on the side that writes".into(),
+                Setup { no_delay: true, ..setup.clone() },
+            )];
+            if setup.pattern == Pattern::WriteWriteRead {
+                list.push(advice(
+                    "write header and body at once (one write, or writev)".into(),
+                    Setup { pattern: Pattern::WriteRead, ..setup.clone() },
+                ));
+                if let Some(bytes) = buffer_bytes_max(setup) {
+                    list.push(advice(
+                        format!(
+                            "where the program cannot be changed: socket buffers of at most {bytes} bytes for messages of {} \
+                             (twice the body), which keeps segments no longer than the body",
+                            setup.message_bytes
+                        ),
+                        Setup { buffer_bytes: Some(bytes), ..setup.clone() },
+                    ));
+                } else if let Some(bytes) = short_segments(setup) {
+                    list.push(advice(
+                        format!(
+                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or the route's advmss)"
+                        ),
+                        Setup { mss_bytes: Some(bytes), ..setup.clone() },
+                    ));
+                }
+            }
+            list
+        }
+        Cause::SillyWindow => {
+            let segment = evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss);
+            let bytes = round_up(f64::from(segment) * 8.0);
+            vec![advice(
+                format!("socket buffers of at least {bytes} bytes: eight segments of {segment}"),
+                Setup { buffer_bytes: Some(bytes), ..setup.clone() },
+            )]
+        }
+        Cause::ReceiveBuffer | Cause::SendBuffer => {
+            let round_trip_us =
+                evidence.path.round_trip_us.max(f64::from(evidence.info.rtt_us.min(1_000_000)));
+            let bytes = round_up(2.0 * best_mbps * round_trip_us / 8.0);
+            vec![
+                advice(
+                    format!(
+                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} ms",
+                        round_trip_us * 1e-3
+                    ),
+                    Setup { buffer_bytes: Some(bytes), ..setup.clone() },
+                ),
+                advice(
+                    "do not set SO_SNDBUF and SO_RCVBUF at all: Linux then lets buffers grow by themselves"
+                        .into(),
+                    Setup { buffer_bytes: None, ..setup.clone() },
+                ),
+            ]
+        }
+        Cause::Sender => {
+            let bytes = setup.message_bytes.saturating_mul(16).min(1 << 20);
+            vec![advice(
+                format!("write more at a time: {bytes} bytes"),
+                Setup { message_bytes: bytes, ..setup.clone() },
+            )]
+        }
+        Cause::Loss | Cause::CongestionWindow => {
+            let now = &evidence.given.congestion;
+            let other = ["bbr", "cubic"]
+                .into_iter()
+                .find(|name| name != now && congestion.iter().any(|known| known == name));
+            other.map_or_else(
+                || vec![words("look for where packets are lost: the link's errors, queues, a policer")],
+                |name| {
+                    vec![advice(
+                        format!(
+                            "congestion control {name} in place of {now}, or find where packets are lost"
+                        ),
+                        Setup { congestion: Some(name.into()), ..setup.clone() },
+                    )]
+                },
+            )
+        }
+        Cause::Receiver => vec![
+            words("the program that receives has to read more often, or has to be given more of a processor"),
+            advice(
+                "larger receive buffers, if it is merely away for a while".into(),
+                Setup { buffer_bytes: None, ..setup.clone() },
+            ),
+        ],
+        Cause::ServerLimit => vec![words("start `kiban lab serve` with a larger --rate, if that is allowed")],
+        Cause::NotExplained => vec![words("look at it with `kiban lab trace`")],
+    }
+}
+
+/// An MSS below the body, if TCP allows one.
+fn short_segments(setup: &Setup) -> Option<u32> {
+    let body = setup.message_bytes.checked_sub(HEADER_BYTES)?;
+    // Linux takes 88 and more (TCP_MIN_MSS); timestamps take 12 of a segment.
+    (88..=32_767).contains(&body).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::diagnosis::cause::tests::{stalled, stream};
+
+    fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
+        Setup {
+            pattern,
+            message_bytes,
+            buffer_bytes: Some(16_000),
+            no_delay: false,
+            mss_bytes: None,
+            congestion: None,
+            seconds: 0.5,
+        }
+    }
+
+    #[test]
+    fn an_advice_changes_what_it_speaks_of_and_nothing_else() {
+        let case = setup(Pattern::WriteWriteRead, 4540);
+        let list = against(Cause::NagleDelayedAck, &case, &stalled(), 0.0, &[]);
+        let setups: Vec<_> = list.into_iter().map(|advice| advice.setup.expect("to be tried")).collect();
+        assert_eq!(
+            setups,
+            [
+                Setup { no_delay: true, ..case.clone() },
+                Setup { pattern: Pattern::WriteRead, ..case.clone() },
+                Setup { buffer_bytes: Some(9000), ..case.clone() },
+            ]
+        );
+        // 500 bytes are too few for a buffer: a short MSS is left.
+        let small = setup(Pattern::WriteWriteRead, 540);
+        let list = against(Cause::NagleDelayedAck, &small, &stalled(), 0.0, &[]);
+        assert_eq!(list[2].setup, Some(Setup { mss_bytes: Some(500), ..small }));
+    }
+
+    #[test]
+    fn buffers_are_advised_from_bandwidth_and_delay() {
+        let case = setup(Pattern::Stream, 6000);
+        let list = against(Cause::ReceiveBuffer, &case, &stream(), 100.0, &[]);
+        // Twice 100 Mbit/s times 10 ms are 250,000 bytes.
+        assert_eq!(list[0].setup.as_ref().and_then(|setup| setup.buffer_bytes), Some(253_952));
+        assert_eq!(list[1].setup.as_ref().expect("to be tried").buffer_bytes, None);
+    }
+
+    #[test]
+    fn another_congestion_control_is_advised_where_both_ends_have_it() {
+        let case = setup(Pattern::Stream, 6000);
+        let of = |known: &[&str]| {
+            let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+            against(Cause::Loss, &case, &stream(), 100.0, &known).remove(0).setup
+        };
+        assert_eq!(of(&["cubic"]), None);
+        assert_eq!(of(&["cubic", "bbr"]).and_then(|setup| setup.congestion).as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn every_cause_has_an_answer() {
+        for (cause, ..) in Cause::ALL {
+            let list = against(cause, &setup(Pattern::Stream, 100), &stream(), 100.0, &[]);
+            assert!(list.iter().all(|advice| !advice.words.is_empty()) && !list.is_empty(), "{cause:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Where a map should be slow, from what is known before it is measured.
+//!
+//! Exchanges  write, write, read stalls when the second write is shorter than a segment and Nagle's algorithm
+//!            is on: the header is under way, so the body waits for its acknowledgement. A segment has at
+//!            most the path's MSS, what TCP_MAXSEG says, and half of the largest window that the peer offered
+//!            (Linux), which is the buffer that was asked for.
+//! Streams    a window carries itself once in a round trip: below a quarter of the best rate, the buffer is
+//!            the boundary.
+//! Limits     the rule is Linux's. A receiver may round its window to whole segments, so that cells beside
+//!            the boundary may fall on its other side; of 117 cells at MTU 9180 four did.
+
+use super::cause::STREAM_SLOW_PART;
+use crate::net::trial::evidence::Pattern;
+use crate::net::trial::path::Path;
+use crate::net::trial::setup::Setup;
+
+/// The smallest receive buffer that Linux gives, as a window: half of 2304 bytes.
+const WINDOW_BYTES_MIN: u32 = 1152;
+
+/// The largest segment that a sender should use, bytes.
+pub fn segment_bytes(setup: &Setup, path: &Path) -> u32 {
+    let window = setup.buffer_bytes.map_or(u32::MAX, |bytes| bytes.max(WINDOW_BYTES_MIN));
+    path.mss_bytes.min(setup.mss_bytes.unwrap_or(u32::MAX)).min(window / 2)
+}
+
+/// Whether a case should be slow. `best_mbps` is the best stream that was measured, 0 if there is none.
+pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
+    match setup.pattern {
+        Pattern::WriteRead => false,
+        Pattern::WriteWriteRead => {
+            let writes = setup.writes();
+            let last = writes.last().copied().unwrap_or(0);
+            !setup.no_delay && writes.len() > 1 && last < segment_bytes(setup, path)
+        }
+        Pattern::Stream | Pattern::StreamBack => setup.buffer_bytes.is_some_and(|bytes| {
+            f64::from(bytes.max(WINDOW_BYTES_MIN)) * 8.0 / path.round_trip_us.max(1.0)
+                < STREAM_SLOW_PART * best_mbps.max(path.rate_mbps)
+        }),
+    }
+}
+
+/// The largest buffer with which exchanges of this message should not stall; none if it would be below what
+/// Linux gives.
+pub fn buffer_bytes_max(setup: &Setup) -> Option<u32> {
+    let last = setup.writes().last().copied().unwrap_or(0);
+    Some(last.saturating_mul(2)).filter(|bytes| *bytes >= WINDOW_BYTES_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(message_bytes: u32, buffer_bytes: u32) -> Setup {
+        Setup {
+            pattern: Pattern::WriteWriteRead,
+            message_bytes,
+            buffer_bytes: Some(buffer_bytes),
+            no_delay: false,
+            mss_bytes: None,
+            congestion: None,
+            seconds: 0.5,
+        }
+    }
+
+    #[test]
+    fn the_boundary_is_where_it_was_measured() {
+        let (jumbo, usual) = (
+            Path { round_trip_us: 100.0, mss_bytes: 9128, rate_mbps: 0.0 },
+            Path { round_trip_us: 100.0, mss_bytes: 1448, rate_mbps: 0.0 },
+        );
+        for (path, message, buffer, expected) in [
+            (jumbo, 1000, 2000, true),
+            (jumbo, 1500, 2000, false),
+            (jumbo, 2000, 4000, true),
+            (jumbo, 2500, 4000, false),
+            (jumbo, 3000, 6000, true),
+            (jumbo, 3500, 6000, false),
+            (jumbo, 6000, 12_000, true),
+            (jumbo, 6000, 18_000, true),
+            // Measured fast: the receiver offered one whole segment, half of which is 724.
+            (usual, 1000, 2000, true),
+            (usual, 1000, 4000, true),
+            (usual, 1500, 18_000, false),
+        ] {
+            assert_eq!(should_be_slow(&setup(message, buffer), &path, 0.0), expected, "{message} {buffer}");
+        }
+        let jumbo_case = setup(1000, 18_000);
+        assert!(!should_be_slow(&Setup { no_delay: true, ..jumbo_case.clone() }, &jumbo, 0.0));
+        assert!(!should_be_slow(&Setup { pattern: Pattern::WriteRead, ..jumbo_case.clone() }, &jumbo, 0.0));
+        assert!(!should_be_slow(&Setup { mss_bytes: Some(900), ..jumbo_case.clone() }, &jumbo, 0.0));
+        assert!(!should_be_slow(&Setup { message_bytes: 40, ..jumbo_case.clone() }, &jumbo, 0.0));
+        assert_eq!(buffer_bytes_max(&setup(4540, 18_000)), Some(9000));
+        assert_eq!(buffer_bytes_max(&setup(100, 18_000)), None);
+    }
+
+    #[test]
+    fn a_stream_is_bounded_by_a_window_in_a_round_trip() {
+        let path = Path { round_trip_us: 20_000.0, mss_bytes: 1448, rate_mbps: 0.0 };
+        let stream = |bytes| Setup { pattern: Pattern::Stream, ..setup(6000, bytes) };
+        // 20 kB over 20 ms are 8 Mbit/s.
+        assert!(should_be_slow(&stream(20_000), &path, 40.0));
+        assert!(!should_be_slow(&stream(20_000), &path, 30.0));
+        assert!(!should_be_slow(&stream(20_000), &path, 0.0));
+    }
+}

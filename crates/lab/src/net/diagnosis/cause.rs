@@ -1,0 +1,547 @@
+//! Why a case is slow, from evidence alone.
+//!
+//! Order     from what is certain to what is likely; the first rule that fits decides. Each rule says what it
+//!           saw, in figures.
+//! Silence   if none fits, the case is not explained, and the evidence is shown: a guess would send people
+//!           the wrong way.
+//! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
+//!           short segment until all before it is acknowledged; a receiver that has nothing to say
+//!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window: RFC 813 and RFC 1122
+//!           §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
+
+use crate::net::trial::evidence::{Evidence, Exchanges, Pattern, Shares};
+use crate::net::trial::transactions::SLOW_PART;
+use serde::{Deserialize, Serialize};
+
+/// A cause.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The server's own limit on bytes in a second.
+    ServerLimit,
+    /// The sender holds a short segment; the receiver delays the acknowledgement that would release it.
+    NagleDelayedAck,
+    /// Segments were lost, or taken for lost.
+    Loss,
+    /// The window opens by so little that sender and receiver wait for each other.
+    SillyWindow,
+    /// The receive buffer is smaller than bandwidth times delay.
+    ReceiveBuffer,
+    /// The send buffer is smaller than bandwidth times delay.
+    SendBuffer,
+    /// The receiver does not read as fast as the path carries.
+    Receiver,
+    /// The sender does not write as fast as the path carries.
+    Sender,
+    /// Congestion control keeps less under way than the path could carry.
+    CongestionWindow,
+    /// The evidence does not decide.
+    NotExplained,
+}
+
+impl Cause {
+    /// All, with a letter for maps and words for tables.
+    pub const ALL: [(Cause, char, &'static str); 10] = [
+        (Cause::ServerLimit, 'T', "the server's own limit on bytes in a second"),
+        (Cause::NagleDelayedAck, 'N', "Nagle's algorithm against delayed acknowledgements"),
+        (Cause::Loss, 'L', "loss"),
+        (Cause::SillyWindow, 'W', "silly window"),
+        (Cause::ReceiveBuffer, 'B', "receive buffer below bandwidth times delay"),
+        (Cause::SendBuffer, 'b', "send buffer below bandwidth times delay"),
+        (Cause::Receiver, 'R', "the receiver does not read fast enough"),
+        (Cause::Sender, 'S', "the sender does not write fast enough"),
+        (Cause::CongestionWindow, 'C', "congestion window"),
+        (Cause::NotExplained, '?', "not explained"),
+    ];
+
+    fn row(self) -> &'static (Cause, char, &'static str) {
+        Cause::ALL.iter().find(|(cause, ..)| *cause == self).expect("all are listed")
+    }
+
+    /// Its letter.
+    pub fn letter(self) -> char {
+        self.row().1
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        self.row().2
+    }
+}
+
+/// A cause, and what was seen of it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The cause.
+    pub cause: Cause,
+    /// What was seen, in words with figures.
+    pub because: String,
+}
+
+/// A stream slower than this part of the best one is slow.
+pub const STREAM_SLOW_PART: f64 = 0.25;
+
+/// Whether a case is slow. `best_mbps` is the best stream of its map.
+pub fn is_slow(evidence: &Evidence, best_mbps: f64) -> bool {
+    match &evidence.exchanges {
+        Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
+        None => evidence.mbps() < STREAM_SLOW_PART * best_mbps,
+    }
+}
+
+/// Explains a slow case.
+pub fn explain(evidence: &Evidence) -> Explanation {
+    let found = server_limit(evidence).or_else(|| captured(evidence)).or_else(|| match &evidence.exchanges {
+        Some(exchanges) => of_exchanges(evidence, exchanges),
+        None => of_stream(evidence),
+    });
+    let (cause, because) = found.unwrap_or_else(|| (Cause::NotExplained, what_there_is(evidence)));
+    Explanation { cause, because }
+}
+
+type Found = Option<(Cause, String)>;
+
+fn server_limit(evidence: &Evidence) -> Found {
+    let why = "the server read or wrote less than it could, for its limit's sake (--rate)".to_owned();
+    evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
+}
+
+/// What a capture saw is certain.
+fn captured(evidence: &Evidence) -> Found {
+    let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
+    if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
+        let because = format!(
+            "in {} of {} gaps captured, data left {:.1} ms late, at once after an acknowledgement that carried nothing; {}",
+            capture.held,
+            capture.gaps,
+            capture.held_ms,
+            short_write(evidence)
+        );
+        return Some((Cause::NagleDelayedAck, because));
+    }
+    if 2 * capture.sent_again > capture.gaps {
+        let because =
+            format!("{} of {} gaps captured ended as data were sent again", capture.sent_again, capture.gaps);
+        return Some((Cause::Loss, because));
+    }
+    None
+}
+
+fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
+    let again = evidence.sent_again();
+    if exchanges.stalls > 0 && again * 2 >= exchanges.stalls {
+        let because = format!("{again} segments sent again in {} stalls", exchanges.stalls);
+        return Some((Cause::Loss, because));
+    }
+    // Without a capture, everything else has to agree.
+    let delayed = evidence.receiver.counters.get("DelayedACKs");
+    let is_held = evidence.capture.is_none()
+        && evidence.pattern == Pattern::WriteWriteRead
+        && !evidence.settings.no_delay
+        && evidence.last_write_bytes < evidence.info.snd_mss
+        && delayed * 4 >= exchanges.stalls * 3
+        && (30.0..600.0).contains(&exchanges.stall_ms);
+    if is_held {
+        let because = format!(
+            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, nothing sent again; {}",
+            exchanges.stalls,
+            exchanges.stall_ms,
+            short_write(evidence)
+        );
+        return Some((Cause::NagleDelayedAck, because));
+    }
+    let shares = evidence.shares()?;
+    (shares.window >= 0.5).then(|| silly_or_slow(evidence, shares))
+}
+
+/// The rule that the notes on this have measured: a stall needs a last write below the MSS.
+fn short_write(evidence: &Evidence) -> String {
+    let (bytes, mss) = (evidence.last_write_bytes, evidence.info.snd_mss);
+    let relation = if bytes < mss { "below" } else { "not below" };
+    format!("the last write of a message has {bytes} bytes, {relation} the MSS of {mss}")
+}
+
+fn of_stream(evidence: &Evidence) -> Found {
+    let again = evidence.sent_again();
+    let segments = evidence.segments().unwrap_or(0);
+    let shares = evidence.shares();
+    let timeouts = evidence.counters.get("TCPTimeouts");
+    if segments > 0 && again * 100 >= segments {
+        let because = format!(
+            "{again} of {segments} segments sent again ({:.1} %), {timeouts} timeouts",
+            100.0 * again as f64 / segments as f64
+        );
+        return Some((Cause::Loss, because));
+    }
+    // A stall of an acknowledgement's delay for each piece: they fill the time.
+    let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
+    let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
+    let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
+    let shares = shares?;
+    if waited >= 0.5 {
+        let window = f64::from(evidence.info.snd_wnd.unwrap_or(u32::MAX));
+        let is_small = window < 2.0 * f64::from(full_segment(evidence));
+        if shares.window >= 0.5 && is_small {
+            return Some(silly_or_slow(evidence, shares));
+        }
+        if !evidence.settings.no_delay && evidence.message_bytes < evidence.info.snd_mss {
+            let because = format!(
+                "{delayed:.0} delayed acknowledgements fill {:.0} % of the time; {}",
+                100.0 * waited,
+                short_write(evidence)
+            );
+            return Some((Cause::NagleDelayedAck, because));
+        }
+    }
+    if shares.window >= 0.5 {
+        return Some(silly_or_slow(evidence, shares));
+    }
+    if shares.send_buffer >= 0.5 {
+        let because = format!(
+            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at most over \
+             {:.2} ms",
+            evidence.given.send_bytes / 2,
+            100.0 * shares.send_buffer,
+            window_mbps(evidence.given.send_bytes / 2, evidence),
+            evidence.info.rtt_us as f64 * 1e-3
+        );
+        return Some((Cause::SendBuffer, because));
+    }
+    if shares.busy < 0.7 {
+        let because = format!(
+            "there was nothing to send {:.0} % of the time: writes of {} bytes come too slowly",
+            100.0 * (1.0 - shares.busy),
+            evidence.message_bytes
+        );
+        return Some((Cause::Sender, because));
+    }
+    let window_bytes = evidence.info.snd_cwnd.saturating_mul(evidence.info.snd_mss);
+    let carried = window_mbps(window_bytes, evidence);
+    if shares.window + shares.send_buffer < 0.2 && (0.5..2.0).contains(&(carried / evidence.mbps().max(1e-9)))
+    {
+        let because = format!(
+            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no buffer limited \
+             the sender",
+            evidence.info.snd_cwnd,
+            evidence.info.snd_mss,
+            evidence.info.rtt_us as f64 * 1e-3
+        );
+        return Some((Cause::CongestionWindow, because));
+    }
+    None
+}
+
+/// The peer's window was full for most of the time: why?
+fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
+    let window = evidence.info.snd_wnd.unwrap_or(evidence.receiver.given.receive_bytes / 2);
+    let full = full_segment(evidence);
+    let part = 100.0 * shares.window;
+    let delayed = evidence.receiver.counters.get("DelayedACKs");
+    if window < 2 * full && delayed > 0 {
+        let because = format!(
+            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the time, and {delayed} \
+             acknowledgements were delayed"
+        );
+        return (Cause::SillyWindow, because);
+    }
+    let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
+    let most = window_mbps(evidence.receiver.given.receive_bytes / 2, evidence);
+    if shut == 0 && evidence.mbps() > 0.4 * most {
+        let because = format!(
+            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes carries {most:.2} \
+             Mbit/s at most over {:.2} ms",
+            evidence.receiver.given.receive_bytes / 2,
+            evidence.info.rtt_us as f64 * 1e-3
+        );
+        return (Cause::ReceiveBuffer, because);
+    }
+    let because = format!(
+        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would carry {most:.2} \
+         Mbit/s"
+    );
+    (Cause::Receiver, because)
+}
+
+/// A segment as the path carries it, whatever the window made of it.
+fn full_segment(evidence: &Evidence) -> u32 {
+    evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss)
+}
+
+/// What a window carries, Mbit/s.
+fn window_mbps(bytes: u32, evidence: &Evidence) -> f64 {
+    f64::from(bytes) * 8.0 / f64::from(evidence.info.rtt_us.max(1))
+}
+
+fn what_there_is(evidence: &Evidence) -> String {
+    let shares = evidence.shares().map_or("the kernel tells no shares of time".into(), |shares| {
+        format!(
+            "busy {:.0} %, window full {:.0} %, send buffer full {:.0} %",
+            100.0 * shares.busy,
+            100.0 * shares.window,
+            100.0 * shares.send_buffer
+        )
+    });
+    let counts = |counters: &kiban_measure::Counters| {
+        let words: Vec<String> = counters.0.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        words.join(", ")
+    };
+    let stalls = evidence.exchanges.as_ref().map_or(String::new(), |exchanges| {
+        format!("; {} stalls of {:.1} ms", exchanges.stalls, exchanges.stall_ms)
+    });
+    let capture = evidence.capture.as_ref().map_or(String::new(), |capture| {
+        format!("; captured {} gaps, {} held, {} sent again", capture.gaps, capture.held, capture.sent_again)
+    });
+    format!(
+        "{shares}{stalls}{capture}; MSS {}, window {}, round trip {:.2} ms, sent again {}; sender: {}; receiver: {}",
+        evidence.info.snd_mss,
+        evidence.info.snd_wnd.map_or("unknown".into(), |window| window.to_string()),
+        f64::from(evidence.info.rtt_us) * 1e-3,
+        evidence.sent_again(),
+        counts(&evidence.counters),
+        counts(&evidence.receiver.counters)
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::net::protocol::{Outcome, Welcome};
+    use crate::net::trial::digest::Digest;
+    use crate::net::trial::path::Path;
+    use kiban_measure::socket::Given;
+    use kiban_measure::{Counters, Settings, TcpInfo};
+
+    fn counters(list: &[(&str, u64)]) -> Counters {
+        Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
+    }
+
+    /// A second of a stream over 10 ms that nothing limited: 100 Mbit/s.
+    pub(in crate::net::diagnosis) fn stream() -> Evidence {
+        let zero = TcpInfo {
+            data_segs_out: Some(0),
+            busy_us: Some(0),
+            rwnd_limited_us: Some(0),
+            sndbuf_limited_us: Some(0),
+            ..TcpInfo::default()
+        };
+        let given = Given { send_bytes: 800_000, receive_bytes: 800_000, congestion: "cubic".into() };
+        Evidence {
+            pattern: Pattern::Stream,
+            message_bytes: 6000,
+            last_write_bytes: 6000,
+            settings: Settings::default(),
+            seconds: 1.0,
+            path: Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 100.0 },
+            peer: Welcome {
+                kiban: "0".into(),
+                kernel: "Linux".into(),
+                congestion: vec!["cubic".into()],
+                trial_seconds_max: 60,
+                buffer_bytes_max: 1 << 26,
+                message_bytes_max: 1 << 24,
+                bytes_per_second_max: 1 << 32,
+            },
+            given: given.clone(),
+            info_before: zero,
+            info: TcpInfo {
+                snd_mss: 1448,
+                rtt_us: 10_000,
+                snd_cwnd: 1000,
+                snd_wnd: Some(400_000),
+                data_segs_out: Some(8_600),
+                busy_us: Some(1_000_000),
+                rwnd_limited_us: Some(0),
+                sndbuf_limited_us: Some(0),
+                ..TcpInfo::default()
+            },
+            counters: Counters::default(),
+            receiver: Outcome {
+                bytes: 12_500_000,
+                seconds: 1.0,
+                rate_limited: false,
+                info: TcpInfo { rcv_mss: 1448, ato_us: 40_000, ..TcpInfo::default() },
+                given,
+                counters: Counters::default(),
+            },
+            exchanges: None,
+            capture: None,
+        }
+    }
+
+    /// Half a second of exchanges that stalled.
+    pub(in crate::net::diagnosis) fn stalled() -> Evidence {
+        let mut evidence = stream();
+        evidence.pattern = Pattern::WriteWriteRead;
+        (evidence.message_bytes, evidence.last_write_bytes) = (1000, 960);
+        evidence.receiver.counters = counters(&[("DelayedACKs", 24)]);
+        evidence.info.rtt_us = 100;
+        evidence.exchanges = Some(Exchanges {
+            count: 23,
+            warm_up: 3,
+            p50_us: 44_000.0,
+            max_us: 48_000.0,
+            stalls: 23,
+            stall_ms: 44.0,
+            stalled_part: 1.0,
+        });
+        evidence
+    }
+
+    #[test]
+    fn each_cause_is_told_from_its_evidence() {
+        let digest = |gaps, held, sent_again| {
+            Some(Digest { gaps, held, held_ms: 41.7, sent_again, ..Digest::default() })
+        };
+        let exchange = |change: &dyn Fn(&mut Evidence)| {
+            let mut evidence = stalled();
+            change(&mut evidence);
+            evidence
+        };
+        let streamed = |change: &dyn Fn(&mut Evidence)| {
+            let mut evidence = stream();
+            change(&mut evidence);
+            evidence
+        };
+        let quiet = |evidence: &mut Evidence| evidence.receiver.counters = Counters::default();
+        for (what, evidence, expected) in [
+            ("stalls and delayed acknowledgements", exchange(&|_| ()), Cause::NagleDelayedAck),
+            (
+                "a capture alone",
+                exchange(&|e| {
+                    quiet(e);
+                    e.capture = digest(6, 6, 0);
+                }),
+                Cause::NagleDelayedAck,
+            ),
+            (
+                "a capture in which nothing was held outweighs counters",
+                exchange(&|e| e.capture = digest(6, 0, 0)),
+                Cause::NotExplained,
+            ),
+            (
+                "a capture looks like it, but Nagle is off",
+                exchange(&|e| {
+                    e.settings.no_delay = true;
+                    e.capture = digest(6, 6, 0);
+                }),
+                Cause::NotExplained,
+            ),
+            ("Nagle is off", exchange(&|e| e.settings.no_delay = true), Cause::NotExplained),
+            ("one write", exchange(&|e| e.pattern = Pattern::WriteRead), Cause::NotExplained),
+            ("a body of a whole segment", exchange(&|e| e.last_write_bytes = 1448), Cause::NotExplained),
+            ("no delayed acknowledgements", exchange(&quiet), Cause::NotExplained),
+            ("sent again, as captured", exchange(&|e| e.capture = digest(6, 0, 6)), Cause::Loss),
+            ("sent again, as counted", exchange(&|e| e.info.total_retrans = 20), Cause::Loss),
+            (
+                "a full small window",
+                exchange(&|e| {
+                    e.last_write_bytes = 6000;
+                    e.info.rwnd_limited_us = Some(900_000);
+                    e.info.snd_wnd = Some(1400);
+                }),
+                Cause::SillyWindow,
+            ),
+            ("the server held back", streamed(&|e| e.receiver.rate_limited = true), Cause::ServerLimit),
+            (
+                "2 % sent again",
+                streamed(&|e| {
+                    e.info.total_retrans = 172;
+                    e.receiver.bytes /= 20;
+                }),
+                Cause::Loss,
+            ),
+            (
+                "a receive buffer of 20 kB over 10 ms",
+                streamed(&|e| {
+                    e.receiver.given.receive_bytes = 40_000;
+                    e.info.snd_wnd = Some(20_000);
+                    e.info.rwnd_limited_us = Some(950_000);
+                    e.receiver.bytes = 1_900_000;
+                }),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "a send buffer of 20 kB over 10 ms",
+                streamed(&|e| {
+                    e.given.send_bytes = 40_000;
+                    e.info.sndbuf_limited_us = Some(950_000);
+                    e.receiver.bytes = 1_900_000;
+                }),
+                Cause::SendBuffer,
+            ),
+            (
+                "a window that was shut",
+                streamed(&|e| {
+                    e.info.rwnd_limited_us = Some(950_000);
+                    e.receiver.counters = counters(&[("TCPToZeroWindowAdv", 30)]);
+                    e.receiver.bytes = 1_900_000;
+                }),
+                Cause::Receiver,
+            ),
+            (
+                "nothing to send",
+                streamed(&|e| {
+                    e.info.busy_us = Some(200_000);
+                    e.receiver.bytes = 1_900_000;
+                }),
+                Cause::Sender,
+            ),
+            (
+                "a congestion window of ten segments",
+                streamed(&|e| {
+                    e.info.snd_cwnd = 10;
+                    e.receiver.bytes = 1_448_000;
+                }),
+                Cause::CongestionWindow,
+            ),
+            (
+                "a window of 1400 and stalls of 40 ms",
+                streamed(&|e| {
+                    e.info.rwnd_limited_us = Some(980_000);
+                    e.info.snd_wnd = Some(1400);
+                    e.receiver.counters = counters(&[("DelayedACKs", 22)]);
+                    e.receiver.bytes = 40_000;
+                }),
+                Cause::SillyWindow,
+            ),
+            (
+                "last pieces held",
+                streamed(&|e| {
+                    e.message_bytes = 1000;
+                    e.receiver.counters = counters(&[("DelayedACKs", 22)]);
+                    e.receiver.bytes = 22_000;
+                }),
+                Cause::NagleDelayedAck,
+            ),
+            (
+                "an old kernel tells no shares",
+                streamed(&|e| {
+                    e.info.busy_us = None;
+                    e.receiver.bytes = 1_900_000;
+                }),
+                Cause::NotExplained,
+            ),
+        ] {
+            let explanation = explain(&evidence);
+            assert_eq!(explanation.cause, expected, "{what}: {}", explanation.because);
+            assert!(explanation.because.len() > 20, "{what}");
+        }
+    }
+
+    #[test]
+    fn slow_is_what_stands_still_or_falls_far_behind_the_best() {
+        let mut evidence = stalled();
+        assert!(is_slow(&evidence, 0.0));
+        evidence.exchanges.as_mut().expect("exchanges").stalled_part = 0.4;
+        assert!(!is_slow(&evidence, 1e9));
+        assert!(!is_slow(&stream(), 390.0) && is_slow(&stream(), 410.0));
+    }
+
+    #[test]
+    fn every_cause_has_a_letter_of_its_own() {
+        let mut letters: Vec<char> = Cause::ALL.iter().map(|(_, letter, _)| *letter).collect();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!(letters.len(), Cause::ALL.len());
+    }
+}

@@ -1,0 +1,411 @@
+//! What a sweep found: maps, causes, advice, and what the advice did.
+//!
+//! From      the records in the sweep's folder alone, so that it can be said again, and while the sweep still
+//!           runs.
+//! Proofs    what is advised lies outside the grid as a rule: each advised point is a run of one point, in
+//!           `proofs` below the sweep's folder, named by the beginning of its trial's key.
+//! Path      is that of the first record; each record has its own.
+
+use super::advice::{Proof, against};
+use super::boundary::should_be_slow;
+use super::cause::{Cause, explain, is_slow};
+use super::map::{Cell, Map};
+use crate::engine::{Explanation, Manifest, Plan, Record, Records, Shard, StoreError, Time};
+use crate::environment::Environment;
+use crate::net::grid::Grid;
+use crate::net::protocol::Welcome;
+use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::path::Path;
+use crate::net::trial::setup::{QUESTION, Setup};
+use crate::report::picture::Note;
+use crate::report::{Badge, Block, Grid as Sheet, Section, Tone};
+use crate::table::{Table, figure};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path as Folder, PathBuf};
+
+/// How often a cause was found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CauseCount {
+    /// The cause.
+    pub cause: Cause,
+    /// In words.
+    pub words: String,
+    /// Cells.
+    pub cells: usize,
+    /// What was seen in the worst of them.
+    pub example: String,
+    /// That cell.
+    pub case: String,
+}
+
+/// What a sweep found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Findings {
+    /// The host.
+    pub host: String,
+    /// What its server says of itself.
+    pub server: Welcome,
+    /// The path.
+    pub path: Path,
+    /// Where it was measured.
+    pub environment: Option<Environment>,
+    /// A map for each combination but message and buffer.
+    pub maps: Vec<Map>,
+    /// Causes, the most frequent first.
+    pub causes: Vec<CauseCount>,
+    /// What to change, and what it did.
+    pub advice: Vec<Proof>,
+    /// Points that were measured under foreign load.
+    pub disturbed: usize,
+    /// What is advised and has not been measured: its words and its point.
+    #[serde(skip)]
+    pub open: Vec<(String, Setup)>,
+    /// What is said of cells.
+    #[serde(skip)]
+    notes: Vec<(Setup, Note)>,
+}
+
+/// The folder of the run of an advised point, and its plan.
+pub(in crate::net) fn proof(dir: &Folder, host: &str, setup: &Setup) -> (PathBuf, Plan) {
+    let parameters = setup.point(host).0.into_iter().map(|(name, value)| (name, vec![value])).collect();
+    let plan = Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters };
+    let key = Manifest::new(Time::Real, plan.clone(), Shard::ALL).key(&plan.trial(0));
+    (dir.join("proofs").join(&key[..12]), plan)
+}
+
+/// What was measured of a point.
+struct Measured {
+    figure: f64,
+    evidence: Evidence,
+}
+
+impl Measured {
+    fn of(record: &Record) -> Option<Measured> {
+        let evidence: Evidence = serde_json::from_value(record.evidence.clone()).ok()?;
+        let figure = *record.metrics.get(evidence.pattern.metric())?;
+        Some(Measured { figure, evidence })
+    }
+}
+
+/// The records of a sweep.
+struct Sweep {
+    host: String,
+    grid: Grid,
+    records: HashMap<String, Measured>,
+}
+
+impl Sweep {
+    fn get(&self, setup: &Setup) -> Option<&Measured> {
+        self.records.get(&setup.point(&self.host).to_string())
+    }
+
+    /// The best stream of a direction, and the best of all, Mbit/s.
+    fn best(&self, pattern: Pattern) -> (f64, f64) {
+        let best = |of: &dyn Fn(&Evidence) -> bool| {
+            let all = self.records.values().map(|measured| &measured.evidence);
+            all.filter(|evidence| of(evidence)).map(Evidence::mbps).fold(0.0, f64::max)
+        };
+        let of_direction = |evidence: &Evidence| pattern.is_stream() && evidence.pattern == pattern;
+        (best(&of_direction), best(&|_| true))
+    }
+}
+
+impl Findings {
+    /// Of what a sweep's folder has; none if it is of something else, or has no record.
+    ///
+    /// # Errors
+    /// Where the folder is none of a run, or cannot be read.
+    pub fn of(dir: &Folder) -> Result<Option<Findings>, StoreError> {
+        let manifest = Manifest::read(dir)?;
+        let Some((host, grid)) = Grid::of(&manifest.plan) else { return Ok(None) };
+        let records: Vec<Record> = Records::read(dir, &manifest)?.in_order(&manifest).collect();
+        let measured = |record: &Record| Some((record.point.to_string(), Measured::of(record)?));
+        let sweep = Sweep { host, grid, records: records.iter().filter_map(measured).collect() };
+        let first = records.iter().find_map(|record| Some((record, Measured::of(record)?.evidence)));
+        let Some((record, first)) = first else { return Ok(None) };
+        let mut findings = Findings {
+            host: sweep.host.clone(),
+            server: first.peer,
+            path: first.path,
+            environment: record.environment.clone(),
+            maps: Vec::new(),
+            causes: Vec::new(),
+            advice: Vec::new(),
+            disturbed: records.iter().filter(|record| record.foreign_cores.is_some()).count(),
+            open: Vec::new(),
+            notes: Vec::new(),
+        };
+        let worst = findings.draw(&sweep);
+        for (count, setup) in findings.causes.clone().iter().zip(&worst) {
+            findings.advise(dir, &sweep, count, setup)?;
+        }
+        Ok(Some(findings))
+    }
+
+    /// Maps and causes; the worst case of each cause.
+    fn draw(&mut self, sweep: &Sweep) -> Vec<Setup> {
+        let mut found: BTreeMap<Cause, Vec<(f64, Setup, String)>> = BTreeMap::new();
+        for group in sweep.grid.groups() {
+            let (best_stream, _) = sweep.best(group.pattern);
+            let mut rows = Vec::new();
+            for buffer in &sweep.grid.buffers {
+                let mut row = Vec::new();
+                for message in &sweep.grid.messages {
+                    let setup = sweep.grid.cell(&group, *buffer, *message);
+                    let cell = self.cell(sweep, &setup, best_stream);
+                    if let (Some(cause), Some(number)) = (cell.cause, cell.figure) {
+                        found.entry(cause).or_default().push((number, setup, cell.because.clone()));
+                    }
+                    row.push(cell);
+                }
+                rows.push(row);
+            }
+            self.maps.push(Map {
+                title: title(&group),
+                pattern: group.pattern,
+                unit: unit(group.pattern).to_owned(),
+                messages: sweep.grid.messages.clone(),
+                buffers: sweep.grid.buffers.clone(),
+                cells: rows,
+            });
+        }
+        let mut counts: Vec<_> = found
+            .into_iter()
+            .map(|(cause, mut cells)| {
+                cells.sort_by(|one, other| one.0.total_cmp(&other.0));
+                let (_, setup, because) = &cells[0];
+                let count = CauseCount {
+                    cause,
+                    words: cause.words().to_owned(),
+                    cells: cells.len(),
+                    example: because.clone(),
+                    case: setup.words(),
+                };
+                (count, setup.clone())
+            })
+            .collect();
+        counts.sort_by_key(|(count, _)| std::cmp::Reverse(count.cells));
+        let (causes, worst) = counts.into_iter().unzip();
+        self.causes = causes;
+        worst
+    }
+
+    fn cell(&mut self, sweep: &Sweep, setup: &Setup, best_stream: f64) -> Cell {
+        let predicted_slow = should_be_slow(setup, &self.path, best_stream);
+        let mut cell = Cell { figure: None, mbps: 0.0, predicted_slow, cause: None, because: String::new() };
+        let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
+        (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
+        if is_slow(evidence, best_stream) {
+            let explanation = explain(evidence);
+            (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
+        }
+        let predicted = if predicted_slow { "predicted to be slow" } else { "not predicted to be slow" };
+        let note = match cell.cause {
+            Some(cause) => Note {
+                mark: cause.letter().to_string(),
+                words: format!("slow: {}\n{}\n{predicted}", cause.words(), cell.because),
+            },
+            None => Note { mark: String::new(), words: format!("not slow; {predicted}") },
+        };
+        self.notes.push((setup.clone(), note));
+        cell
+    }
+
+    /// What helps against a cause, and what it did to its worst case where it was tried.
+    fn advise(
+        &mut self,
+        dir: &Folder,
+        sweep: &Sweep,
+        count: &CauseCount,
+        setup: &Setup,
+    ) -> Result<(), StoreError> {
+        let (best_stream, best) = sweep.best(setup.pattern);
+        let best = best.max(self.path.rate_mbps);
+        let Some(Measured { figure: before, evidence }) = sweep.get(setup) else { return Ok(()) };
+        for advice in against(count.cause, setup, evidence, best, &self.server.congestion) {
+            let mut proof = Proof {
+                advice: advice.words,
+                case: count.case.clone(),
+                before: *before,
+                after: None,
+                unit: unit(setup.pattern).to_owned(),
+                removed: false,
+                note: String::new(),
+            };
+            if let Some(changed) = advice.setup {
+                let apart =
+                    if sweep.get(&changed).is_none() { proved(dir, &sweep.host, &changed)? } else { None };
+                match sweep.get(&changed).or(apart.as_ref()) {
+                    Some(Measured { figure: after, evidence }) => {
+                        proof.after = Some(*after);
+                        proof.removed = !is_slow(evidence, best_stream) && after > before;
+                    }
+                    None => {
+                        proof.note = "the sweep ended before it".to_owned();
+                        self.open.push((proof.advice.clone(), changed));
+                    }
+                }
+            }
+            self.advice.push(proof);
+        }
+        Ok(())
+    }
+
+    /// Says why advised points could not be measured.
+    pub(in crate::net) fn told(&mut self, notes: &[(String, String)]) {
+        for proof in self.advice.iter_mut().filter(|proof| !proof.note.is_empty()) {
+            if let Some((_, why)) = notes.iter().find(|(advice, _)| *advice == proof.advice) {
+                proof.note.clone_from(why);
+            }
+        }
+    }
+
+    /// For the page of a report.
+    pub fn explanation(&self) -> Explanation {
+        let mut explanation = Explanation::default();
+        for (setup, note) in &self.notes {
+            explanation.note(&setup.point(&self.host), note.clone());
+        }
+        let mut blocks = vec![Block::Words(format!("{}.", self.way()))];
+        for map in &self.maps {
+            let (all, slow, right) = map.counts();
+            blocks.push(Block::Words(format!(
+                "{}: {slow} of {all} cells are slow; whether a cell is slow was predicted rightly in {right} of {all}, from the rule \
+                 and the path's MSS.",
+                map.title
+            )));
+        }
+        if !self.causes.is_empty() {
+            let mut sheet = Sheet::new(
+                "Causes, the most frequent first",
+                &["mark", "cause", "#cells", "worst", "seen there"],
+            );
+            for count in &self.causes {
+                let letter = count.cause.letter().to_string();
+                let cells = [
+                    letter,
+                    count.words.clone(),
+                    count.cells.to_string(),
+                    count.case.clone(),
+                    count.example.clone(),
+                ];
+                sheet.row(cells.map(Into::into));
+            }
+            blocks.push(Block::Grid(sheet));
+        }
+        explanation.sections.push(Section { heading: "Why cells are slow".to_owned(), blocks });
+        if !self.advice.is_empty() {
+            let heads = ["advice", "case", "#before", "#after", "unit", "verdict"];
+            let mut sheet = Sheet::new("What helps, tried on the worst case of each cause", &heads);
+            for proof in &self.advice {
+                let (tone, word) = match (proof.after, proof.removed) {
+                    (Some(_), true) => (Tone::Good, "PROVED"),
+                    (Some(_), false) => (Tone::Bad, "not proved"),
+                    (None, _) => (Tone::Plain, "not tried"),
+                };
+                let after = proof.after.map_or("–".to_owned(), figure);
+                let note = (!proof.note.is_empty()).then(|| proof.note.clone());
+                sheet.row([
+                    proof.advice.as_str().into(),
+                    proof.case.as_str().into(),
+                    figure(proof.before).into(),
+                    after.into(),
+                    proof.unit.as_str().into(),
+                    crate::report::Cell::from(Badge::new(tone, word)).noted(note),
+                ]);
+            }
+            let blocks = vec![Block::Grid(sheet)];
+            explanation.sections.push(Section { heading: "What to change".to_owned(), blocks });
+        }
+        explanation
+    }
+
+    /// The path, in a line.
+    fn way(&self) -> String {
+        format!(
+            "{}: {}, kiban {}; round trip {:.3} ms, MSS {} bytes, {} Mbit/s or more",
+            self.host,
+            self.server.kernel,
+            self.server.kiban,
+            self.path.round_trip_us * 1e-3,
+            self.path.mss_bytes,
+            figure(self.path.rate_mbps)
+        )
+    }
+}
+
+/// What was measured of an advised point, if it was.
+fn proved(dir: &Folder, host: &str, setup: &Setup) -> Result<Option<Measured>, StoreError> {
+    let (folder, _) = proof(dir, host, setup);
+    // What was not begun, or ended while it began, is told by whoever opens it to write.
+    let Ok(manifest) = Manifest::read(&folder) else { return Ok(None) };
+    let records = Records::read(&folder, &manifest)?;
+    Ok(records.in_order(&manifest).find_map(|record| Measured::of(&record)))
+}
+
+fn unit(pattern: Pattern) -> &'static str {
+    if pattern.is_stream() { "Mbit/s" } else { "exchanges/s" }
+}
+
+fn title(group: &Setup) -> String {
+    let mut title = format!("{}, Nagle {}", group.pattern.name(), if group.no_delay { "off" } else { "on" });
+    if let Some(mss) = group.mss_bytes {
+        title += &format!(", MSS {mss}");
+    }
+    if let Some(name) = &group.congestion {
+        title += &format!(", {name}");
+    }
+    title
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.way())?;
+        if let Some(environment) = &self.environment {
+            writeln!(f, "measured from {}\n", environment.line())?;
+        }
+        for map in &self.maps {
+            writeln!(f, "{map}")?;
+        }
+        if self.causes.is_empty() {
+            writeln!(f, "No cell is slow.")?;
+        } else {
+            let mut table =
+                Table::new("Why cells are slow").words("").words("cause").numbers("cells").words("worst");
+            for count in &self.causes {
+                let letter = count.cause.letter().to_string();
+                table.row([letter, count.words.clone(), count.cells.to_string(), count.case.clone()]);
+            }
+            writeln!(f, "{table}")?;
+            for count in &self.causes {
+                writeln!(f, "{}: {}", count.cause.letter(), count.example)?;
+            }
+            writeln!(f)?;
+        }
+        if !self.advice.is_empty() {
+            writeln!(f, "What to change, tried on the worst case of each cause")?;
+            for proof in &self.advice {
+                let before = figure(proof.before);
+                match proof.after {
+                    Some(after) => writeln!(
+                        f,
+                        "- {}\n  {}: {before} -> {} {} ({})",
+                        proof.advice,
+                        if proof.removed { "PROVED" } else { "not proved" },
+                        figure(after),
+                        proof.unit,
+                        proof.case
+                    )?,
+                    None if proof.note.is_empty() => writeln!(f, "- {}", proof.advice)?,
+                    None => writeln!(f, "- {}\n  not tried: {}", proof.advice, proof.note)?,
+                }
+            }
+        }
+        if self.disturbed > 0 {
+            writeln!(f, "{} points were measured under foreign load, every repeat too", self.disturbed)?;
+        }
+        Ok(())
+    }
+}

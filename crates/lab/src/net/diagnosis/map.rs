@@ -1,0 +1,257 @@
+//! A map: message length across, socket buffers down, the predicted boundary over it.
+//!
+//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction changes sides.
+//! SVG       the same cells with the boundary as a line; the same bytes for the same map.
+
+use super::cause::Cause;
+use crate::net::trial::evidence::Pattern;
+use crate::table::{Table, figure};
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write};
+
+/// One cell.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// The figure: exchanges in a second, or Mbit/s; none if there was no trial.
+    pub figure: Option<f64>,
+    /// Payload that arrived, Mbit/s.
+    pub mbps: f64,
+    /// Whether it should be slow.
+    pub predicted_slow: bool,
+    /// Why it is slow; none if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// What was seen of the cause.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
+}
+
+/// A map.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Map {
+    /// What all its cells have in common, in words.
+    pub title: String,
+    /// How the client wrote.
+    pub pattern: Pattern,
+    /// Unit of the figures.
+    pub unit: String,
+    /// Message lengths, bytes.
+    pub messages: Vec<u32>,
+    /// Socket buffers, bytes; 0: the system's own.
+    pub buffers: Vec<u32>,
+    /// Rows of buffers, columns of messages.
+    pub cells: Vec<Vec<Cell>>,
+}
+
+/// Shades, by the part of the best figure.
+const SHADES: [(f64, char); 5] = [(0.5, '█'), (0.25, '▓'), (0.05, '▒'), (0.01, '░'), (0.0, '·')];
+
+impl Map {
+    /// All cells, with buffer and message.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, &Cell)> {
+        self.buffers.iter().zip(&self.cells).flat_map(|(buffer, row)| {
+            self.messages.iter().zip(row).map(|(message, cell)| (*buffer, *message, cell))
+        })
+    }
+
+    /// Cells measured, slow ones, and those where the prediction was right.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let measured = self.iter().filter(|(.., cell)| cell.figure.is_some());
+        measured.fold((0, 0, 0), |(all, slow, right), (.., cell)| {
+            let is_slow = cell.cause.is_some();
+            (all + 1, slow + usize::from(is_slow), right + usize::from(is_slow == cell.predicted_slow))
+        })
+    }
+
+    /// The figure that a cell's is to be seen beside: of exchanges the best of its message, as a long one
+    /// takes longer; of streams the best of all.
+    fn best(&self, column: usize) -> f64 {
+        let figures = self
+            .cells
+            .iter()
+            .flat_map(|row| row.iter().enumerate())
+            .filter(|(at, _)| self.pattern.is_stream() || *at == column);
+        figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
+    }
+
+    /// The part of that which a cell reaches. Exchanges that stall are nothing, also where every cell of
+    /// their message does.
+    fn part(&self, cell: &Cell, column: usize) -> f64 {
+        if !self.pattern.is_stream() && cell.cause.is_some() {
+            return 0.0;
+        }
+        (cell.figure.unwrap_or(0.0) / self.best(column).max(1e-9)).clamp(0.0, 1.0)
+    }
+
+    fn text_of(&self, row: usize, column: usize) -> String {
+        let cell = &self.cells[row][column];
+        let Some(number) = cell.figure else { return "-  ".into() };
+        let part = self.part(cell, column);
+        let shade = SHADES.iter().find(|(least, _)| part >= *least).map_or('·', |(_, shade)| *shade);
+        let letter = cell.cause.map_or(' ', Cause::letter);
+        let next = self.cells[row].get(column + 1);
+        let is_boundary = next.is_some_and(|next| next.predicted_slow != cell.predicted_slow);
+        format!("{shade}{}{letter}{}", short(number), if is_boundary { '│' } else { ' ' })
+    }
+
+    /// A map as a picture.
+    pub fn svg(&self) -> String {
+        const WIDE: usize = 60;
+        const HIGH: usize = 24;
+        const LEFT: usize = 76;
+        const TOP: usize = 48;
+        let (width, height) = (LEFT + WIDE * self.messages.len() + 8, TOP + HIGH * self.buffers.len() + 28);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" y=\"16\">{}, {}: \
+             message (across) and socket buffers (down), bytes</text>\n",
+            plain(&self.title),
+            self.unit
+        );
+        for (column, message) in self.messages.iter().enumerate() {
+            let x = LEFT + WIDE * column + WIDE / 2;
+            let _ = writeln!(svg, "<text x=\"{x}\" y=\"40\" text-anchor=\"middle\">{message}</text>");
+        }
+        for (row, buffer) in self.buffers.iter().enumerate() {
+            let y = TOP + HIGH * row;
+            let _ = writeln!(
+                svg,
+                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6,
+                y + 16,
+                head(*buffer)
+            );
+            for (column, cell) in self.cells[row].iter().enumerate() {
+                let x = LEFT + WIDE * column;
+                // Light is fast; the text stands out on both, and slow cells have a letter too.
+                let share = self.part(cell, column).sqrt();
+                let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
+                let ink = if share < 0.35 { "white" } else { "black" };
+                let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
+                let told = cell.figure.map_or("-".into(), short);
+                let title = cell.cause.map_or(String::new(), |cause| {
+                    format!("<title>{}: {}</title>", cause.words(), plain(&cell.because))
+                });
+                let _ = writeln!(
+                    svg,
+                    "<g>{title}<rect x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" \
+                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" \
+                     fill=\"{ink}\">{told}{letter}</text></g>",
+                    x + WIDE / 2,
+                    y + 16
+                );
+            }
+        }
+        let mut path = String::new();
+        for (row, cells) in self.cells.iter().enumerate() {
+            for (column, cell) in cells.iter().enumerate() {
+                let (x, y) = (LEFT + WIDE * column, TOP + HIGH * row);
+                if cells.get(column + 1).is_some_and(|next| next.predicted_slow != cell.predicted_slow) {
+                    let _ = write!(path, "M{} {y}v{HIGH}", x + WIDE);
+                }
+                let below = self.cells.get(row + 1).and_then(|below| below.get(column));
+                if below.is_some_and(|below| below.predicted_slow != cell.predicted_slow) {
+                    let _ = write!(path, "M{x} {}h{WIDE}", y + HIGH);
+                }
+            }
+        }
+        let _ = writeln!(svg, "<path d=\"{path}\" stroke=\"#0072b2\" stroke-width=\"3\" fill=\"none\"/>");
+        let _ = writeln!(
+            svg,
+            "<text x=\"8\" y=\"{}\">blue line: the predicted boundary; letters: causes</text>",
+            height - 8
+        );
+        svg + "</svg>\n"
+    }
+}
+
+/// A figure in at most five characters.
+fn short(number: f64) -> String {
+    match number {
+        n if n >= 99_999.5 => format!("{:.0}k", n / 1000.0),
+        n if n >= 99.95 => format!("{n:.0}"),
+        n if n >= 9.995 => format!("{n:.1}"),
+        n => format!("{n:.2}"),
+    }
+}
+
+fn head(buffer: u32) -> String {
+    if buffer == 0 { "system".into() } else { buffer.to_string() }
+}
+
+fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl fmt::Display for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = format!("{}: {}, buffers down, message across, bytes", self.title, self.unit);
+        let table = Table::new(title).numbers("");
+        let mut table =
+            self.messages.iter().fold(table, |table, message| table.numbers(&format!("{message}  ")));
+        for (row, buffer) in self.buffers.iter().enumerate() {
+            let cells = (0..self.messages.len()).map(|column| self.text_of(row, column));
+            table.row(std::iter::once(head(*buffer)).chain(cells));
+        }
+        let (all, slow, right) = self.counts();
+        table.remark(format!(
+            "{slow} of {all} cells are slow; │ is the predicted boundary, right in {right} of {all} cells; best {}",
+            figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
+        ));
+        write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> Map {
+        let cell = |number, predicted_slow, cause| Cell {
+            figure: number,
+            mbps: 0.0,
+            predicted_slow,
+            cause,
+            because: "a < b".into(),
+        };
+        Map {
+            title: "Nagle on".into(),
+            pattern: Pattern::WriteWriteRead,
+            unit: "exchanges/s".into(),
+            messages: vec![1000, 2000],
+            buffers: vec![2000, 0],
+            cells: vec![
+                vec![cell(Some(9996.0), false, None), cell(Some(5000.0), false, None)],
+                vec![cell(Some(23.4), true, Some(Cause::NagleDelayedAck)), cell(None, false, None)],
+            ],
+        }
+    }
+
+    #[test]
+    fn a_map_shows_shades_causes_and_the_boundary() {
+        let text = map().to_string();
+        assert!(text.contains("·23.4N│"), "{text}");
+        assert!(text.contains("█9996  "), "{text}");
+        assert!(text.contains("system"), "{text}");
+        assert!(text.contains("1 of 3 cells are slow") && text.contains("right in 3 of 3"), "{text}");
+    }
+
+    #[test]
+    fn a_message_that_stalls_everywhere_is_not_shown_as_fast() {
+        let mut map = map();
+        map.cells[0][0].cause = Some(Cause::NagleDelayedAck);
+        assert!(map.to_string().contains("·9996N"), "{map}");
+        map.pattern = Pattern::Stream;
+        assert!(map.to_string().contains("█9996N"), "{map}");
+    }
+
+    #[test]
+    fn a_picture_has_every_cell_and_the_boundary_and_is_the_same_again() {
+        let svg = map().svg();
+        assert_eq!(svg.matches("<rect").count(), 1 + 4);
+        // Right of the slow cell, and above it.
+        assert!(svg.contains("d=\"M76 72h60M136 72v24\""), "{svg}");
+        assert!(svg.contains("a &lt; b"));
+        assert_eq!(svg, map().svg());
+    }
+}

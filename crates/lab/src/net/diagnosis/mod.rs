@@ -1,0 +1,7 @@
+//! What trials mean: where a network is slow, why, and what helps.
+
+pub mod advice;
+pub mod boundary;
+pub mod cause;
+pub mod findings;
+pub mod map;

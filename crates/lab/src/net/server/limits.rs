@@ -1,0 +1,46 @@
+//! What a server grants to its clients, and to strangers.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Strangers at once, and how many of them from one address, or one IPv6 /64.
+pub(crate) const STRANGERS_MAX: usize = 64;
+pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 8;
+/// How long a client that has not presented the token (a "stranger") has to present it.
+pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
+
+/// What a server grants.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Of a trial, s.
+    pub trial_seconds: u32,
+    /// Of a session, s.
+    pub session_seconds: u32,
+    /// Of a session that says nothing, s.
+    pub idle_seconds: u32,
+    /// Bytes of a socket buffer.
+    pub buffer_bytes: u32,
+    /// Bytes of a message or a reply.
+    pub message_bytes: u32,
+    /// Bytes read or written in a second, by each session.
+    pub bytes_per_second: u64,
+    /// Ports of data connections; 0: the system chooses.
+    pub data_ports: RangeInclusive<u16>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            sessions: 4,
+            trial_seconds: 60,
+            session_seconds: 6 * 3600,
+            idle_seconds: 120,
+            buffer_bytes: 64 << 20,
+            message_bytes: 16 << 20,
+            bytes_per_second: 12_500_000_000,
+            data_ports: 0..=0,
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! The end that answers: `kiban lab serve`.
+//!
+//! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
+//! Threads   one a session, and sessions have a bound.
+//! Strangers connections that have not shown the token have no thread, but a place in a table of their own
+//!           (`unproven.rs`), a short time and a short line. They never take the place of a session.
+//! Trial     a port of the system's choice, or one of a range, open for one connection from the session's
+//!           address that says the nonce; what it brings is read and thrown away.
+//! Aim       payload goes only to a connection from the session's address that has said the nonce: a client
+//!           names no address and no port.
+//! Log       lines of refusals are rationed (`ration.rs`).
+//! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over
+//!           this, the server stops reading for a while, and says so with the outcome).
+//! Left out  TLS; a list of tokens.
+
+use super::data_ports::{CALLERS, DataPorts};
+use super::event::{Event, Refusal};
+use super::limits::{Limits, STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
+use super::ration::Ration;
+use super::unproven::{Bounds, Cut, Handshakes, Length, Step};
+use crate::mix::real::Room;
+use crate::net::admission::{Token, hex, is_same, may_connect};
+use crate::net::protocol::*;
+use ipnet::IpNet;
+use kiban_base::Instant;
+use kiban_measure::pause::{pace, readable};
+use kiban_measure::socket::given;
+use kiban_measure::{Counters, Settings, TcpInfo};
+use kiban_os::Clock;
+use kiban_os::random;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long the data connection may take to come, and to say its nonce.
+const DATA_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a trial may take longer than was said, before it is ended.
+const GRACE: Duration = Duration::from_secs(10);
+/// Bytes read at once from a stream.
+const READ_BYTES: usize = 256 << 10;
+/// How far a session may be ahead of its rate.
+const BURST: Duration = Duration::from_millis(250);
+/// How often a waiting thread looks whether the server ends.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    token: Token,
+    allowed: Vec<IpNet>,
+    limits: Limits,
+    clock: Clock,
+    ends: AtomicBool,
+    ports: DataPorts,
+    sessions: AtomicUsize,
+    told: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+/// A session's place, which it gives back.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Place> {
+        let more = |now: usize| (now < shared.limits.sessions).then_some(now + 1);
+        let taken = shared.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Place(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Server {
+    /// Listens. `told` hears what happens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(
+        address: SocketAddr,
+        token: Token,
+        allowed: Vec<IpNet>,
+        limits: Limits,
+        told: impl Fn(Event) + Send + Sync + 'static,
+    ) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let ports = DataPorts::new(limits.data_ports.clone());
+        let shared = Shared {
+            token,
+            allowed,
+            limits,
+            clock: Clock::new(),
+            ends: AtomicBool::new(false),
+            ports,
+            sessions: AtomicUsize::new(0),
+            told: Box::new(told),
+        };
+        Ok(Server { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Ends [`Server::run`] and all sessions soon, from another thread.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.ends.store(true, Ordering::Release)
+    }
+
+    /// Answers until it is stopped.
+    ///
+    /// # Errors
+    /// The system's, of the listener.
+    pub fn run(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        let bounds = Bounds {
+            connections_max: STRANGERS_MAX,
+            per_network_max: STRANGERS_PER_NETWORK_MAX,
+            time: STRANGER_TIME,
+        };
+        let mut strangers = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
+        let mut ration = Ration::default();
+        while !shared.ends.load(Ordering::Acquire) {
+            let mut refused = Vec::new();
+            let admits = |address| {
+                let admits = may_connect(&shared.allowed, address);
+                // It hears nothing: who may not connect need not know that anybody is here.
+                refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
+                admits
+            };
+            for step in strangers.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
+                let (stream, address, why) = match step {
+                    Step::Said(stream, address, said) => match self.admit(stream, address, &said) {
+                        Ok(()) => continue,
+                        Err((stream, why)) => (stream, address, why),
+                    },
+                    Step::Cut(stream, address, Cut::Late) => (Some(stream), address, Refusal::Silent),
+                    Step::Cut(stream, address, Cut::Displaced) => (Some(stream), address, Refusal::Displaced),
+                    Step::Cut(stream, address, Cut::Nonsense) => (Some(stream), address, Refusal::Nonsense),
+                };
+                refused.push((address, why));
+                if let Some(stream) = stream {
+                    refuse(stream, why);
+                }
+            }
+            let now = shared.clock.now();
+            let lines = refused.into_iter().filter_map(|(address, why)| ration.refused(address, why, now));
+            lines.for_each(&shared.told);
+            ration.on_time(now).into_iter().for_each(&shared.told);
+        }
+        Ok(())
+    }
+
+    /// Begins a session with somebody who has said a line.
+    fn admit(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+        said: &[u8],
+    ) -> Result<(), (Option<TcpStream>, Refusal)> {
+        let shared = &self.shared;
+        let refused = |stream, why| Err((Some(stream), why));
+        let hello = match hear::<Hello>(&mut { said }, HELLO_BYTES_MAX) {
+            Err(_) => return refused(stream, Refusal::Nonsense),
+            Ok(hello) if !shared.token.is(&hello.token) => return refused(stream, Refusal::Token),
+            Ok(hello) => hello,
+        };
+        if hello.version != VERSION {
+            return refused(stream, Refusal::Version);
+        }
+        let Some(place) = Place::take(shared) else {
+            return refused(stream, Refusal::Full(shared.limits.sessions));
+        };
+        // The thread has the connection: without one it is closed, and the client tells its user.
+        let thread = std::thread::Builder::new().name("session".into());
+        let begun = thread.spawn(move || place.0.meet(stream, address));
+        begun.map(drop).map_err(|_| (None, Refusal::NoThread))
+    }
+}
+
+/// Says why, and closes. Nothing here waits.
+fn refuse(mut stream: TcpStream, why: Refusal) {
+    // It may be gone already.
+    let _ = say(&mut stream, &Greeting::Refused(why.to_string()));
+    let _ = stream.shutdown(Shutdown::Write);
+    // What is closed with something unread is reset, which may overtake the reason (RFC 1122 §4.2.2.13).
+    let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
+}
+
+impl Shared {
+    fn meet(&self, stream: TcpStream, address: IpAddr) {
+        let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
+        (self.told)(Event::Began(address));
+        let mut trials = 0;
+        let how = match self.session(&mut reader, &mut writer, address, &mut trials) {
+            Ok(()) => "the client was done".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        (self.told)(Event::Ended(address, trials, how));
+    }
+
+    fn lines(&self, stream: TcpStream) -> io::Result<(Lines, TcpStream)> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(LINE_TIME))?;
+        Ok((BufReader::new(Punctual::new(stream.try_clone()?, LINE_TIME)), stream))
+    }
+
+    fn session(
+        &self,
+        reader: &mut Lines,
+        writer: &mut TcpStream,
+        address: IpAddr,
+        trials: &mut u64,
+    ) -> io::Result<()> {
+        let limits = &self.limits;
+        let local = writer.local_addr()?.ip();
+        let end = self.clock.now() + Duration::from_secs(limits.session_seconds.into());
+        say(writer, &Greeting::Welcome(self.welcome()))?;
+        loop {
+            let Some(ask) = self.next(reader, end)? else { return Ok(()) };
+            if let Ask::Mix(request) = &ask {
+                let ports = &self.ports;
+                let room = Room { clock: self.clock, limits, ports, ends: &self.ends, address, local };
+                crate::mix::real::serve(&room, request, reader, writer)?;
+                *trials += 1;
+                continue;
+            }
+            let Ask::Trial { settings, work, millis } = ask else {
+                let why = "there is no trial that could have ended".to_owned();
+                say(writer, &Answer::Impossible(why))?;
+                continue;
+            };
+            if let Some(why) = self.beyond(&settings, work, millis) {
+                say(writer, &Answer::Impossible(why))?;
+                continue;
+            }
+            let listener = match self.ports.take(|port| settings.listen(SocketAddr::new(local, port))) {
+                Ok(listener) => listener,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    // They come free when other trials end.
+                    let why = "all of the server's ports for data are in use: --data-ports with more of them, or wait";
+                    say(writer, &Answer::Lost(why.into()))?;
+                    continue;
+                }
+                Err(error) => {
+                    say(writer, &Answer::Impossible(format!("the server's socket: {error}")))?;
+                    continue;
+                }
+            };
+            let nonce = random::bytes::<NONCE_BYTES>()?;
+            let port = listener.local_addr()?.port();
+            let before = Counters::read().unwrap_or_default();
+            say(writer, &Answer::Ready { port, nonce: hex(&nonce) })?;
+            let deadline = self.clock.now() + Duration::from_millis(millis.into()) + GRACE;
+            let made = self.accept(&listener, address, &nonce).and_then(|stream| match work {
+                Work::Write { message_bytes } => {
+                    let length = Duration::from_millis(millis.into());
+                    self.write(stream, &settings, message_bytes, length, &before)
+                }
+                Work::Read | Work::Reply { .. } => self.read(stream, &settings, work, deadline, &before),
+            });
+            drop(listener);
+            match self.next(reader, end)? {
+                Some(Ask::Ended) => {}
+                Some(Ask::Trial { .. } | Ask::Mix(_)) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a trial within a trial"));
+                }
+                None => return Ok(()),
+            }
+            *trials += 1;
+            let answer = match made {
+                Ok(outcome) => Answer::Outcome(Box::new(outcome)),
+                Err(error) => Answer::Lost(format!("at the server: {error}")),
+            };
+            say(writer, &answer)?;
+        }
+    }
+
+    /// The next line; none at the end.
+    fn next(&self, reader: &mut Lines, end: Instant) -> io::Result<Option<Ask>> {
+        let idle = self.clock.now() + Duration::from_secs(self.limits.idle_seconds.into());
+        while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
+            let now = self.clock.now();
+            if self.ends.load(Ordering::Acquire) {
+                return Err(late("the server ends"));
+            }
+            if now >= end {
+                return Err(late("the session took as long as is allowed"));
+            }
+            if now >= idle {
+                return Err(late("the client said nothing for long"));
+            }
+        }
+        match hear_within(reader, LINE_BYTES_MAX, LINE_TIME) {
+            Ok(ask) => Ok(Some(ask)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn welcome(&self) -> Welcome {
+        let read = |name: &str| {
+            std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned()
+        };
+        let congestion = read("net/ipv4/tcp_available_congestion_control");
+        Welcome {
+            kiban: env!("CARGO_PKG_VERSION").into(),
+            kernel: format!("{} {}", std::env::consts::OS, read("kernel/osrelease")),
+            congestion: congestion.split_whitespace().map(str::to_owned).collect(),
+            trial_seconds_max: self.limits.trial_seconds,
+            buffer_bytes_max: self.limits.buffer_bytes,
+            message_bytes_max: self.limits.message_bytes,
+            bytes_per_second_max: self.limits.bytes_per_second,
+        }
+    }
+
+    /// Which limit a trial is beyond.
+    fn beyond(&self, settings: &Settings, work: Work, millis: u32) -> Option<String> {
+        let limits = &self.limits;
+        let (message, reply) = match work {
+            Work::Read => (1, 1),
+            Work::Reply { message_bytes, reply_bytes } => (message_bytes, reply_bytes),
+            Work::Write { message_bytes } => (message_bytes, 1),
+        };
+        let buffer = settings.send_bytes.max(settings.receive_bytes).unwrap_or(0);
+        if message == 0 || reply == 0 {
+            return Some("a message and a reply have a byte at least".into());
+        }
+        [
+            ("milliseconds in a trial", millis, limits.trial_seconds.saturating_mul(1000)),
+            ("bytes in a socket buffer", buffer, limits.buffer_bytes),
+            ("bytes in a message", message.max(reply), limits.message_bytes),
+        ]
+        .into_iter()
+        .find(|(_, asked, most)| asked > most)
+        .map(|(what, asked, most)| format!("the server grants {most} {what}, not {asked}"))
+    }
+
+    fn accept(&self, listener: &TcpListener, address: IpAddr, nonce: &[u8]) -> io::Result<TcpStream> {
+        let deadline = self.clock.now() + DATA_TIMEOUT;
+        let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES));
+        while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
+            let now = || self.clock.now();
+            // Others who call from there, and say nothing or something else, keep the right one out no longer
+            // than they may.
+            for step in callers.turn(listener, now, LOOK, |from| from == address)? {
+                if let Step::Said(stream, _, said) = step
+                    && is_same(&said, nonce)
+                {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))
+    }
+
+    /// Writes all of `bytes` until a moment, in parts: whoever takes little at a time gains no time by it.
+    fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if self.ends.load(Ordering::Acquire) {
+                return Err(late("the server ends"));
+            }
+            if self.clock.now() >= deadline {
+                return Err(late("the client did not take what was sent"));
+            }
+            match stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes messages for a while, and waits until the client has closed.
+    fn write(
+        &self,
+        mut stream: TcpStream,
+        settings: &Settings,
+        message_bytes: u32,
+        length: Duration,
+        before: &Counters,
+    ) -> io::Result<Outcome> {
+        stream.set_nodelay(settings.no_delay)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        let begin = self.clock.now();
+        let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
+        let message = filled(message_bytes)?;
+        let mut now = begin;
+        while now.since(begin) < length {
+            self.put(&mut stream, &message, begin + length + GRACE)?;
+            now = self.clock.now();
+            budget.spend(message.len() as u64, now);
+        }
+        let outcome = budget.outcome(&stream, now, before)?;
+        stream.shutdown(Shutdown::Write)?;
+        // What is under way arrives before the client closes.
+        let deadline = self.clock.now() + GRACE;
+        loop {
+            match stream.read(&mut [0; 1]) {
+                Ok(0) => return Ok(outcome),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if self.ends.load(Ordering::Acquire) || self.clock.now() >= deadline {
+                return Err(late("the client did not take what was sent"));
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        mut stream: TcpStream,
+        settings: &Settings,
+        work: Work,
+        deadline: Instant,
+        before: &Counters,
+    ) -> io::Result<Outcome> {
+        stream.set_nodelay(settings.no_delay)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        let begin = self.clock.now();
+        let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
+        let mut last = begin;
+        let (message, reply) = match work {
+            Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
+            Work::Reply { message_bytes, reply_bytes } => (message_bytes as usize, filled(reply_bytes)?),
+        };
+        let mut room = vec![0; READ_BYTES.min(message)];
+        let mut missing = message;
+        loop {
+            let part = missing.min(room.len());
+            match stream.read(&mut room[..part]) {
+                Ok(0) => break,
+                Ok(length) => {
+                    last = self.clock.now();
+                    budget.spend(length as u64, last);
+                    missing -= if message == usize::MAX { 0 } else { length };
+                    if missing == 0 {
+                        self.put(&mut stream, &reply, deadline)?;
+                        missing = message;
+                    }
+                }
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if self.ends.load(Ordering::Acquire) {
+                return Err(late("the server ends"));
+            }
+            if self.clock.now() >= deadline {
+                match work {
+                    // What is still under way is not waited for: the rate is known.
+                    Work::Read | Work::Write { .. } => break,
+                    Work::Reply { .. } => return Err(late("the trial took longer than was said")),
+                }
+            }
+        }
+        budget.outcome(&stream, last, before)
+    }
+}
+
+/// A time is over.
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Bytes in a second.
+struct Budget {
+    per_second: u64,
+    begin: Instant,
+    bytes: u64,
+    limited: bool,
+}
+
+impl Budget {
+    /// What a trial came to whose last byte was at `last`; the host had counted `before`.
+    fn outcome(&self, stream: &TcpStream, last: Instant, before: &Counters) -> io::Result<Outcome> {
+        Ok(Outcome {
+            bytes: self.bytes,
+            seconds: last.since(self.begin).as_secs_f64(),
+            rate_limited: self.limited,
+            info: TcpInfo::of(stream)?,
+            given: given(stream)?,
+            counters: Counters::read().unwrap_or_default().since(before),
+        })
+    }
+
+    /// Counts what was read, and lets time go by if it was too much. What belongs to [`BURST`] may come at
+    /// once.
+    fn spend(&mut self, bytes: u64, now: Instant) {
+        self.bytes += bytes;
+        let due = Duration::from_secs_f64(self.bytes as f64 / self.per_second.max(1) as f64);
+        let ahead = due.saturating_sub(now.since(self.begin));
+        if ahead > BURST {
+            self.limited = true;
+            pace((ahead - BURST).min(GRACE));
+        }
+    }
+}
+/// A message of so many bytes, which a client asked for: without memory its measurement fails, and nothing
+/// else.
+fn filled(bytes: u32) -> io::Result<Vec<u8>> {
+    let (mut message, bytes) = (Vec::new(), bytes as usize);
+    message.try_reserve_exact(bytes)?;
+    message.resize(bytes, 0x5a);
+    Ok(message)
+}

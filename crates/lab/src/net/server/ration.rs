@@ -1,0 +1,88 @@
+//! Log lines of refusals, rationed: whoever is refused a thousand times a second fills no disk.
+//!
+//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network has one line for each
+//!             cause, and there are [`LINES_MAX`] lines in all. At its end a line each says how many more
+//!             there were, and one line how many others.
+//! Limits      so at most 2 × [`LINES_MAX`] + 1 lines in [`WINDOW`], whoever calls.
+
+use super::event::{Event, Refusal};
+use super::unproven::network_of;
+use ipnet::IpNet;
+use kiban_base::Instant;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long lines are counted together.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Networks and causes that have lines of their own in a window.
+const LINES_MAX: usize = 16;
+
+/// The lines of the window that is open.
+#[derive(Default)]
+pub(super) struct Ration {
+    until: Option<Instant>,
+    /// The last address of each, and how many had no line.
+    told: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
+    others: u64,
+}
+
+impl Ration {
+    /// Counts a refusal; whether it has a line.
+    pub(super) fn refused(&mut self, address: IpAddr, why: Refusal, now: Instant) -> Option<Event> {
+        self.until.get_or_insert(now + WINDOW);
+        let key = (network_of(address), why);
+        if let Some((last, more)) = self.told.get_mut(&key) {
+            (*last, *more) = (address, *more + 1);
+        } else if self.told.len() < LINES_MAX {
+            self.told.insert(key, (address, 0));
+            return Some(Event::Refused { address, why, more: 0 });
+        } else {
+            self.others += 1;
+        }
+        None
+    }
+
+    /// Returns the lines that close a window whose time is over.
+    pub(super) fn on_time(&mut self, now: Instant) -> Vec<Event> {
+        if self.until.is_none_or(|until| now < until) {
+            return Vec::new();
+        }
+        let Ration { told, others, .. } = std::mem::take(self);
+        let more = told.into_iter().filter(|(_, (_, more))| *more > 0);
+        let lines = more.map(|((_, why), (address, more))| Event::Refused { address, why, more });
+        lines.chain((others > 0).then_some(Event::RefusedOthers(others))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_some_lines_and_all_are_counted() {
+        let mut ration = Ration::default();
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut lines = Vec::new();
+        for number in 0..100_000u32 {
+            let address = IpAddr::from([198, 51, 100, (number % 50) as u8]);
+            lines.extend(ration.refused(address, Refusal::Silent, at(u64::from(number) / 20)));
+            lines.extend(ration.on_time(at(u64::from(number) / 20)));
+        }
+        assert_eq!(lines.len(), LINES_MAX, "{lines:?}");
+        lines.extend(ration.on_time(at(10_000)));
+        assert!(lines.len() <= 2 * LINES_MAX + 1, "{lines:?}");
+        let counted = lines.iter().map(|line| match line {
+            Event::Refused { more: 0, .. } => 1,
+            Event::Refused { more, .. } | Event::RefusedOthers(more) => *more,
+            _ => 0,
+        });
+        assert_eq!(counted.sum::<u64>(), 100_000);
+        // The next window begins with the next refusal.
+        assert!(ration.on_time(at(60_000)).is_empty());
+        assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Silent, at(70_000)).is_some());
+        // Each cause has a line.
+        assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_some());
+        assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_none());
+    }
+}

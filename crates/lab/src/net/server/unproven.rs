@@ -1,0 +1,312 @@
+//! Connections that have not shown yet who they are.
+//!
+//! Purpose     an honest caller is heard while others fill the server with connections that say nothing.
+//! Bounds      [`Bounds`]: in all, from one network, and a time. A network is an IPv4 address, or an IPv6
+//!             /64, since one host has as much.
+//! Displaced   a new connection always gets a place. It takes that of the oldest of its own network if that
+//!             has its share, else that of the oldest of the network that has most. An honest caller speaks
+//!             within a round trip, so it does not become the oldest.
+//! First words [`Handshakes`] reads a line, or so many octets, of each connection without waiting for any of
+//! them,
+//!             and no octet more.
+//! Limits      callers from more than `connections_max` networks at once displace each other.
+
+use ipnet::IpNet;
+use kiban_base::Instant;
+use kiban_measure::pause::{pace, readable_among};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Connections accepted before those that are there are looked at.
+const ACCEPTS_MAX: usize = 64;
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Connections in all.
+    pub(crate) connections_max: usize,
+    /// Connections from one network.
+    pub(crate) per_network_max: usize,
+    /// How long a connection may take to say who it is.
+    pub(crate) time: Duration,
+}
+
+/// Returns what counts as one caller: an IPv4 address, or an IPv6 /64 (RFC 6177: a site has one at least).
+pub(crate) fn network_of(address: IpAddr) -> IpNet {
+    let address = address.to_canonical();
+    let bits = if address.is_ipv4() { 32 } else { 64 };
+    IpNet::new(address, bits).map_or(IpNet::from(address), |network| network.trunc())
+}
+
+struct Entry<T> {
+    network: IpNet,
+    until: Instant,
+    item: T,
+}
+
+/// A table of such connections, or of anything else, the oldest first.
+pub(crate) struct Unproven<T> {
+    bounds: Bounds,
+    entries: Vec<Entry<T>>,
+}
+
+impl<T> Unproven<T> {
+    pub(crate) fn new(bounds: Bounds) -> Unproven<T> {
+        Unproven { bounds, entries: Vec::new() }
+    }
+
+    /// Adds a connection; returns the one whose place it has taken, if there was no other.
+    pub(crate) fn insert(&mut self, network: IpNet, now: Instant, item: T) -> Option<T> {
+        let displaced = self.displaced_by(network).map(|at| self.entries.remove(at).item);
+        self.entries.push(Entry { network, until: now + self.bounds.time, item });
+        displaced
+    }
+
+    fn displaced_by(&self, network: IpNet) -> Option<usize> {
+        let oldest = |network| self.entries.iter().position(|entry| entry.network == network);
+        let count = |network| self.entries.iter().filter(|entry| entry.network == network).count();
+        if count(network) >= self.bounds.per_network_max {
+            return oldest(network);
+        }
+        if self.entries.len() < self.bounds.connections_max {
+            return None;
+        }
+        // Of networks that have as many, the one whose oldest is the oldest.
+        let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
+        self.entries.iter().position(|entry| count(entry.network) == most)
+    }
+
+    /// Takes out those whose time is over.
+    fn expired(&mut self, now: Instant) -> Vec<T> {
+        self.entries.extract_if(.., |entry| entry.until <= now).map(|entry| entry.item).collect()
+    }
+}
+
+/// How much a connection has to say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    /// Up to the first newline, of so many octets at most.
+    Line(usize),
+    /// So many octets.
+    Octets(usize),
+}
+
+/// Why a connection was not heard to the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    /// It took too long.
+    Late,
+    /// Another has taken its place.
+    Displaced,
+    /// It said too much, or ended before it had said enough.
+    Nonsense,
+}
+
+/// What became of a connection.
+pub(crate) enum Step {
+    /// It has said what it had to.
+    Said(TcpStream, IpAddr, Vec<u8>),
+    /// It has not.
+    Cut(TcpStream, IpAddr, Cut),
+}
+
+struct Half {
+    stream: TcpStream,
+    address: IpAddr,
+    said: Vec<u8>,
+}
+
+impl Half {
+    /// What became of it, when there is no more to wait for.
+    fn step(self, length: Length) -> Step {
+        let Half { stream, address, said } = self;
+        let is_whole = match length {
+            Length::Line(_) => said.ends_with(b"\n"),
+            Length::Octets(octets) => said.len() == octets,
+        };
+        if is_whole { Step::Said(stream, address, said) } else { Step::Cut(stream, address, Cut::Nonsense) }
+    }
+}
+
+/// Connections of which the first words are read.
+pub(crate) struct Handshakes {
+    table: Unproven<Half>,
+    length: Length,
+}
+
+impl Handshakes {
+    pub(crate) fn new(bounds: Bounds, length: Length) -> Handshakes {
+        Handshakes { table: Unproven::new(bounds), length }
+    }
+
+    /// Waits for `timeout` at most, accepts callers from addresses that `admits` lets in, and reads what has
+    /// come.
+    ///
+    /// # Errors
+    /// The system's, of waiting.
+    pub(crate) fn turn(
+        &mut self,
+        listener: &TcpListener,
+        now: impl Fn() -> Instant,
+        timeout: Duration,
+        mut admits: impl FnMut(IpAddr) -> bool,
+    ) -> io::Result<Vec<Step>> {
+        let halves = self.table.entries.iter().map(|entry| entry.item.stream.as_fd());
+        let files: Vec<_> = halves.chain([listener.as_fd()]).collect();
+        let ready = readable_among(&files, timeout)?;
+        let mut steps = Vec::new();
+        let mut waiting = ready.iter();
+        let heard = self.table.entries.extract_if(.., |entry| {
+            waiting.next() == Some(&true) && hear(&mut entry.item, self.length).is_break()
+        });
+        steps.extend(heard.map(|entry| entry.item.step(self.length)));
+        let now = now();
+        let late = self.table.expired(now).into_iter();
+        steps.extend(late.map(|half| Step::Cut(half.stream, half.address, Cut::Late)));
+        for _ in 0..if ready.last() == Some(&true) { ACCEPTS_MAX } else { 0 } {
+            match listener.accept() {
+                Ok((stream, from)) => {
+                    let address = from.ip().to_canonical();
+                    if !admits(address) || stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    let mut half = Half { stream, address, said: Vec::new() };
+                    // One that has spoken already needs no place, from which those behind it could displace
+                    // it.
+                    if hear(&mut half, self.length).is_break() {
+                        steps.push(half.step(self.length));
+                    } else if let Some(half) = self.table.insert(network_of(address), now, half) {
+                        steps.push(Step::Cut(half.stream, half.address, Cut::Displaced));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Whoever gave up meanwhile is nobody's fault.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                // A lack of files or memory passes.
+                Err(_) => {
+                    pace(Duration::from_millis(10));
+                    break;
+                }
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// Reads what has come of the first words, and nothing behind them; breaks when there is no more to wait for.
+fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
+    use std::ops::ControlFlow::{Break, Continue};
+    let mut room = [0; 1024];
+    let left = match length {
+        Length::Line(most) | Length::Octets(most) => most.saturating_sub(half.said.len()).min(room.len()),
+    };
+    // What is behind a line is the session's: it is looked at before it is taken.
+    let part = match (length, half.stream.peek(&mut room[..left])) {
+        (Length::Line(_), Ok(count)) => {
+            room[..count].iter().position(|octet| *octet == b'\n').map_or(count, |at| at + 1)
+        }
+        (Length::Octets(_), Ok(count)) => count,
+        (_, Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            return Continue(());
+        }
+        (_, Err(_)) => return Break(()),
+    };
+    match half.stream.read(&mut room[..part]) {
+        Ok(count) if count > 0 => half.said.extend_from_slice(&room[..count]),
+        _ => return Break(()),
+    }
+    let is_whole = match length {
+        Length::Line(most) => half.said.ends_with(b"\n") || half.said.len() >= most,
+        Length::Octets(octets) => half.said.len() >= octets,
+    };
+    if is_whole { Break(()) } else { Continue(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { connections_max: 6, per_network_max: 3, time: Duration::from_secs(5) };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn of(text: &str) -> IpNet {
+        network_of(text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn a_network_is_an_address_or_what_a_host_of_ipv6_has() {
+        for (one, other, same) in [
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
+            ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", true),
+            ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
+        ] {
+            assert_eq!(of(one) == of(other), same, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_network_displaces_its_own_and_a_newcomer_the_oldest_of_the_largest() {
+        let mut table = Unproven::new(BOUNDS);
+        let (flood, other, honest) = (of("192.0.2.1"), of("192.0.2.2"), of("198.51.100.7"));
+        for number in 0..3 {
+            assert_eq!(table.insert(flood, at(number), number), None);
+        }
+        // Its share is used up: it has its own oldest, however much room there is.
+        assert_eq!(table.insert(flood, at(3), 3), Some(0));
+        assert_eq!(table.insert(other, at(3), 10), None);
+        assert_eq!(table.insert(other, at(3), 11), None);
+        assert_eq!(table.insert(honest, at(3), 20), None);
+        // All places are taken: the largest gives one up.
+        assert_eq!(table.insert(honest, at(4), 21), Some(1));
+        for number in 100..1000 {
+            let displaced = table.insert(flood, at(4), number).expect("all places are taken");
+            assert!(displaced != 20 && displaced != 21, "{displaced}");
+            assert!(table.entries.len() <= BOUNDS.connections_max);
+        }
+    }
+
+    #[test]
+    fn whoever_takes_too_long_is_cut() {
+        let mut table = Unproven::new(BOUNDS);
+        for (number, address) in ["192.0.2.1", "192.0.2.2", "192.0.2.3"].into_iter().enumerate() {
+            assert_eq!(table.insert(of(address), at(number as u64), number), None);
+        }
+        for (now, expected) in [(4, vec![]), (6, vec![0, 1]), (7, vec![2])] {
+            assert_eq!(table.expired(at(now)), expected);
+        }
+        assert!(table.entries.is_empty());
+    }
+
+    #[test]
+    fn no_octet_behind_the_first_words_is_taken() {
+        for (length, said, words) in [
+            (Length::Line(20), &b"hello\nand more"[..], &b"hello\n"[..]),
+            (Length::Octets(5), b"helloand more", b"hello"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+            listener.set_nonblocking(true).expect("a socket");
+            let mut caller = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+            let mut handshakes = Handshakes::new(BOUNDS, length);
+            let mut turn =
+                || handshakes.turn(&listener, || at(0), Duration::from_secs(10), |_| true).expect("loopback");
+            for part in [&said[..2], &said[2..]] {
+                assert!(turn().is_empty());
+                io::Write::write_all(&mut caller, part).expect("loopback");
+            }
+            let Some(Step::Said(mut stream, address, heard)) = turn().pop() else { panic!("{length:?}") };
+            assert_eq!((&heard[..], address.is_loopback()), (words, true));
+            stream.set_nonblocking(false).expect("a socket");
+            let mut rest = [0; 8];
+            stream.read_exact(&mut rest).expect("it is there");
+            assert_eq!(&rest, b"and more");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Evidence: what both ends know of a trial.
+//!
+//! Ends      the sender is who writes messages: the client, but for [`Pattern::StreamBack`].
+//! Kept      with the record, so that a cause can be found, or doubted, later and without the network.
+
+use super::digest::Digest;
+use super::path::Path;
+use crate::net::protocol::{Outcome, Welcome};
+use kiban_measure::socket::Given;
+use kiban_measure::{Counters, Settings, TcpInfo};
+use serde::{Deserialize, Serialize};
+
+/// How messages are written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// A header and a body in two writes, then the reply is waited for.
+    WriteWriteRead,
+    /// The same bytes in one write.
+    WriteRead,
+    /// Messages without replies.
+    Stream,
+    /// The same from the server to the client.
+    StreamBack,
+}
+
+impl Pattern {
+    /// All, with their names.
+    pub const ALL: [(Pattern, &'static str); 4] = [
+        (Pattern::WriteWriteRead, "write-write-read"),
+        (Pattern::WriteRead, "write-read"),
+        (Pattern::Stream, "stream"),
+        (Pattern::StreamBack, "stream-back"),
+    ];
+
+    /// Whether messages have no replies.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Pattern::Stream | Pattern::StreamBack)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Pattern::ALL.iter().find(|(pattern, _)| *pattern == self).expect("all are listed").1
+    }
+
+    /// Returns the metric that a cell of a map shows.
+    pub(in crate::net) fn metric(self) -> &'static str {
+        if self.is_stream() { "mbps" } else { "transactions_per_second" }
+    }
+
+    /// By its name.
+    pub fn of(name: &str) -> Option<Pattern> {
+        Pattern::ALL.iter().find(|(_, known)| *known == name).map(|(pattern, _)| *pattern)
+    }
+}
+
+/// Exchanges of messages and replies.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Exchanges {
+    /// How many, in the time that was measured.
+    pub count: u64,
+    /// Before it.
+    pub warm_up: u64,
+    /// The time in the middle, us.
+    pub p50_us: f64,
+    /// The longest, us.
+    pub max_us: f64,
+    /// Exchanges that took 20 ms longer than they needed: they waited for a clock.
+    pub stalls: u64,
+    /// The time in the middle of these, ms.
+    pub stall_ms: f64,
+    /// The part of the time that went by in these.
+    pub stalled_part: f64,
+}
+
+/// One trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Evidence {
+    /// How messages were written.
+    pub pattern: Pattern,
+    /// Bytes of a message.
+    pub message_bytes: u32,
+    /// Bytes of its last write: the body.
+    pub last_write_bytes: u32,
+    /// What was asked of the sockets.
+    pub settings: Settings,
+    /// How long was measured, s.
+    pub seconds: f64,
+    /// The path, as the session's beginning showed it.
+    pub path: Path,
+    /// What the server said of itself.
+    pub peer: Welcome,
+    /// What the sender's kernel gave.
+    pub given: Given,
+    /// The sender's kernel at the beginning of what was measured.
+    pub info_before: TcpInfo,
+    /// And at its end.
+    pub info: TcpInfo,
+    /// What the sender's host counted.
+    pub counters: Counters,
+    /// What the receiver saw.
+    pub receiver: Outcome,
+    /// Exchanges, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<Exchanges>,
+    /// A short capture of a slow case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Digest>,
+}
+
+/// How much of the time a connection was limited by what, 0 to 1; none where the kernel does not tell.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shares {
+    /// There was something to send, or not acknowledged.
+    pub busy: f64,
+    /// The peer's window was full.
+    pub window: f64,
+    /// The send buffer was too small.
+    pub send_buffer: f64,
+}
+
+impl Evidence {
+    /// Payload that arrived, Mbit/s.
+    pub fn mbps(&self) -> f64 {
+        let bytes = match &self.exchanges {
+            Some(exchanges) => exchanges.count as f64 * f64::from(self.message_bytes),
+            None => self.receiver.bytes as f64,
+        };
+        let seconds = if self.exchanges.is_some() { self.seconds } else { self.receiver.seconds };
+        if seconds > 0.0 { bytes * 8e-6 / seconds } else { 0.0 }
+    }
+
+    /// Segments that the sender sent again.
+    pub fn sent_again(&self) -> u64 {
+        u64::from(self.info.total_retrans.saturating_sub(self.info_before.total_retrans))
+    }
+
+    /// Segments with data that the sender sent.
+    pub fn segments(&self) -> Option<u64> {
+        let before = self.info_before.data_segs_out?;
+        Some(u64::from(self.info.data_segs_out?.saturating_sub(before)))
+    }
+
+    /// How the sender's time went by.
+    pub fn shares(&self) -> Option<Shares> {
+        let part = |now: Option<u64>, before: Option<u64>| {
+            Some(now?.saturating_sub(before?) as f64 * 1e-6 / self.seconds.max(1e-6))
+        };
+        Some(Shares {
+            busy: part(self.info.busy_us, self.info_before.busy_us)?,
+            window: part(self.info.rwnd_limited_us, self.info_before.rwnd_limited_us)?,
+            send_buffer: part(self.info.sndbuf_limited_us, self.info_before.sndbuf_limited_us)?,
+        })
+    }
+}

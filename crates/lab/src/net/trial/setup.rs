@@ -1,0 +1,188 @@
+//! What a trial is made with, read from a point.
+
+use super::evidence::Pattern;
+use crate::engine::{Failure, Parameter, Point, Value};
+use kiban_measure::Settings;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// The name of the question that these parameters belong to.
+pub const QUESTION: &str = "network";
+/// Bytes of the header in write, write, read.
+pub const HEADER_BYTES: u32 = 40;
+/// Where a point says it, the system's own value stays.
+pub const SYSTEM: &str = "system";
+
+/// A trial's parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    /// How messages are written.
+    pub pattern: Pattern,
+    /// Bytes of a message.
+    pub message_bytes: u32,
+    /// Both socket buffers; none: the system's, which grow by themselves.
+    pub buffer_bytes: Option<u32>,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+    /// TCP_MAXSEG; none: the path's.
+    pub mss_bytes: Option<u32>,
+    /// Congestion control; none: the system's.
+    pub congestion: Option<String>,
+    /// How long is measured, s.
+    pub seconds: f64,
+}
+
+impl Setup {
+    /// Bytes of the writes of one message.
+    pub fn writes(&self) -> Vec<u32> {
+        match self.pattern {
+            Pattern::WriteWriteRead if self.message_bytes > HEADER_BYTES => {
+                vec![HEADER_BYTES, self.message_bytes - HEADER_BYTES]
+            }
+            _ => vec![self.message_bytes],
+        }
+    }
+
+    /// For the sockets.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            send_bytes: self.buffer_bytes,
+            receive_bytes: self.buffer_bytes,
+            no_delay: self.no_delay,
+            mss_bytes: self.mss_bytes,
+            congestion: self.congestion.clone(),
+        }
+    }
+
+    /// How long is measured.
+    pub fn length(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// The point that says this of a host.
+    pub fn point(&self, host: &str) -> Point {
+        let count = |count: Option<u32>| Value::Count(count.unwrap_or(0).into());
+        [
+            ("host", Value::Word(host.into())),
+            ("pattern", Value::Word(self.pattern.name().into())),
+            ("message_bytes", count(Some(self.message_bytes))),
+            ("buffer_bytes", count(self.buffer_bytes)),
+            ("no_delay", Value::Flag(self.no_delay)),
+            ("mss_bytes", count(self.mss_bytes)),
+            ("congestion", Value::Word(self.congestion.clone().unwrap_or(SYSTEM.into()))),
+            ("seconds", Value::Figure(self.seconds)),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    /// Reads a point.
+    ///
+    /// # Errors
+    /// [`Failure::Impossible`]: what to change.
+    pub fn of(point: &Point) -> Result<Setup, Failure> {
+        let wrong = |what: &str| Failure::Impossible(format!("{what}; the point is {point}"));
+        let count = |name: &str| {
+            let count = point.count(name).and_then(|count| u32::try_from(count).ok());
+            count.ok_or_else(|| wrong(&format!("{name} is a count below 4 GB")))
+        };
+        let some = |count: u32| (count > 0).then_some(count);
+        let pattern = point.word("pattern").and_then(Pattern::of);
+        let congestion = point.word("congestion").ok_or_else(|| wrong("congestion is a name"))?;
+        let setup = Setup {
+            pattern: pattern
+                .ok_or_else(|| wrong("pattern is write-write-read, write-read, stream or stream-back"))?,
+            message_bytes: count("message_bytes")?,
+            buffer_bytes: some(count("buffer_bytes")?),
+            no_delay: point.flag("no_delay").ok_or_else(|| wrong("no_delay is true or false"))?,
+            mss_bytes: some(count("mss_bytes")?),
+            congestion: (congestion != SYSTEM).then(|| congestion.to_owned()),
+            seconds: point.figure("seconds").ok_or_else(|| wrong("seconds is a figure"))?,
+        };
+        if setup.message_bytes == 0 {
+            return Err(wrong("a message has a byte at least"));
+        }
+        if !(0.01..=3600.0).contains(&setup.seconds) {
+            return Err(wrong("seconds are 0.01 to 3600"));
+        }
+        Ok(setup)
+    }
+
+    /// In words, for a table or a title.
+    pub fn words(&self) -> String {
+        let bytes =
+            |bytes: Option<u32>| bytes.map_or("as the system has it".into(), |bytes| bytes.to_string());
+        let mut words = format!(
+            "{}, message {}, buffers {}, Nagle {}",
+            self.pattern.name(),
+            self.message_bytes,
+            bytes(self.buffer_bytes),
+            if self.no_delay { "off" } else { "on" }
+        );
+        if let Some(mss) = self.mss_bytes {
+            words += &format!(", MSS {mss}");
+        }
+        if let Some(name) = &self.congestion {
+            words += &format!(", {name}");
+        }
+        words
+    }
+}
+
+/// What may be said of a point.
+pub(in crate::net) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
+    let parameter = |name, what, default| Parameter { name, what, default };
+    let pattern = Pattern::WriteWriteRead.name();
+    vec![
+        parameter("host", "the host that runs `kiban lab serve`", None),
+        parameter(
+            "pattern",
+            "how messages are written: write-write-read, write-read, stream, stream-back",
+            Some(Value::Word(pattern.into())),
+        ),
+        parameter("message_bytes", "bytes of a message", Some(Value::Count(1000))),
+        parameter(
+            "buffer_bytes",
+            "SO_SNDBUF and SO_RCVBUF at both ends; 0: as the system has it",
+            Some(Value::Count(0)),
+        ),
+        parameter("no_delay", "TCP_NODELAY: Nagle's algorithm is off", Some(Value::Flag(false))),
+        parameter("mss_bytes", "TCP_MAXSEG; 0: the path's", Some(Value::Count(0))),
+        parameter(
+            "congestion",
+            "congestion control, by its name; system: as the system has it",
+            Some(Value::Word(SYSTEM.into())),
+        ),
+        parameter("seconds", "how long is measured", Some(Value::Figure(0.5))),
+    ]
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_is_read_from_its_point() {
+        let setup = Setup {
+            pattern: Pattern::WriteWriteRead,
+            message_bytes: 1000,
+            buffer_bytes: Some(4000),
+            no_delay: true,
+            mss_bytes: None,
+            congestion: Some("cubic".into()),
+            seconds: 0.5,
+        };
+        assert_eq!(Setup::of(&setup.point("h")), Ok(setup.clone()));
+        assert_eq!(setup.writes(), [40, 960]);
+        assert_eq!(Setup { message_bytes: 40, ..setup.clone() }.writes(), [40]);
+        assert_eq!(Setup { pattern: Pattern::WriteRead, ..setup.clone() }.writes(), [1000]);
+        for bad in [
+            Setup { message_bytes: 0, ..setup.clone() },
+            Setup { seconds: 0.0, ..setup.clone() },
+            Setup { seconds: f64::NAN, ..setup.clone() },
+        ] {
+            assert!(matches!(Setup::of(&bad.point("h")), Err(Failure::Impossible(_))), "{bad:?}");
+        }
+        assert!(Setup::of(&Point::default()).is_err());
+    }
+}

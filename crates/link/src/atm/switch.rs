@@ -1,0 +1,254 @@
+//! The driver of an ATM switch in real time: links at its ports, the clock.
+//!
+//! Turn             [`SwitchDriver::turn`] takes a burst from every link, merged by arrival time, switches
+//!                  it, and sends the cells whose slots have come.
+//! Arrival times    the cells of a burst all arrive at the time at which it was read; the tolerance of a
+//!                  policer must allow for that.
+//! Lines            output ports have slots, as a line has: at the port's rate, shaped or not. Cells that a
+//!                  link cannot take are lost.
+//! Segment          where a port ends segments, segment loopbacks of circuits and paths with an entry are
+//!                  answered there and go no further; all other OAM cells follow their circuit or path.
+//! Sleep            on all links, and until waiting cells have left: the end of a frame, or `PAUSE` if no
+//!                  frame ends.
+//! Errors           a link that is gone is detached from its port and reported ([`SwitchDriver::gone`]); the
+//!                  others continue.
+
+use crate::{Lent, Link, LinkCounters};
+use kiban_atm::wire::atm::{Header, Interface, PTI_OAM_SEGMENT, VCI_F4_SEGMENT};
+use kiban_atm::wire::oam::{LOCATION_END, Payload};
+use kiban_atm::{HeaderReceiver, Name, Received, Switch, TimedCell};
+use kiban_base::{Blocks, Instant, Memory, Pool, Wait};
+use kiban_os::clock::Clock;
+use kiban_os::doors::{Doors, Waker};
+use kiban_os::wait::Waiting;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long beyond their slots cells may wait that end no frame.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// The link at a port, and the queues towards it.
+struct Place {
+    link: Option<Box<dyn Link<TimedCell>>>,
+    interface: Interface,
+    ends_segment: bool,
+    receiver: HeaderReceiver,
+    inward: VecDeque<TimedCell>,
+    outward: VecDeque<TimedCell>,
+    /// Answers to segment loopbacks, which leave before switched cells.
+    answers: VecDeque<TimedCell>,
+    answered: u64,
+    lost: u64,
+}
+
+/// Drives a switch in real time.
+pub struct SwitchDriver {
+    switch: Switch,
+    places: Vec<Place>,
+    clock: Clock,
+    doors: Arc<Doors>,
+    memory: Memory,
+    train: Vec<TimedCell>,
+    gone: Vec<(usize, io::Error)>,
+}
+
+impl SwitchDriver {
+    /// Returns a driver for a switch without links; `ports` gives each port's interface, and whether segments
+    /// end there.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(switch: Switch, ports: &[(Interface, bool)], clock: Clock) -> io::Result<SwitchDriver> {
+        let place = |&(interface, ends_segment): &(Interface, bool)| Place {
+            link: None,
+            interface,
+            ends_segment,
+            receiver: HeaderReceiver::default(),
+            inward: VecDeque::new(),
+            outward: VecDeque::new(),
+            answers: VecDeque::new(),
+            answered: 0,
+            lost: 0,
+        };
+        Ok(SwitchDriver {
+            switch,
+            places: ports.iter().map(place).collect(),
+            clock,
+            doors: Doors::new()?,
+            // Links of frames require memory, although no frame is for the switch.
+            memory: Memory {
+                transmit: Pool::new(1, 4096),
+                receive: Pool::new(64, 4096),
+                blocks: Blocks::new(64),
+            },
+            train: Vec::new(),
+            gone: Vec::new(),
+        })
+    }
+
+    /// Returns the switch.
+    pub fn switch(&mut self) -> &mut Switch {
+        &mut self.switch
+    }
+
+    /// Returns a waiter for [`SwitchDriver::run`].
+    pub fn waiting(&self) -> Waiting {
+        Waiting::new(Wait::Interrupt, self.clock)
+    }
+
+    /// Returns a handle that wakes it from another thread.
+    pub fn waker(&self) -> Waker {
+        Doors::waker(&self.doors)
+    }
+
+    /// Attaches a link to a port.
+    pub fn join(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
+        self.doors.watch_link(port, link.file());
+        self.places[port].link = Some(link);
+    }
+
+    /// Returns the links that have gone since the last call: their ports, and the errors.
+    pub fn gone(&mut self) -> Vec<(usize, io::Error)> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Returns the counters of a port's link; cells that the link did not take count as refused.
+    pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
+        let place = &self.places[port];
+        let counters = place.link.as_ref()?.counters();
+        Some(LinkCounters { refused: counters.refused + place.lost, ..counters })
+    }
+
+    /// Returns the number of segment loopbacks answered at a port.
+    pub fn answered(&self, port: usize) -> u64 {
+        self.places[port].answered
+    }
+
+    /// Runs one turn. Returns whether there was anything to do.
+    pub fn turn(&mut self) -> bool {
+        let now = self.clock.now();
+        let SwitchDriver { switch, places, memory, gone, doors, .. } = self;
+        let mut worked = false;
+        for (port, place) in places.iter_mut().enumerate() {
+            let Some(link) = &mut place.link else { continue };
+            if let Err(error) = link.receive(&mut Lent { now, memory }, &mut place.inward) {
+                gone.push((port, error));
+                doors.forget(port);
+                place.link = None;
+                worked = true;
+            }
+            if place.ends_segment {
+                place.end_segments(port, switch, now);
+            }
+        }
+        let mut trains: Vec<(usize, &[TimedCell])> = places
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, place)| !place.inward.is_empty())
+            .map(|(port, place)| (port, &*place.inward.make_contiguous()))
+            .collect();
+        worked |= !trains.is_empty();
+        switch.arrive_merged(&mut trains);
+        places.iter_mut().for_each(|place| place.inward.clear());
+        for port in 0..self.places.len() {
+            worked |= self.send(port, now);
+        }
+        worked
+    }
+
+    fn send(&mut self, port: usize, now: Instant) -> bool {
+        let SwitchDriver { switch, places, memory, train, gone, doors, .. } = self;
+        let place = &mut places[port];
+        switch.advance(port, now, train);
+        place.outward.append(&mut place.answers);
+        place.outward.extend(train.drain(..));
+        if place.outward.is_empty() {
+            return false;
+        }
+        if let Some(link) = &mut place.link {
+            let sent = link.send(&mut place.outward, &mut Lent { now, memory });
+            if let Err(error) = sent {
+                gone.push((port, error));
+                doors.forget(port);
+                place.link = None;
+            }
+        }
+        // A line does not wait, and without a link all cells are lost.
+        place.lost += place.outward.len() as u64;
+        place.outward.clear();
+        true
+    }
+
+    /// Returns when the driver must look again, even if nothing happens.
+    fn deadline(&self) -> Instant {
+        let later = self.clock.now() + PAUSE;
+        let at_port = |(port, place): (usize, &Place)| {
+            let link = place.link.as_ref().map_or(Instant::NEVER, |link| link.deadline());
+            let line = match self.switch.waiting(port) {
+                0 => Instant::NEVER,
+                _ => self.switch.next_end(port).min(later),
+            };
+            link.min(line)
+        };
+        self.places.iter().enumerate().map(at_port).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Works and waits until a deadline, until a link is lost, or until another thread wakes it.
+    pub fn run(&mut self, waiting: &mut Waiting, until: Instant) {
+        let doors = self.doors.clone();
+        loop {
+            while self.turn() {
+                if !self.gone.is_empty() || doors.is_woken() || self.clock.now() >= until {
+                    break;
+                }
+            }
+            if !self.gone.is_empty() || doors.take_woken() || self.clock.now() >= until {
+                return;
+            }
+            let deadline = self.deadline().min(until);
+            // A turn may have set an earlier deadline, for example for a delayed unit.
+            let look = || (self.turn() || doors.is_woken() || self.deadline() < deadline).then_some(());
+            waiting.wait(&*doors, &*doors, deadline, look);
+        }
+    }
+}
+
+impl Place {
+    /// Answers the segment loopbacks of flows that have an entry, and removes all cells of their segment
+    /// flows.
+    fn end_segments(&mut self, port: usize, switch: &mut Switch, now: Instant) {
+        let Place { inward, receiver, interface, answers, answered, .. } = self;
+        inward.retain(|cell| {
+            let header = Header::from_word(*interface, cell.header);
+            if header.pti != PTI_OAM_SEGMENT && header.vc.vci != VCI_F4_SEGMENT {
+                return true;
+            }
+            // The switch checks headers as well; a cell with a bad header is left to it.
+            if receiver.arrive(cell) != Received::Intact {
+                return true;
+            }
+            let by_path = Name::Path(header.vc.vpi);
+            let has_entry = if header.vc.vci == VCI_F4_SEGMENT {
+                switch.route_counters(port, by_path).is_some()
+            } else {
+                switch.route_counters(port, Name::Circuit(header.vc)).is_some()
+            };
+            if !has_entry {
+                return true;
+            }
+            if let Ok((Payload::Loopback(loopback), _)) = Payload::read(&cell.payload)
+                && loopback.to_be_looped
+                && loopback.location == LOCATION_END
+            {
+                let mut cell = *cell;
+                Payload::Loopback(loopback.answer()).write(&mut cell.payload);
+                cell.at = now;
+                answers.push_back(cell);
+                *answered += 1;
+            }
+            false
+        });
+    }
+}

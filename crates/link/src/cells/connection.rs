@@ -1,0 +1,239 @@
+//! A TCP connection of the kernel as a carrier of messages: one peer, connected to or waited for.
+//!
+//! Purpose          bytes in and out without blocking; a message is read when it is complete, and written
+//!                  completely or not at all.
+//! File             the link's file is an epoll of its own: readable when a peer connects, when data has
+//!                  arrived, and when there is room for waiting output. So it stays the same before and after
+//!                  a peer has connected.
+//! Limits           [`WAITING_BYTES`] of output may wait: beyond that, messages are refused. [`ROOM_BYTES`]
+//!                  are read ahead.
+//! End              when the peer closes, or the connection breaks, the link is gone; a listener accepts one
+//!                  peer.
+
+use kiban_os::interface::bind_remedy;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Bytes of waiting output above which no message is accepted.
+const WAITING_BYTES: usize = 256 << 10;
+/// Size of the read buffer, in bytes; the longest message fits.
+const ROOM_BYTES: usize = 256 << 10;
+/// Timeout of a connect.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Waits for a peer at its own address.
+    Listen,
+    /// Connects to the peer.
+    Call,
+}
+
+/// A connection, or the listener that waits for it.
+pub(crate) struct Connection {
+    doors: OwnedFd,
+    listener: Option<TcpListener>,
+    stream: Option<TcpStream>,
+    /// Whether the epoll watches for room to write.
+    looks_for_room: bool,
+    /// Unread input is in `room[read..end]`.
+    room: Box<[u8]>,
+    read: usize,
+    end: usize,
+    leaving: Vec<u8>,
+    written: usize,
+    name: String,
+    local: SocketAddr,
+}
+
+impl Connection {
+    /// Listens at an address, or connects to it.
+    pub(crate) fn open(role: Role, addresses: &[SocketAddr], name: String) -> io::Result<Connection> {
+        let doors = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let say = |what: &str, error: io::Error| {
+            let more = match (role, error.kind()) {
+                (Role::Call, io::ErrorKind::ConnectionRefused) => {
+                    ": nobody listens there; start the other end first".to_owned()
+                }
+                (Role::Listen, _) => {
+                    addresses.first().map_or_else(String::new, |local| bind_remedy(*local, &error))
+                }
+                _ => String::new(),
+            };
+            io::Error::new(error.kind(), format!("{name}: cannot {what}: {error}{more}"))
+        };
+        let (mut listener, mut stream) = (None, None);
+        let local = match role {
+            Role::Listen => {
+                let open = TcpListener::bind(addresses).map_err(|error| say("listen", error))?;
+                open.set_nonblocking(true)?;
+                epoll::add(&doors, &open, EventData::new_u64(0), EventFlags::IN)?;
+                let local = open.local_addr()?;
+                listener = Some(open);
+                local
+            }
+            Role::Call => {
+                let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+                let mut open = None;
+                for address in addresses {
+                    match TcpStream::connect_timeout(address, CALL_TIMEOUT) {
+                        Ok(stream) => {
+                            open = Some(stream);
+                            break;
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                let open = open.ok_or(last).map_err(|error| say("connect", error))?;
+                let local = open.local_addr()?;
+                stream = Some(open);
+                local
+            }
+        };
+        let mut connection = Connection {
+            doors,
+            listener,
+            stream: None,
+            looks_for_room: false,
+            room: vec![0; ROOM_BYTES].into_boxed_slice(),
+            read: 0,
+            end: 0,
+            leaving: Vec::new(),
+            written: 0,
+            name,
+            local,
+        };
+        if let Some(stream) = stream {
+            connection.take(stream)?;
+        }
+        Ok(connection)
+    }
+
+    fn take(&mut self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        epoll::add(&self.doors, &stream, EventData::new_u64(1), EventFlags::IN)?;
+        self.stream = Some(stream);
+        // Only one peer: close the listener, so that the system refuses others.
+        self.listener = None;
+        Ok(())
+    }
+
+    /// Returns the local address.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Returns the file to wait for.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.doors.as_fd()
+    }
+
+    /// Returns an error that ends the link.
+    pub(crate) fn gone(&self, kind: io::ErrorKind, what: impl std::fmt::Display) -> io::Error {
+        io::Error::new(kind, format!("{}: {what}", self.name))
+    }
+
+    /// Accepts a peer, writes waiting output, and reads input behind what [has arrived](Connection::arrived)
+    /// and was not consumed. Returns whether there is more to read now.
+    pub(crate) fn fill(&mut self) -> io::Result<bool> {
+        if let Some(listener) = &self.listener {
+            match listener.accept() {
+                Ok((stream, _)) => self.take(stream)?,
+                Err(error) if is_for_later(&error) => return Ok(false),
+                Err(error) => return Err(self.gone(error.kind(), format!("cannot accept: {error}"))),
+            }
+        }
+        self.flush()?;
+        self.room.copy_within(self.read..self.end, 0);
+        (self.read, self.end) = (0, self.end - self.read);
+        let Some(stream) = &mut self.stream else { return Ok(false) };
+        if self.end == self.room.len() {
+            return Ok(false);
+        }
+        let result = loop {
+            match stream.read(&mut self.room[self.end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        match result {
+            Ok(0) => {
+                let within = if self.end > 0 { " within a message" } else { "" };
+                let what = format!("the peer has closed the connection{within}");
+                Err(self.gone(io::ErrorKind::UnexpectedEof, what))
+            }
+            Ok(count) => {
+                self.end += count;
+                Ok(true)
+            }
+            Err(error) if is_for_later(&error) => Ok(false),
+            Err(error) => Err(self.gone(error.kind(), format!("the connection has broken: {error}"))),
+        }
+    }
+
+    /// Returns the input that was not consumed yet.
+    pub(crate) fn arrived(&self) -> &[u8] {
+        &self.room[self.read..self.end]
+    }
+
+    /// Consumes `bytes` of the input.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.read += bytes;
+    }
+
+    /// Returns whether a message can be written now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.stream.is_some() && self.leaving.len() - self.written < WAITING_BYTES
+    }
+
+    /// Returns whether there is a peer.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Returns the buffer to which the next message is appended, if there [is room](Connection::has_room).
+    pub(crate) fn leaving(&mut self) -> &mut Vec<u8> {
+        &mut self.leaving
+    }
+
+    /// Writes what the system takes now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        while self.written < self.leaving.len() {
+            match stream.write(&self.leaving[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_for_later(&error) => break,
+                Err(error) => {
+                    return Err(self.gone(error.kind(), format!("the connection has broken: {error}")));
+                }
+            }
+        }
+        if self.written == self.leaving.len() {
+            self.leaving.clear();
+            self.written = 0;
+        } else if self.written > WAITING_BYTES {
+            self.leaving.drain(..self.written);
+            self.written = 0;
+        }
+        let wants = !self.leaving.is_empty();
+        if wants != self.looks_for_room {
+            let flags = if wants { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(&self.doors, stream, EventData::new_u64(1), flags)?;
+            self.looks_for_room = wants;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the same call may succeed later, including when the system has no memory at the moment.
+fn is_for_later(error: &io::Error) -> bool {
+    let has_nothing = [libc::ENOMEM, libc::ENOBUFS];
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
+        || error.raw_os_error().is_some_and(|error| has_nothing.contains(&error))
+}

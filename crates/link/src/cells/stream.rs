@@ -1,0 +1,231 @@
+//! Units over sockets of the kernel: packets, frames or cells, on a TCP connection or in datagrams of UDP.
+//!
+//! ```text
+//! TCP   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
+//! UDP   | unit |                                    a datagram a unit, as QEMU's and Dynamips' do
+//! ```
+//!
+//! Purpose          a link without privileges, through anything that carries TCP or UDP: tunnels, relays,
+//!                  another program on this host.
+//! Contents         units are not inspected.
+//! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure;
+//!                  without a peer it is refused. Over UDP, units are lost as datagrams are.
+//! Errors           a length of 0 or above the longest unit means that the peer speaks another protocol: the
+//!                  link ends.
+//! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].
+
+use super::connection::{Connection, Role};
+use super::datagram::{Datagrams, Left};
+use super::udp_cells::told;
+use crate::unit::{Desk, LONGEST_BYTES, NoUnit, Unit};
+use crate::{BURST, Lent, Link, LinkCounters, Traits};
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+const LENGTH_BYTES: usize = 4;
+
+/// A link over a TCP connection.
+pub struct TcpUnits<U> {
+    connection: Connection,
+    mtu_bytes: usize,
+    desk: Desk,
+    counters: LinkCounters,
+    unit: PhantomData<fn() -> U>,
+}
+
+impl<U: Unit> TcpUnits<U> {
+    /// Waits for a peer, or connects to one. The MTU is reported to the port.
+    ///
+    /// # Errors
+    /// Nobody listens there; or the address is not this host's, or it is in use.
+    pub fn open(
+        role: Role,
+        addresses: &[SocketAddr],
+        name: &str,
+        mtu_bytes: usize,
+    ) -> io::Result<TcpUnits<U>> {
+        Ok(TcpUnits {
+            connection: Connection::open(role, addresses, name.to_owned())?,
+            mtu_bytes,
+            desk: Desk::default(),
+            counters: LinkCounters::default(),
+            unit: PhantomData,
+        })
+    }
+
+    /// Returns the local address; with port 0 the system has chosen the port.
+    pub fn local(&self) -> SocketAddr {
+        self.connection.local()
+    }
+}
+
+impl<U: Unit> Link<U> for TcpUnits<U> {
+    fn traits(&self) -> Traits {
+        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+        let TcpUnits { connection, desk, counters, .. } = self;
+        let enough = into.len() + BURST;
+        while into.len() < enough {
+            let Some((length, rest)) = connection.arrived().split_first_chunk::<LENGTH_BYTES>() else {
+                if connection.fill()? { continue } else { break }
+            };
+            let length = u32::from_be_bytes(*length) as usize;
+            if !(1..=LONGEST_BYTES).contains(&length) {
+                let what = format!("this is no stream of units: one has {length} bytes");
+                return Err(connection.gone(io::ErrorKind::InvalidData, what));
+            }
+            let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };
+            match U::of_bytes(bytes, desk, lent) {
+                Ok(unit) => {
+                    counters.units_in += 1;
+                    counters.bytes_in += length as u64;
+                    into.push_back(unit);
+                }
+                Err(NoUnit::Malformed) => counters.malformed += 1,
+                Err(NoUnit::Starved) => {
+                    // The unit stays in the buffer until there is memory, and TCP holds back the peer.
+                    counters.starved += 1;
+                    break;
+                }
+            }
+            connection.consume(LENGTH_BYTES + length);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+        let TcpUnits { connection, counters, .. } = self;
+        if !connection.is_open() {
+            counters.refused += units.len() as u64;
+            units.clear();
+        }
+        while let Some(unit) = units.front() {
+            if !connection.has_room() {
+                connection.flush()?;
+                if !connection.has_room() {
+                    return Ok(());
+                }
+            }
+            let length = unit.bytes();
+            let leaving = connection.leaving();
+            leaving.extend_from_slice(&(length as u32).to_be_bytes());
+            unit.append_to(leaving);
+            counters.units_out += 1;
+            counters.bytes_out += length as u64;
+            units.pop_front();
+        }
+        connection.flush()
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.connection.file())
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+/// A link over UDP datagrams.
+pub struct UdpUnits<U> {
+    datagrams: Datagrams,
+    name: String,
+    mtu_bytes: usize,
+    desk: Desk,
+    buffer: Vec<u8>,
+    counters: LinkCounters,
+    unit: PhantomData<fn() -> U>,
+}
+
+impl<U: Unit> UdpUnits<U> {
+    /// Opens a link between two addresses. The MTU is reported to the port.
+    ///
+    /// # Errors
+    /// The address is not this host's, or it is in use.
+    pub fn open(
+        local: SocketAddr,
+        peer: SocketAddr,
+        name: &str,
+        mtu_bytes: usize,
+    ) -> io::Result<UdpUnits<U>> {
+        Ok(UdpUnits {
+            datagrams: Datagrams::open(local, peer, false)?,
+            name: name.to_owned(),
+            mtu_bytes,
+            desk: Desk::default(),
+            buffer: Vec::new(),
+            counters: LinkCounters::default(),
+            unit: PhantomData,
+        })
+    }
+
+    /// Returns the local address; with port 0 the system has chosen the port.
+    pub fn local(&self) -> SocketAddr {
+        self.datagrams.local()
+    }
+}
+
+impl<U: Unit> Link<U> for UdpUnits<U> {
+    fn traits(&self) -> Traits {
+        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+        let UdpUnits { datagrams, name, desk, counters, .. } = self;
+        let take = |datagram: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<U>| match U::of_bytes(
+            datagram, desk, lent,
+        ) {
+            Ok(unit) => {
+                counters.units_in += 1;
+                counters.bytes_in += datagram.len() as u64;
+                into.push_back(unit);
+            }
+            Err(NoUnit::Malformed) => counters.malformed += 1,
+            Err(NoUnit::Starved) => counters.starved += 1,
+        };
+        datagrams.each(into, counters, take).map_err(|error| told(name, error))
+    }
+
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+        let UdpUnits { datagrams, buffer, counters, .. } = self;
+        while let Some(unit) = units.front() {
+            buffer.clear();
+            unit.append_to(buffer);
+            match datagrams.send(buffer, buffer.len()) {
+                Left::All => {
+                    counters.units_out += 1;
+                    counters.bytes_out += buffer.len() as u64;
+                }
+                Left::Some(_) => break,
+                Left::None => counters.refused += 1,
+            }
+            units.pop_front();
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.datagrams.as_fd())
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+impl<U> std::fmt::Debug for TcpUnits<U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TcpUnits({}, {:?})", self.connection.local(), self.counters)
+    }
+}
+
+impl<U> std::fmt::Debug for UdpUnits<U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UdpUnits({}, {:?})", self.name, self.counters)
+    }
+}

@@ -1,0 +1,477 @@
+//! The driver of a board in real time: links at its ports, programs at its host edge, the clock.
+//!
+//! ```text
+//! links ─ receive ─► Board::handle ─► Board::poll ─┬─ completions ─► programs
+//!   ▲                                              │
+//!   └───────────────── send ◄──────────────────────┘
+//! ```
+//!
+//! Turn             [`Driver::turn`] takes a burst from every link, lets the board work, calls the programs,
+//!                  and sends the output. One thread drives; bursts are bounded, so that every link gets its
+//!                  turn.
+//! Cells            leave in their slots: the driver fetches the cells of past slots and sleeps until the
+//!                  next frame has left, or for `CELLS_LATE_MAX` if a frame takes longer, so that a policer
+//!                  sees a shaped circuit.
+//! Back-pressure    units that a link does not take hold its port ([`Board::hold`]), and the port's queue
+//!                  holds back the senders.
+//! Outward          programs that also have files of the system ([`Outward`]) are called when one of those is
+//!                  ready.
+//! Sleep            on all links at once, watched only during the sleep, under any waiting policy;
+//!                  [`Driver::waker`] wakes it from other threads.
+//! Errors           a link that is gone is detached from its port and reported ([`Driver::gone`]); the board
+//!                  continues.
+
+use crate::outward::Outward;
+use crate::{AnyLink, Lent, Link, LinkCounters};
+use kiban_atm::TimedCell;
+use kiban_base::{Instant, Pdu, Wait};
+use kiban_board::{Board, Host, Input, Output, Program};
+use kiban_os::clock::Clock;
+use kiban_os::doors::Doors;
+pub use kiban_os::doors::Waker;
+use kiban_os::wait::Waiting;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Once this many bytes wait for a link, they are sent to it; what it does not take waits at the port, where
+/// it holds back the senders.
+const OUTWARD_BYTES: usize = 256 << 10;
+/// How late a cell of a long frame may leave: a frame of a slow circuit leaves in pieces.
+const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
+
+/// What is attached to a port.
+enum Place {
+    Empty,
+    Packets(Joint<Pdu>),
+    Cells(Joint<TimedCell>),
+}
+
+/// A link attachment: a link, and the queues between it and the port.
+struct Joint<U> {
+    link: Box<dyn Link<U>>,
+    inward: VecDeque<U>,
+    outward: VecDeque<U>,
+    /// Bytes queued since the link was last given something.
+    outward_bytes: usize,
+    /// Whether the link did not take everything it was given.
+    held: bool,
+    /// Cells that the link did not take.
+    lost: u64,
+}
+
+impl<U> Joint<U> {
+    fn new(link: Box<dyn Link<U>>) -> Joint<U> {
+        Joint {
+            link,
+            inward: VecDeque::new(),
+            outward: VecDeque::new(),
+            outward_bytes: 0,
+            held: false,
+            lost: 0,
+        }
+    }
+}
+
+/// A program at the host edge.
+enum Worker {
+    Pure(Box<dyn Program>),
+    Outward(Box<dyn Outward>),
+}
+
+impl Worker {
+    fn program(&self) -> &dyn Program {
+        match self {
+            Worker::Pure(program) => &**program,
+            Worker::Outward(program) => &**program,
+        }
+    }
+
+    fn program_mut(&mut self) -> &mut dyn Program {
+        match self {
+            Worker::Pure(program) => &mut **program,
+            Worker::Outward(program) => &mut **program,
+        }
+    }
+}
+
+/// Drives a board in real time.
+pub struct Driver {
+    board: Board,
+    places: Vec<Place>,
+    programs: Vec<Worker>,
+    /// Number of programs that have not been started yet; they are the last ones.
+    fresh: usize,
+    clock: Clock,
+    deadline: Instant,
+    train: Vec<TimedCell>,
+    gone: Vec<(usize, io::Error)>,
+    doors: Arc<Doors>,
+}
+
+impl Driver {
+    /// Returns a driver for a board whose ports have no links yet. Times are those of `clock`.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(board: Board, clock: Clock) -> io::Result<Driver> {
+        Ok(Driver {
+            board,
+            places: Vec::new(),
+            programs: Vec::new(),
+            fresh: 0,
+            clock,
+            deadline: Instant::ZERO,
+            train: Vec::new(),
+            gone: Vec::new(),
+            doors: Doors::new()?,
+        })
+    }
+
+    /// Returns the board, for changes.
+    pub fn board(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    /// Returns the board, for reading.
+    pub fn view(&self) -> &Board {
+        &self.board
+    }
+
+    /// Returns a handle that wakes the driver from another thread.
+    pub fn waker(&self) -> Waker {
+        Doors::waker(&self.doors)
+    }
+
+    /// Attaches a link to a port of its kind: packets to an IP port, frames to an Ethernet port, cells to an
+    /// ATM port.
+    pub fn join(&mut self, port: usize, link: AnyLink) {
+        match link {
+            AnyLink::Packets(link) | AnyLink::Frames(link) => self.join_packets(port, link),
+            AnyLink::Cells(link) => self.join_cells(port, link),
+        }
+    }
+
+    /// Attaches a link of packets or of frames to an IP or Ethernet port.
+    pub fn join_packets(&mut self, port: usize, link: Box<dyn Link<Pdu>>) {
+        self.put(port, Place::Packets(Joint::new(link)));
+    }
+
+    /// Attaches a link of cells to an ATM port.
+    pub fn join_cells(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
+        self.put(port, Place::Cells(Joint::new(link)));
+    }
+
+    fn put(&mut self, port: usize, place: Place) {
+        if self.places.len() <= port {
+            self.places.resize_with(port + 1, || Place::Empty);
+        }
+        let file = match &place {
+            Place::Empty => None,
+            Place::Packets(joint) => joint.link.file(),
+            Place::Cells(joint) => joint.link.file(),
+        };
+        self.doors.watch_link(port, file);
+        self.places[port] = place;
+        self.board.hold(port, false);
+        // The link is up: the port looks for its addresses and announces itself.
+        self.deadline = Instant::ZERO;
+    }
+
+    /// Detaches the link from a port.
+    pub fn part(&mut self, port: usize) {
+        if let Some(place) = self.places.get_mut(port) {
+            self.doors.forget(port);
+            *place = Place::Empty;
+        }
+    }
+
+    /// Adds a program at the host edge, which is started in the next turn. Returns its number.
+    pub fn add(&mut self, program: Box<dyn Program>) -> usize {
+        self.put_program(Worker::Pure(program))
+    }
+
+    /// Adds a program that also has files of the system, which is started in the next turn. Returns its
+    /// number.
+    pub fn add_outward(&mut self, program: Box<dyn Outward>) -> usize {
+        self.doors.watch_program(program.file(), program.doorbell());
+        self.put_program(Worker::Outward(program))
+    }
+
+    fn put_program(&mut self, program: Worker) -> usize {
+        self.programs.push(program);
+        self.fresh += 1;
+        self.deadline = Instant::ZERO;
+        self.programs.len() - 1
+    }
+
+    /// Returns a program, if the number is one of this type.
+    pub fn program<P: Program>(&self, number: usize) -> Option<&P> {
+        self.programs.get(number)?.program().as_any().downcast_ref()
+    }
+
+    /// Runs a program with the board now; returns `None` if the number is not one of this type.
+    pub fn with_program<P: Program, T>(
+        &mut self,
+        number: usize,
+        work: impl FnOnce(&mut P, &mut Host<'_>, Instant) -> T,
+    ) -> Option<T> {
+        let now = self.clock.now();
+        self.start(now);
+        let program: &mut dyn Any = self.programs.get_mut(number)?.program_mut();
+        let program = program.downcast_mut::<P>()?;
+        self.board.handle(Input::Timeout, now);
+        let result = work(program, &mut self.board.host_of(number), now);
+        self.drain(now);
+        Some(result)
+    }
+
+    /// Returns whether any link has gone since [`Driver::gone`] was last called.
+    pub fn has_lost(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Returns the links that have gone since the last call: their ports, and the errors.
+    pub fn gone(&mut self) -> Vec<(usize, io::Error)> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Returns the counters of a port's link; cells that the link did not take count as refused.
+    pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
+        match self.places.get(port)? {
+            Place::Empty => None,
+            Place::Packets(joint) => Some(joint.link.counters()),
+            Place::Cells(joint) => {
+                let counters = joint.link.counters();
+                Some(LinkCounters { refused: counters.refused + joint.lost, ..counters })
+            }
+        }
+    }
+
+    /// Runs one turn. Returns whether there was anything to do.
+    pub fn turn(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut worked = self.doors.take_woken();
+        // Before anything arrives, so that listeners are in place.
+        self.start(now);
+        for port in 0..self.places.len() {
+            worked |= self.receive(port, now);
+        }
+        worked |= self.look_outward(now);
+        if now >= self.deadline.min(self.programs_deadline()) {
+            self.board.handle(Input::Timeout, now);
+            for (number, program) in self.programs.iter_mut().enumerate() {
+                if program.program().deadline() <= now {
+                    program.program_mut().on_timeout(&mut self.board.host_of(number), now);
+                }
+            }
+            self.drain(now);
+            worked = true;
+        }
+        for port in 0..self.places.len() {
+            worked |= self.send_cells(port, now);
+        }
+        worked
+    }
+
+    /// Passes what has arrived at a port to the board, and sends what results.
+    fn receive(&mut self, port: usize, now: Instant) -> bool {
+        let Driver { board, places, .. } = self;
+        let lent = &mut Lent { now, memory: board.memory_mut() };
+        let failed = match &mut places[port] {
+            Place::Empty => return false,
+            Place::Packets(Joint { link, inward, outward, held, .. }) => {
+                let mut result = link.receive(lent, inward);
+                let mut freed = false;
+                if *held && result.is_ok() {
+                    result = link.send(outward, lent);
+                    freed = outward.is_empty();
+                    *held = !freed;
+                }
+                if freed {
+                    self.doors.watch_room(port, false);
+                    board.hold(port, false);
+                    board.handle(Input::Room, now);
+                }
+                if result.is_ok() && !freed && inward.is_empty() {
+                    return false;
+                }
+                board.handle(Input::Packets { port, packets: inward }, now);
+                result
+            }
+            Place::Cells(Joint { link, inward, .. }) => {
+                let result = link.receive(lent, inward);
+                if result.is_ok() && inward.is_empty() {
+                    return false;
+                }
+                board.handle(Input::Cells { port, cells: inward.make_contiguous() }, now);
+                inward.clear();
+                result
+            }
+        };
+        if let Err(error) = failed {
+            self.lose(port, error);
+        }
+        self.drain(now);
+        true
+    }
+
+    /// Calls the programs whose system files are ready.
+    fn look_outward(&mut self, now: Instant) -> bool {
+        let mut worked = false;
+        for (number, worker) in self.programs.iter_mut().enumerate() {
+            if let Worker::Outward(program) = worker
+                && program.is_ready()
+            {
+                self.board.handle(Input::Timeout, now);
+                program.on_file(&mut self.board.host_of(number), now);
+                worked = true;
+            }
+        }
+        if worked {
+            self.drain(now);
+        }
+        worked
+    }
+
+    fn programs_deadline(&self) -> Instant {
+        self.programs.iter().map(|worker| worker.program().deadline()).min().unwrap_or(Instant::NEVER)
+    }
+
+    fn lose(&mut self, port: usize, error: io::Error) {
+        self.gone.push((port, error));
+        self.part(port);
+    }
+
+    /// Polls the board until it is idle, calls the programs, and sends the output.
+    fn drain(&mut self, now: Instant) {
+        loop {
+            match self.board.poll() {
+                Output::Completions => self.tell(now),
+                Output::Transmit { port, pdu } => match self.places.get_mut(port) {
+                    Some(Place::Packets(joint)) => {
+                        joint.outward_bytes += pdu.len();
+                        joint.outward.push_back(pdu);
+                        if joint.outward_bytes >= OUTWARD_BYTES {
+                            self.send(now);
+                        }
+                    }
+                    // Without a link, the packet is lost, as on a cut line.
+                    _ => drop(pdu),
+                },
+                Output::Idle { deadline } => {
+                    self.deadline = deadline;
+                    return self.send(now);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        let first = self.programs.len() - std::mem::take(&mut self.fresh);
+        for (number, program) in self.programs.iter_mut().enumerate().skip(first) {
+            program.program_mut().start(&mut self.board.host_of(number), now);
+        }
+    }
+
+    fn tell(&mut self, now: Instant) {
+        while let Some((consumer, completion)) = self.board.completion() {
+            if let Some(program) = self.programs.get_mut(consumer.program as usize) {
+                program.program_mut().on_completion(completion, &mut self.board.host_for(consumer), now);
+            }
+        }
+    }
+
+    /// Sends what waits for packet links.
+    fn send(&mut self, now: Instant) {
+        for port in 0..self.places.len() {
+            let Driver { board, places, doors, .. } = self;
+            let Place::Packets(joint) = &mut places[port] else { continue };
+            let Joint { link, outward, outward_bytes, held, .. } = joint;
+            *outward_bytes = 0;
+            if outward.is_empty() || *held {
+                continue;
+            }
+            let lent = &mut Lent { now, memory: board.memory_mut() };
+            match link.send(outward, lent) {
+                Ok(()) if outward.is_empty() => {}
+                Ok(()) => {
+                    *held = true;
+                    board.hold(port, true);
+                    doors.watch_room(port, true);
+                }
+                Err(error) => self.lose(port, error),
+            }
+        }
+    }
+
+    /// Sends the cells whose slots have passed.
+    fn send_cells(&mut self, port: usize, now: Instant) -> bool {
+        let Driver { board, places, train, .. } = self;
+        let Place::Cells(Joint { link, outward, lost, .. }) = &mut places[port] else { return false };
+        board.cells(port, now, train);
+        if train.is_empty() && outward.is_empty() {
+            return false;
+        }
+        outward.extend(train.drain(..));
+        let lent = &mut Lent { now, memory: board.memory_mut() };
+        let sent = link.send(outward, lent);
+        // A line does not wait: cells that the link cannot take are lost.
+        *lost += outward.len() as u64;
+        outward.clear();
+        if let Err(error) = sent {
+            self.lose(port, error);
+        }
+        if self.board.next_room(port) <= now {
+            self.board.handle(Input::Room, now);
+            self.drain(now);
+        }
+        true
+    }
+
+    /// Returns when the driver must look again, even if nothing happens.
+    pub fn deadline(&self) -> Instant {
+        let mut deadline = self.deadline.min(self.programs_deadline());
+        for (port, place) in self.places.iter().enumerate() {
+            deadline = deadline.min(match place {
+                Place::Empty => Instant::NEVER,
+                Place::Packets(joint) => joint.link.deadline(),
+                Place::Cells(joint) => {
+                    let line = self.board.next_cell_end(port).min(self.board.next_room(port));
+                    let late = match line {
+                        Instant::NEVER => Instant::NEVER,
+                        _ => self.clock.now() + CELLS_LATE_MAX,
+                    };
+                    joint.link.deadline().min(line.min(late))
+                }
+            });
+        }
+        deadline
+    }
+
+    /// Works and waits until a deadline, or until `done` returns true; it is called after every turn.
+    pub fn run(&mut self, waiting: &mut Waiting, until: Instant, mut done: impl FnMut(&mut Driver) -> bool) {
+        let doors = self.doors.clone();
+        loop {
+            while self.turn() {
+                if done(self) {
+                    return;
+                }
+            }
+            if done(self) || self.clock.now() >= until {
+                return;
+            }
+            let deadline = self.deadline().min(until);
+            // A turn may have set an earlier deadline, for example for a delayed unit.
+            let look = || (self.turn() || self.deadline() < deadline).then_some(());
+            waiting.wait(&*doors, &*doors, deadline, look);
+        }
+    }
+
+    /// Returns a waiter for [`Driver::run`].
+    pub fn waiting(&self, wait: Wait) -> Waiting {
+        Waiting::new(wait, self.clock)
+    }
+}

@@ -1,0 +1,290 @@
+//! Ethernet frames on an interface of this host (AF_PACKET): a card, one end of a veth pair, a bridge's port.
+//!
+//! Purpose          a board on a real network, or beside others on a virtual one; segments of up to 64 KB in
+//!                  both directions as with TUN, if the interface cuts them or its other end takes them
+//!                  whole.
+//! MAC              a board uses the interface's own ([`EthernetLink::mac`]): frames for it arrive, and the
+//!                  kernel, which has other IP addresses, ignores them. Do not give the interface the board's
+//!                  IP address. With another MAC the interface must be promiscuous.
+//! Checksums        frames that this host's kernel sends on a veth have no checksums yet; the header in front
+//!                  says so (`virtio`). Without `offload` they are written here.
+//! Own frames       frames that this link or the kernel sends are not received.
+//! Loss             frames that found the socket's queue full are reported with the next one (SO_RXQ_OVFL,
+//!                  socket(7)), and counted.
+//! Down             while the interface is down, frames are refused and counted. When it has been removed,
+//!                  the link is gone.
+//! Limits           needs CAP_NET_RAW.
+//! Not implemented  VLANs: tagged frames belong to another network and count as malformed. Rings shared with
+//!                  the kernel.
+
+use super::landing::{Landing, Nothing};
+use super::virtio::{self, HEADER_BYTES};
+use crate::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits};
+use kiban_base::Pdu;
+use kiban_base::ethernet::{self, Mac};
+use kiban_os::interface;
+use kiban_os::interface::{Asked, asked, told_of};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The privilege that error messages name.
+const PRIVILEGE: &str = "CAP_NET_RAW";
+/// Receive buffer, in bytes.
+const QUEUE_BYTES: libc::c_int = 8 << 20;
+/// Send buffer, in bytes: some segments. On a line that is slower than the board, it fills before the line's
+/// own queue is full and drops, and so holds back the board's sessions, which share the line evenly.
+const LEAVING_BYTES: libc::c_int = 256 << 10;
+/// Size of `tpacket_auxdata`: seven fields, of which the status is the first.
+const AUXDATA_BYTES: usize = 20;
+const STATUS_TAGGED: u32 = 1 << 4;
+
+/// A link on an interface.
+pub struct EthernetLink {
+    socket: OwnedFd,
+    name: String,
+    index: libc::c_int,
+    mac: Mac,
+    traits: Traits,
+    landing: Landing,
+    counters: LinkCounters,
+}
+
+impl EthernetLink {
+    /// Opens a link on the named interface. With `offload`, segments leave whole, and the interface or its
+    /// other end cuts them; segments from the other end arrive whole in any case, if it sends them so.
+    /// `promiscuous`: frames for every MAC arrive.
+    ///
+    /// # Errors
+    /// There is no such interface, or the process lacks CAP_NET_RAW.
+    pub fn open(name: &str, offload: bool, promiscuous: bool) -> io::Result<EthernetLink> {
+        let say = |what: &str, error: io::Error| told_of(name, what, PRIVILEGE, error);
+        let mtu_bytes = interface::mtu(name)?;
+        let index = asked(name, Asked::Index)?.index();
+        let mac = asked(name, Asked::Mac)?.mac();
+        // The protocol is 0 for now: with a protocol, an unbound socket would receive frames from every
+        // interface.
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: socket(2) takes no pointers.
+        let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if file < 0 {
+            return Err(say("open raw frames on", io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just created, and nothing else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(file) };
+        let set = |level: libc::c_int, option: libc::c_int, value: libc::c_int| {
+            let length = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: all these options take an int, which outlives the call.
+            let result = unsafe {
+                libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length)
+            };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        };
+        // Without this header, whole segments and missing checksums could not be recognised.
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(|error| say("read offloads of", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("read tags of", error))?;
+        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(|error| say("hear of losses on", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
+            .map_err(|error| say("tell own frames apart on", error))?;
+        // If a call fails, the buffer stays as it is.
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            let _ = set(libc::SOL_SOCKET, option, QUEUE_BYTES);
+        }
+        for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+            let _ = set(libc::SOL_SOCKET, option, LEAVING_BYTES);
+        }
+        // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index;
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is a complete `sockaddr_ll` and outlives the call.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+        if bound < 0 {
+            return Err(say("bind to", io::Error::last_os_error()));
+        }
+        if promiscuous {
+            hear_all(&socket, index).map_err(|error| say("make promiscuous", error))?;
+        }
+        Ok(EthernetLink {
+            socket,
+            name: name.to_owned(),
+            index,
+            mac,
+            traits: Traits { mtu_bytes, whole_segments: offload },
+            // The kernel's own segments arrive whole, whatever the MTU.
+            landing: Landing::new(ethernet::HEADER_BYTES, None),
+            counters: LinkCounters::default(),
+        })
+    }
+
+    /// Returns the interface's MAC, which a board on this link uses.
+    pub fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    /// Returns an error if the interface no longer exists.
+    fn judge(&self, error: Errno, what: &str) -> io::Result<()> {
+        if interface::is_there(self.index) {
+            Ok(())
+        } else {
+            let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
+            Err(told_of(&self.name, what, PRIVILEGE, gone))
+        }
+    }
+}
+
+/// Makes an interface promiscuous for as long as the packet socket is open.
+pub(super) fn hear_all(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+    let wish = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
+    let option = libc::PACKET_ADD_MEMBERSHIP;
+    // SAFETY: the option reads one whole `packet_mreq`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, (&raw const wish).cast(), length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads a frame into `places`. Returns its length, and whether it had a VLAN tag; adds the losses before it
+/// to `overrun`.
+fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
+    let mut control = [0u64; 8];
+    // SAFETY: all-zero bytes are a valid `msghdr`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // An `IoSliceMut` is ABI-compatible with an `iovec`.
+    message.msg_iov = places.as_mut_ptr().cast();
+    message.msg_iovlen = places.len() as _;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the message points to buffers that outlive the call, with their lengths.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let Ok(length) = usize::try_from(length) else {
+        return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+    };
+    let mut is_tagged = false;
+    // SAFETY: the system has filled in the control messages; these macros stay within their length, and the
+    // status is the first word of a message that is long enough.
+    unsafe {
+        let mut one = libc::CMSG_FIRSTHDR(&raw const message);
+        while !one.is_null() {
+            if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA)
+                && (*one).cmsg_len as usize >= libc::CMSG_LEN(AUXDATA_BYTES as _) as usize
+            {
+                is_tagged |= libc::CMSG_DATA(one).cast::<u32>().read_unaligned() & STATUS_TAGGED != 0;
+            }
+            if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
+                *overrun = libc::CMSG_DATA(one).cast::<u32>().read_unaligned().into();
+            }
+            one = libc::CMSG_NXTHDR(&raw const message, one);
+        }
+    }
+    // A frame that is longer than the longest packet was truncated, and is not valid.
+    Ok((if message.msg_flags & libc::MSG_TRUNC != 0 { 0 } else { length }, is_tagged))
+}
+
+impl Link<Pdu> for EthernetLink {
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+        let enough = self.counters.bytes_in + BURST_BYTES;
+        for _ in 0..BURST {
+            if self.counters.bytes_in >= enough {
+                break;
+            }
+            let EthernetLink { socket, landing, counters, .. } = self;
+            let mut header = [0; HEADER_BYTES];
+            let mut is_tagged = false;
+            let landed = landing.land(lent.memory, &mut header, |places| {
+                let (length, tagged) = read(socket, places, &mut counters.overrun)?;
+                is_tagged = tagged;
+                Ok(length)
+            });
+            let mut pdu = match landed {
+                Ok(_) if is_tagged => {
+                    counters.malformed += 1;
+                    continue;
+                }
+                Ok(pdu) => pdu,
+                Err(Nothing::Starved) => {
+                    // The frame stays in the socket's queue until there is memory.
+                    counters.starved += 1;
+                    break;
+                }
+                Err(Nothing::Short) => {
+                    counters.malformed += 1;
+                    continue;
+                }
+                // Frames stay in the queue until the system has memory.
+                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
+                Err(Nothing::System(Errno::INTR)) => continue,
+                // Reported once when the interface goes down, or for ever if it has been removed.
+                Err(Nothing::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {
+                    self.judge(error, "read from")?;
+                    continue;
+                }
+                Err(Nothing::System(error)) => {
+                    return Err(told_of(&self.name, "read from", PRIVILEGE, error.into()));
+                }
+            };
+            if !self.traits.whole_segments {
+                // A board that asks for single packets may forward them.
+                virtio::finish(&mut header, &mut pdu);
+            }
+            virtio::take(&header, pdu, counters, into);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+        while let Some(pdu) = units.front_mut() {
+            let header = if self.traits.whole_segments {
+                virtio::describe(pdu, ethernet::HEADER_BYTES)
+            } else {
+                [0; HEADER_BYTES]
+            };
+            match virtio::write(&self.socket, &header, pdu) {
+                Ok(_) => {
+                    self.counters.units_out += 1;
+                    self.counters.bytes_out += pdu.len() as u64;
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                // No memory; the queue is full; too long; or the system considers it invalid.
+                Err(Errno::NOBUFS | Errno::NOMEM | Errno::MSGSIZE | Errno::INVAL) => {
+                    self.counters.refused += 1
+                }
+                Err(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
+                    self.counters.refused += 1;
+                    self.judge(error, "write to")?;
+                }
+                Err(error) => return Err(told_of(&self.name, "write to", PRIVILEGE, error.into())),
+            }
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+impl std::fmt::Debug for EthernetLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EthernetLink({}, {}, {:?})", self.name, self.mac, self.traits)
+    }
+}

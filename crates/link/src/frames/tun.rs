@@ -1,0 +1,185 @@
+//! TUN and TAP: IP packets or Ethernet frames to and from this host's own kernel.
+//!
+//! Purpose          the kernel as a peer, or as a user of the board; segments of up to 64 KB in both
+//!                  directions with one system call each.
+//! Offloads         with virtio-net headers the kernel cuts the segments it receives, and does not cut those
+//!                  it sends: TCP runs once for tens of kilobytes on both sides. Without system support, each
+//!                  segment is a packet, and checksums are computed here.
+//! Memory           packets are read directly into pages (`landing`), and written from where they lie.
+//! Down             while the interface is down, packets are refused and counted. When it has been removed,
+//!                  the link is gone.
+//! Limits           one queue. The kernel's queue towards the board is counted in packets (`txqueuelen`):
+//!                  windows should fit in it.
+//! Not implemented  several queues: one thread drives a board.
+
+use super::landing::{Landing, Nothing};
+use super::virtio::{self, HEADER_BYTES};
+use crate::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits};
+use kiban_base::Pdu;
+use kiban_base::ethernet;
+use kiban_os::interface;
+use kiban_os::interface::{request, told};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// What the device carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carries {
+    /// IP packets: TUN.
+    Packets,
+    /// Ethernet frames: TAP.
+    Frames,
+}
+
+/// The offloads that a device may accept (`linux/if_tun.h`).
+const TUN_F_CSUM: libc::c_ulong = 1;
+const TUN_F_TSO4: libc::c_ulong = 2;
+const TUN_F_TSO6: libc::c_ulong = 4;
+
+/// A link on a TUN or TAP device.
+pub struct TunLink {
+    file: OwnedFd,
+    name: String,
+    carries: Carries,
+    /// Bytes in front of the IP header.
+    frame_bytes: usize,
+    /// Whether packets have virtio-net headers.
+    has_header: bool,
+    traits: Traits,
+    landing: Landing,
+    counters: LinkCounters,
+}
+
+impl TunLink {
+    /// Opens a device, or creates it if there is none by that name; a created device is removed with the
+    /// link. With `offload`, segments pass through whole, if the system supports it.
+    ///
+    /// # Errors
+    /// The process lacks the privilege, or another program uses the device.
+    pub fn open(name: &str, carries: Carries, offload: bool) -> io::Result<TunLink> {
+        let mut wanted = request(name)?;
+        let say = |error: Errno| told(name, "open /dev/net/tun for", error.into());
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+        let file = rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()).map_err(say)?;
+        let kind = match carries {
+            Carries::Packets => libc::IFF_TUN,
+            Carries::Frames => libc::IFF_TAP,
+        };
+        let ask = |what: libc::Ioctl, argument: libc::c_ulong| {
+            // SAFETY: these requests take a number, or read a whole `ifreq` that outlives the call.
+            let result = unsafe { libc::ioctl(file.as_raw_fd(), what, argument) };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        };
+        let header = if offload { libc::IFF_VNET_HDR } else { 0 };
+        wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header) as libc::c_short;
+        ask(libc::TUNSETIFF, &raw const wanted as libc::c_ulong)
+            .map_err(|error| told(name, "make", error))?;
+        let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+        let whole_segments = offload && ask(libc::TUNSETOFFLOAD, whole).is_ok();
+        let traits = Traits { mtu_bytes: interface::mtu(name)?, whole_segments };
+        let frame_bytes = match carries {
+            Carries::Packets => 0,
+            Carries::Frames => ethernet::HEADER_BYTES,
+        };
+        Ok(TunLink {
+            file,
+            name: name.to_owned(),
+            carries,
+            frame_bytes,
+            has_header: offload,
+            traits,
+            landing: Landing::new(frame_bytes, (!offload).then_some(traits.mtu_bytes)),
+            counters: LinkCounters::default(),
+        })
+    }
+
+    /// Returns the interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the device's MTU again after it has been changed.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn look_again(&mut self) -> io::Result<()> {
+        self.traits.mtu_bytes = interface::mtu(&self.name)?;
+        Ok(())
+    }
+}
+
+impl Link<Pdu> for TunLink {
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+        let TunLink { file, has_header, landing, counters, .. } = self;
+        let enough = counters.bytes_in + BURST_BYTES;
+        for _ in 0..BURST {
+            if counters.bytes_in >= enough {
+                break;
+            }
+            let mut header = [0; HEADER_BYTES];
+            let front = if *has_header { &mut header[..] } else { &mut [] };
+            let landed = landing.land(lent.memory, front, |places| rustix::io::readv(&*file, places));
+            let pdu = match landed {
+                Ok(pdu) => pdu,
+                Err(Nothing::Starved) => {
+                    // The packet stays in the device's queue until there is memory.
+                    counters.starved += 1;
+                    break;
+                }
+                Err(Nothing::Short) => {
+                    counters.malformed += 1;
+                    continue;
+                }
+                // Packets stay in the queue until the system has memory.
+                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
+                Err(Nothing::System(Errno::INTR)) => continue,
+                // The interface is down, not gone.
+                Err(Nothing::System(Errno::IO)) => break,
+                Err(Nothing::System(error)) => return Err(told(&self.name, "read from", error.into())),
+            };
+            virtio::take(&header, pdu, counters, into);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+        let TunLink { file, frame_bytes, has_header, counters, .. } = self;
+        while let Some(pdu) = units.front_mut() {
+            let header = if *has_header { virtio::describe(pdu, *frame_bytes) } else { [0; HEADER_BYTES] };
+            let header = if *has_header { &header[..] } else { &[] };
+            match virtio::write(&*file, header, pdu) {
+                Ok(_) => {
+                    counters.units_out += 1;
+                    counters.bytes_out += pdu.len() as u64;
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                // Down; no memory; or the system considers the packet invalid.
+                Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.refused += 1,
+                Err(error) => return Err(told(&self.name, "write to", error.into())),
+            }
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+impl std::fmt::Debug for TunLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TunLink({}, {:?}, {:?})", self.name, self.carries, self.traits)
+    }
+}

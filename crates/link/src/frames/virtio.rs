@@ -1,0 +1,123 @@
+//! The virtio-net header that Linux puts in front of packets on TUN, TAP and packet sockets: offloads that
+//! are still to be done.
+//!
+//! Source           the Virtual I/O Device specification 1.2 §5.1.6, `struct virtio_net_hdr` in its legacy
+//!                  form, in the machine's byte order.
+//! Transmit path    TCP's checksum is left to the system (`NEEDS_CSUM`: the field holds the sum of the
+//!                  pseudo-header), and a segment with the note `cut` is cut by the system (`gso_type`).
+//! Receive path     checksums that the system says it has verified, or has not written yet, are not verified
+//!                  again: the packet has never left this host, or a card has checked it. A packet without
+//!                  its checksum must not be forwarded; for programs that forward packets, the checksum is
+//!                  written here ([`finish`]).
+
+use crate::LinkCounters;
+use kiban_base::numbers::protocol;
+use kiban_base::{Pdu, SLICES_MAX, Sum};
+use kiban_tcpip::wire::ip::Front;
+use kiban_tcpip::wire::ipv4;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+/// Bytes of the header.
+pub(super) const HEADER_BYTES: usize = 10;
+
+const NEEDS_CSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+/// Offset of the checksum in a TCP header (RFC 9293 §3.1).
+const TCP_CHECKSUM: usize = 16;
+
+/// Returns the header for a packet whose IP header starts at offset `at` of its head. Changes TCP's checksum
+/// field if the system is to fill it in.
+pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    let (total, cut, has_payload) = (pdu.len(), pdu.cut(), pdu.body_len() > 0);
+    let head = pdu.head_mut();
+    // Summing a short packet is cheaper than describing it.
+    if !has_payload || head.len() < at + ipv4::HEADER_BYTES {
+        return header;
+    }
+    let Ok(front) = Front::read(&head[at..]) else { return header };
+    let gso = match (front.source, front.header_bytes) {
+        (IpAddr::V4(_), ipv4::HEADER_BYTES) => GSO_TCPV4,
+        (IpAddr::V6(_), _) => GSO_TCPV6,
+        _ => return header,
+    };
+    if front.protocol != protocol::TCP || front.is_fragment {
+        return header;
+    }
+    let tcp = at + front.header_bytes;
+    if head.len() < tcp + kiban_tcpip::wire::tcp::HEADER_BYTES {
+        return header;
+    }
+    let header_bytes = tcp + usize::from(head[tcp + 12] >> 4) * 4;
+    // Not the complement: the system adds the rest and complements the result.
+    let partial: u16 = !front.pseudo(total - tcp).checksum();
+    head[tcp + TCP_CHECKSUM..][..2].copy_from_slice(&partial.to_be_bytes());
+    header[0] = NEEDS_CSUM;
+    if cut > 0 && total - header_bytes > cut {
+        header[1] = gso;
+        header[4..6].copy_from_slice(&(cut as u16).to_ne_bytes());
+    }
+    header[2..4].copy_from_slice(&(header_bytes as u16).to_ne_bytes());
+    header[6..8].copy_from_slice(&(tcp as u16).to_ne_bytes());
+    header[8..10].copy_from_slice(&(TCP_CHECKSUM as u16).to_ne_bytes());
+    header
+}
+
+/// Takes a packet from behind its header: counts it, and computes its sums or marks it as verified.
+pub(super) fn take(
+    header: &[u8; HEADER_BYTES],
+    mut pdu: Pdu,
+    counters: &mut LinkCounters,
+    into: &mut VecDeque<Pdu>,
+) {
+    counters.units_in += 1;
+    counters.bytes_in += pdu.len() as u64;
+    // The checksum is known to be right: left to us by this host's system, verified by a card, or formed from
+    // verified segments.
+    if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 || header[1] != GSO_NONE {
+        pdu.set_verified();
+    } else {
+        pdu.sum_again();
+    }
+    into.push_back(pdu);
+}
+
+/// Writes the checksum that the system has left to others, so that the packet can be forwarded. Leaves a
+/// packet that must also be cut unchanged.
+pub(super) fn finish(header: &mut [u8; HEADER_BYTES], pdu: &mut Pdu) {
+    let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+    let (start, field) = (word(6), word(6) + word(8));
+    if header[0] & NEEDS_CSUM == 0 || header[1] != GSO_NONE || pdu.pull_up(field + 2).is_none() {
+        return;
+    }
+    pdu.sum_again();
+    write_checksum(pdu, start, field);
+    header[0] &= !NEEDS_CSUM;
+}
+
+/// Computes the checksum from offset `start` of the head and writes it into its field, which holds the sum of
+/// the pseudo-header; the body's sums are known.
+pub(super) fn write_checksum(pdu: &mut Pdu, start: usize, field: usize) {
+    let head = &pdu.head()[start..];
+    let sum = Sum::of(head).then(head.len(), pdu.body_sum()).checksum();
+    // RFC 768: zero would mean no checksum. In TCP both values are equivalent.
+    let sum = if sum == 0 { 0xffff } else { sum };
+    pdu.head_mut()[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Writes a packet, behind a header if there is one, from where it lies.
+pub(super) fn write(file: impl AsFd, header: &[u8], pdu: &Pdu) -> Result<usize, Errno> {
+    let mut parts = arrayvec::ArrayVec::<IoSlice<'_>, { SLICES_MAX + 3 }>::new();
+    if !header.is_empty() {
+        parts.push(IoSlice::new(header));
+    }
+    parts.extend(pdu.runs().map(IoSlice::new));
+    rustix::io::writev(file, &parts)
+}

@@ -1,0 +1,278 @@
+//! Ethernet frames that bypass the kernel's stack (AF_XDP): a card's queue, or one end of a veth pair.
+//!
+//! Purpose          frames of an interface without processing by the kernel; without a copy by the kernel, if
+//!                  the driver supports that.
+//! Receive path     all frames of one queue (`queue=N`, 0): unlike with `packet:`, the kernel does not see
+//!                  them. Frames of other queues stay with the kernel: give the card one queue, or steer
+//!                  (`ethtool -L`, `ethtool -N`).
+//! MAC              as with `packet:`, a board uses the interface's own; with another one the interface must
+//!                  be promiscuous.
+//! Checksums        frames that this host's kernel sends on a veth have no checksums yet, and there is no
+//!                  header that says so. On a veth, a checksum field that holds the sum of the pseudo-header
+//!                  and not a correct checksum is taken for that, and completed (`finish`). Any other wrong
+//!                  checksum stays wrong.
+//! Memory           frames are copied once between the shared memory (`xsk`) and the board's.
+//! Down             while the interface is down, frames are refused and counted. When it has been removed,
+//!                  the link is gone.
+//! Reopening        the kernel cleans up a queue for some milliseconds after its socket was closed: until
+//!                  then it cannot be opened again.
+//! Limits           frames of 3840 bytes at most, so an MTU up to 3822; one queue. Needs CAP_NET_ADMIN,
+//!                  CAP_BPF and CAP_NET_RAW.
+//! Not implemented  large segments, frames in several parts, tags that the card strips, several queues: one
+//!                  thread drives a board.
+
+use super::ethernet;
+use super::virtio;
+use super::xsk::{HEADROOM, Xsk};
+use crate::unit::{Desk, NoUnit, Unit};
+use crate::{BURST, Lent, Link, LinkCounters, Traits};
+use kiban_base::ethernet::HEADER_BYTES;
+use kiban_base::numbers::{ether_type, protocol};
+use kiban_base::{Instant, Pdu, Sum};
+use kiban_os::interface;
+use kiban_os::interface::{Asked, asked, told_of};
+use kiban_tcpip::wire::ip::Front;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// The privileges that error messages name.
+const PRIVILEGE: &str = "CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW";
+/// Frame sizes of the shared memory, in bytes.
+const FRAMES: [usize; 2] = [2048, 4096];
+/// When to call the kernel again after it had no memory for frames to be sent.
+const AGAIN: Duration = Duration::from_millis(1);
+/// Bytes in front of the longest packet: a header and a VLAN tag.
+const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + 4;
+
+/// A link on a queue of an interface.
+pub struct XdpLink {
+    xsk: Xsk,
+    /// Keeps the interface promiscuous.
+    _ear: Option<OwnedFd>,
+    name: String,
+    index: libc::c_int,
+    /// On a veth, checksums may be missing.
+    is_veth: bool,
+    traits: Traits,
+    desk: Desk,
+    /// When to call the kernel again for frames that it has not taken.
+    again: Instant,
+    counters: LinkCounters,
+}
+
+impl XdpLink {
+    /// Opens a link on a queue of the named interface. `promiscuous`: frames for every MAC arrive.
+    ///
+    /// # Errors
+    /// There is no such interface or queue, its packets are too long, or the process lacks the privileges.
+    pub fn open(name: &str, queue: u32, promiscuous: bool) -> io::Result<XdpLink> {
+        let mtu_bytes = interface::mtu(name)?;
+        let index = asked(name, Asked::Index)?.index();
+        asked(name, Asked::Mac)?;
+        let frame_bytes =
+            FRAMES.into_iter().find(|bytes| mtu_bytes + TAGGED_HEADER_BYTES + HEADROOM <= *bytes);
+        let Some(frame_bytes) = frame_bytes else {
+            let most = FRAMES[1] - HEADROOM - TAGGED_HEADER_BYTES;
+            let message = format!(
+                "interface {name} has an MTU of {mtu_bytes}, and AF_XDP carries {most} at most: set a smaller one (ip link set {name} mtu \
+                 {most}), or use packet:{name}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        };
+        let xsk = Xsk::open(index as u32, queue, frame_bytes).map_err(|(what, error)| {
+            let more = match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs CAP_NET_RAW alone"),
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    format!(
+                        "; one AF_XDP socket has a queue, and one program an interface (ip link show {name}); one that was closed just now is \
+                         busy for a moment"
+                    )
+                }
+                Some(libc::EINVAL) if queue > 0 => {
+                    format!("; does it have a queue {queue}? (ethtool -l {name})")
+                }
+                Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                    format!("; this system has no AF_XDP: packet:{name} carries the same frames")
+                }
+                _ => String::new(),
+            };
+            let told = told_of(name, what, PRIVILEGE, error);
+            io::Error::new(told.kind(), format!("{told}{more}"))
+        })?;
+        let ear = match promiscuous {
+            true => {
+                Some(hear_all(index).map_err(|error| told_of(name, "make promiscuous", PRIVILEGE, error))?)
+            }
+            false => None,
+        };
+        Ok(XdpLink {
+            xsk,
+            _ear: ear,
+            name: name.to_owned(),
+            index,
+            is_veth: interface::driver(name).is_ok_and(|driver| driver == "veth"),
+            traits: Traits { mtu_bytes, whole_segments: false },
+            desk: Desk::default(),
+            again: Instant::NEVER,
+            counters: LinkCounters::default(),
+        })
+    }
+
+    /// Makes the kernel send, and sets the time to call it again.
+    fn kick(&mut self, now: Instant) -> io::Result<()> {
+        let result = self.xsk.kick();
+        self.again = if self.xsk.waits() { now + AGAIN } else { Instant::NEVER };
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge(&error, "write to"),
+        }
+    }
+
+    /// Returns an error if the interface no longer exists.
+    fn judge(&self, error: &io::Error, what: &str) -> io::Result<()> {
+        if interface::is_there(self.index) {
+            Ok(())
+        } else {
+            let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
+            Err(told_of(&self.name, what, PRIVILEGE, gone))
+        }
+    }
+}
+
+impl Link<Pdu> for XdpLink {
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+        let mut taken = 0;
+        while taken < BURST
+            && let Some(received) = self.xsk.peek()
+        {
+            match Pdu::of_bytes(self.xsk.bytes(&received), &mut self.desk, lent) {
+                Ok(mut pdu) => {
+                    if self.is_veth {
+                        finish(&mut pdu);
+                    }
+                    self.counters.units_in += 1;
+                    self.counters.bytes_in += pdu.len() as u64;
+                    into.push_back(pdu);
+                }
+                Err(NoUnit::Starved) => {
+                    // The frame stays in the ring until there is memory.
+                    self.counters.starved += 1;
+                    break;
+                }
+                Err(NoUnit::Malformed) => self.counters.malformed += 1,
+            }
+            self.xsk.done(received);
+            taken += 1;
+        }
+        if taken > 0 {
+            self.xsk.give_back();
+        } else if let Some(error) = self.xsk.error() {
+            self.judge(&error, "read from")?;
+        }
+        if self.again <= lent.now { self.kick(lent.now) } else { Ok(()) }
+    }
+
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+        self.xsk.reclaim();
+        if units.is_empty() {
+            return Ok(());
+        }
+        // While the interface is down, the kernel would hold frames until it is up again.
+        match interface::is_up(&self.name) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.counters.refused += units.len() as u64;
+                units.clear();
+                return Ok(());
+            }
+            Err(error) => {
+                self.counters.refused += units.len() as u64;
+                units.clear();
+                return self.judge(&error, "write to");
+            }
+        }
+        while let Some(pdu) = units.front() {
+            let length = pdu.len();
+            if !(HEADER_BYTES..=self.xsk.frame_bytes()).contains(&length)
+                || length > self.traits.mtu_bytes + TAGGED_HEADER_BYTES
+            {
+                self.counters.refused += 1;
+            } else if self.xsk.put(pdu.runs()) {
+                self.counters.units_out += 1;
+                self.counters.bytes_out += length as u64;
+            } else {
+                break;
+            }
+            units.pop_front();
+        }
+        self.kick(lent.now)
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.xsk.as_fd())
+    }
+
+    fn deadline(&self) -> Instant {
+        self.again
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+/// Opens a packet socket that receives nothing and makes an interface promiscuous.
+fn hear_all(index: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: socket(2) takes no pointers.
+    let file = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just created, and nothing else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(file) };
+    ethernet::hear_all(&socket, index)?;
+    Ok(socket)
+}
+
+/// Writes the checksum of TCP or UDP if it was left to others: then its field holds the sum of the
+/// pseudo-header (virtio 1.2 §5.1.6.2), and the packet's sum is wrong.
+fn finish(pdu: &mut Pdu) {
+    let head = pdu.head();
+    let Some(ip) = head.get(HEADER_BYTES..) else { return };
+    let total = pdu.len() - HEADER_BYTES;
+    let kind = u16::from_be_bytes([head[12], head[13]]);
+    let Ok(front) = Front::read(ip) else { return };
+    let (ip_bytes, length) = (front.header_bytes, front.payload_bytes);
+    let expected = if front.source.is_ipv4() { ether_type::IPV4 } else { ether_type::IPV6 };
+    if kind != expected || front.is_fragment {
+        return;
+    }
+    let field = match front.protocol {
+        protocol::TCP => 16,
+        protocol::UDP => 6,
+        _ => return,
+    };
+    let start = HEADER_BYTES + ip_bytes;
+    // Ethernet padding is not part of the sum.
+    if length < field + 2 || length != total - ip_bytes || pdu.pull_up(start + field + 2).is_none() {
+        return;
+    }
+    let (head, pseudo) = (&pdu.head()[start..], front.pseudo(length));
+    let partial = !pseudo.checksum();
+    let sum = Sum::of(head).then(head.len(), pdu.body_sum());
+    if head[field..field + 2] == partial.to_be_bytes() && !sum.plus(pseudo).is_intact() {
+        virtio::write_checksum(pdu, start, start + field);
+    }
+}
+
+impl std::fmt::Debug for XdpLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "XdpLink({}, {:?})", self.name, self.traits)
+    }
+}

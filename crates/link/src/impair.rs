@@ -1,0 +1,265 @@
+//! An impaired link: loss, delay, a rate, reordering, duplicates, flipped bits, from a seed.
+//!
+//! Purpose          the impairments of the simulator's lines and cables ([`kiban_board::harm`]), on any real
+//!                  link, in both directions.
+//! Path             a unit waits for those before it at `rate`, travels for `delay` plus up to `jitter`, and
+//!                  is impaired on the way, as on a cable of the simulator. Jitter keeps the order; `reorder`
+//!                  does not (for cells it holds back one circuit).
+//! Copies           units in transit have memory of their own, and hold none of the board's pages.
+//! Limits           in each direction, `units_max` units wait for the line and as many are in transit;
+//!                  further ones are dropped and counted.
+//! Segments         are units too, if the link carries them whole: to impair packets, open the link without
+//!                  offloads.
+//! Time             real time: units leave when the driver next looks, within the accuracy of its sleep.
+
+use super::unit::{Desk, Unit};
+use super::{Lent, Link, LinkCounters, Traits};
+use kiban_base::{Instant, SimRng};
+use kiban_board::harm::{Harm, HarmCounters, Harmful};
+use kiban_board::pace::Pace;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// When to retry if the link below has no room.
+const AGAIN: Duration = Duration::from_micros(200);
+
+/// The impairments, for each direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ImpairConfig {
+    /// The rate, bit/s; `None`: as fast as the link below.
+    pub rate: Option<u64>,
+    /// The one-way delay of a unit.
+    pub delay: Duration,
+    /// The maximum additional delay.
+    pub jitter: Duration,
+    /// Loss, flipped bits, duplicates, reordering.
+    pub harm: Harm,
+    /// Limit of the units that wait for the line, and of those in transit.
+    pub units_max: usize,
+    /// Seed of the random numbers.
+    pub seed: u64,
+}
+
+impl Default for ImpairConfig {
+    fn default() -> ImpairConfig {
+        let harm = Harm { hold_back: Duration::from_millis(1), ..Harm::NONE };
+        ImpairConfig {
+            rate: None,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            harm,
+            units_max: 4096,
+            seed: 1,
+        }
+    }
+}
+
+kiban_base::counters! {
+    /// Drops that are not impairments.
+    pub struct ImpairCounters {
+        /// Units dropped because too many were waiting or in transit.
+        queue_full,
+    }
+}
+
+/// One direction.
+struct Way<C> {
+    pace: Pace,
+    harm: Harmful,
+    chance: SimRng,
+    /// Arrival time of the last unit: no later unit arrives before it, unless it is reordered.
+    last: Instant,
+    under_way: VecDeque<(Instant, C)>,
+}
+
+impl<C> Way<C> {
+    fn new(config: &ImpairConfig, number: u64) -> Way<C> {
+        let chance = SimRng::from_seed(config.seed).fork(number);
+        Way {
+            pace: Pace::default(),
+            harm: Harmful::new(config.harm, chance.fork(1)),
+            chance,
+            last: Instant::ZERO,
+            under_way: VecDeque::new(),
+        }
+    }
+
+    /// Sends a unit on its way. Returns whether there was room for it.
+    fn enter<U: Unit<Copy = C>>(&mut self, unit: &U, config: &ImpairConfig, now: Instant) -> bool {
+        let left = match config.rate {
+            Some(rate) => self.pace.admit(unit.bytes(), rate, config.units_max, now),
+            None => Some(now),
+        };
+        let (Some(left), true) = (left, self.under_way.len() < 2 * config.units_max) else { return false };
+        let jitter = Duration::from_nanos(match config.jitter.as_nanos() as u64 {
+            0 => 0,
+            most => self.chance.below(most + 1),
+        });
+        self.last = self.last.max(left + config.delay + jitter);
+        let under_way = &mut self.under_way;
+        U::meet(unit.copy(), self.last, &mut self.harm, &mut |at, copy| {
+            // A unit that was held back goes behind those that overtook it.
+            let place = match under_way.back() {
+                Some(last) if last.0 > at => under_way.partition_point(|other| other.0 <= at),
+                _ => under_way.len(),
+            };
+            under_way.insert(place, (at, copy));
+        });
+        true
+    }
+
+    /// Outputs the units that have arrived by `now`, as long as there is memory; counts those for which there
+    /// is none.
+    fn leave<U: Unit<Copy = C>>(
+        &mut self,
+        desk: &mut Desk,
+        lent: &mut Lent<'_>,
+        into: &mut VecDeque<U>,
+        starved: &mut u64,
+    ) {
+        while self.under_way.front().is_some_and(|front| front.0 <= lent.now) {
+            let (_, copy) = self.under_way.pop_front().expect("there is one");
+            match U::of_copy(&copy, desk, lent) {
+                Some(unit) => into.push_back(unit),
+                None => *starved += 1,
+            }
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.under_way.front().map_or(Instant::NEVER, |front| front.0)
+    }
+}
+
+/// An impairment around a link.
+pub struct Impaired<U: Unit, L: ?Sized = dyn Link<U>> {
+    config: ImpairConfig,
+    inward: Way<U::Copy>,
+    outward: Way<U::Copy>,
+    /// Units that the link below delivered in one call.
+    fresh: VecDeque<U>,
+    /// Units that have travelled, but that the link below has not taken yet.
+    leaving: VecDeque<U>,
+    desk: Desk,
+    /// Units in and out, as seen from above.
+    counters: LinkCounters,
+    impaired: ImpairCounters,
+    again: Instant,
+    link: Box<L>,
+}
+
+impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
+    /// Wraps a link.
+    pub fn new(link: Box<L>, config: ImpairConfig) -> Impaired<U, L> {
+        Impaired {
+            config,
+            inward: Way::new(&config, 0x696e),
+            outward: Way::new(&config, 0x6f7574),
+            fresh: VecDeque::new(),
+            leaving: VecDeque::new(),
+            desk: Desk::default(),
+            counters: LinkCounters::default(),
+            impaired: ImpairCounters::default(),
+            again: Instant::NEVER,
+            link,
+        }
+    }
+
+    /// Returns the impairment counters of the receive and of the transmit direction.
+    pub fn harm(&self) -> [&HarmCounters; 2] {
+        [self.inward.harm.counters(), self.outward.harm.counters()]
+    }
+
+    /// Returns the counters of other drops.
+    pub fn impaired(&self) -> ImpairCounters {
+        self.impaired
+    }
+
+    /// Passes units that have travelled to the link below.
+    fn push(&mut self, lent: &mut Lent<'_>) -> io::Result<()> {
+        let Impaired { outward, desk, leaving, counters, .. } = self;
+        outward.leave(desk, lent, leaving, &mut counters.starved);
+        self.again = Instant::NEVER;
+        if self.leaving.is_empty() {
+            return Ok(());
+        }
+        self.link.send(&mut self.leaving, lent)?;
+        if !self.leaving.is_empty() {
+            self.again = lent.now + AGAIN;
+        }
+        // If the link below takes nothing for long, drop the oldest units, which hold the board's memory.
+        while self.leaving.len() > self.config.units_max {
+            self.leaving.pop_front();
+            self.impaired.queue_full += 1;
+        }
+        Ok(())
+    }
+}
+
+impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
+    fn traits(&self) -> Traits {
+        self.link.traits()
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+        self.push(lent)?;
+        let result = self.link.receive(lent, &mut self.fresh);
+        for unit in self.fresh.drain(..) {
+            if !self.inward.enter(&unit, &self.config, lent.now) {
+                self.impaired.queue_full += 1;
+            }
+        }
+        let before = into.len();
+        self.inward.leave(&mut self.desk, lent, into, &mut self.counters.starved);
+        for unit in into.range(before..) {
+            self.counters.units_in += 1;
+            self.counters.bytes_in += unit.bytes() as u64;
+        }
+        result
+    }
+
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()> {
+        for unit in units.drain(..) {
+            self.counters.units_out += 1;
+            self.counters.bytes_out += unit.bytes() as u64;
+            if !self.outward.enter(&unit, &self.config, lent.now) {
+                self.impaired.queue_full += 1;
+            }
+        }
+        self.push(lent)
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.link.file()
+    }
+
+    fn deadline(&self) -> Instant {
+        self.inward.deadline().min(self.outward.deadline()).min(self.again).min(self.link.deadline())
+    }
+
+    fn counters(&self) -> LinkCounters {
+        let below = self.link.counters();
+        let harm = |of: fn(&HarmCounters) -> u64| self.harm().into_iter().map(of).sum();
+        LinkCounters {
+            starved: self.counters.starved + below.starved,
+            malformed: below.malformed,
+            strangers: below.strangers,
+            overrun: below.overrun,
+            refused: below.refused,
+            harm_lost: harm(|counters| counters.lost),
+            harm_queue_full: self.impaired.queue_full,
+            harm_flipped: harm(|counters| counters.flipped),
+            harm_doubled: harm(|counters| counters.doubled),
+            harm_held_back: harm(|counters| counters.held_back),
+            ..self.counters
+        }
+    }
+}
+
+impl<U: Unit, L: ?Sized> std::fmt::Debug for Impaired<U, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Impaired({:?})", self.config)
+    }
+}

@@ -1,0 +1,149 @@
+//! Real links: where packets, frames and cells leave the process. One file each.
+//!
+//! ```
+//! use kiban_link::Address;
+//! use std::time::Duration;
+//!
+//! // A TUN device that loses one packet of a hundred and delays the others.
+//! let address: Address = "tun:kiban0,loss=1%,delay=5ms".parse()?;
+//! assert_eq!(address.options.loss, 0.01);
+//! assert_eq!(address.options.delay, Duration::from_millis(5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A board's ports reach the outside through [`Link`]: one trait, for links of packets, of frames and of
+//! cells.
+//!
+//! Calls            [`Link::receive`] and [`Link::send`] move what there is and never block; the driver
+//!                  sleeps on [`Link::file`].
+//! Bound            a call stops receiving once there are [`BURST`] units, so that no link starves the
+//!                  others.
+//! Back-pressure    units that the link cannot take now stay with the caller, who retries when the file is
+//!                  writable. Losses in the system are counted.
+//! Errors           an error of [`Link::receive`] or [`Link::send`] means that the link is gone; everything
+//!                  else is a counter.
+//! Timers           [`Link::receive`] is called in every turn, and at [`Link::deadline`]; a link does its
+//!                  timed work in that call.
+//!
+//! ```text
+//! packets, frames   tun (TUN and TAP), ethernet (an interface), xdp (its queue),
+//!                   stream (TCP, UDP), pcap (a capture)
+//! cells             udp_cells, pseudowire (RFC 4717), atmtcp, stream, pcap
+//! around any link   impair (loss, delay, a rate ...), record (a capture)
+//! names             address: links by name, as operators write them
+//! shared            connection, datagram: sockets; landing, unit: packet memory; sar: frames and cells; virtio: whole segments; xsk: AF_XDP
+//! ```
+
+pub mod address;
+pub mod atm;
+pub mod cells;
+pub mod driver;
+pub mod frames;
+pub mod impair;
+pub mod outward;
+pub mod pcap;
+pub mod record;
+pub mod unit;
+
+pub use address::{Address, AnyLink};
+pub use cells::connection::Role;
+pub use driver::Driver;
+pub use outward::{Files, Interest, Outward};
+
+use kiban_base::{Instant, Memory};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A call stops receiving at this many units; its last read may exceed it by at most one datagram or frame.
+pub const BURST: usize = 64;
+/// A call also stops at this many bytes, if segments are whole, so that the data is still in the cache when
+/// the host reads it.
+const BURST_BYTES: u64 = 256 << 10;
+
+kiban_base::counters! {
+    /// Counters of a link.
+    pub struct LinkCounters {
+        /// Packets, frames or cells that arrived. A segment that is cut later counts as one.
+        units_in,
+        /// Bytes of the units that arrived.
+        bytes_in,
+        /// Units that were sent.
+        units_out,
+        /// Bytes of the units that were sent.
+        bytes_out,
+        /// Arrivals for which there was no memory.
+        starved,
+        /// Arrivals that are not valid units of the link: too short, too long, or malformed.
+        malformed,
+        /// Arrivals from a sender that is not the link's peer.
+        strangers,
+        /// Datagrams or frames that the system dropped before the link read them, because its queue was full.
+        /// Devices of this host (TUN, TAP) keep this count themselves (`ip -s link`).
+        overrun,
+        /// Units that could not be sent: the link is down, its queue is full, or it cannot carry them.
+        refused,
+        /// Units dropped on purpose (`loss=`), in both directions, like all counters of impairment.
+        harm_lost,
+        /// Units dropped because too many were waiting or in transit on a link with a rate or a delay
+        /// (`queue=`).
+        harm_queue_full,
+        /// Units with a flipped bit (`corrupt=`).
+        harm_flipped,
+        /// Units that were duplicated (`duplicate=`).
+        harm_doubled,
+        /// Times that units were held back (`reorder=`).
+        harm_held_back,
+    }
+}
+
+/// What a driver lends to a link for one call.
+pub struct Lent<'a> {
+    /// The time of this call.
+    pub now: Instant,
+    /// The packet memory of the board behind the link.
+    pub memory: &'a mut Memory,
+}
+
+/// Properties of a link that its port needs to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traits {
+    /// The longest IP packet, in bytes; meaningless for cells.
+    pub mtu_bytes: usize,
+    /// Whether the link takes whole TCP segments, which are cut further down (the note `cut` of a PDU).
+    pub whole_segments: bool,
+}
+
+/// A link for units of one kind: packets or frames ([`kiban_base::Pdu`]), or cells
+/// ([`kiban_atm::TimedCell`]).
+///
+/// PDUs from a link know the sums of their bytes, or are marked as verified.
+pub trait Link<U>: Send {
+    /// Returns the link's properties.
+    fn traits(&self) -> Traits;
+
+    /// Appends what has arrived to `into`, until there are [`BURST`] units, and does the work that its
+    /// deadline was for.
+    ///
+    /// # Errors
+    /// The link is gone.
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()>;
+
+    /// Sends from the front of `units` what the link can take now; the rest stays.
+    ///
+    /// # Errors
+    /// The link is gone.
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()>;
+
+    /// Returns the file that is readable when something has arrived, and writable when there is room again.
+    /// `None` if only time makes the link act.
+    fn file(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Returns when the link must act by itself; may be early, never late.
+    fn deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    /// Returns the link's counters.
+    fn counters(&self) -> LinkCounters;
+}

@@ -1,0 +1,131 @@
+//! Programs that use both a board's host edge and files of the system: they connect a board's streams with
+//! the kernel's.
+//!
+//! Trait            [`Outward`] is a [`Program`] with one file that is readable when there is work to do. The
+//!                  driver sleeps on it beside the links, and calls the program when it is ready.
+//! Files            [`Files`] combines many files into one: each is watched under a number, level-triggered,
+//!                  for what the program can use now. A program that cannot use any event removes the file,
+//!                  so that the driver does not spin.
+
+use kiban_base::Instant;
+use kiban_board::{Host, Program};
+use kiban_os::wait::Doorbell;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// The most files that one call of [`Files::ready`] reports.
+pub const READY_MAX: usize = 64;
+
+/// A program that also works with files of the system.
+pub trait Outward: Program {
+    /// Returns the file that is readable when there is work to do.
+    fn file(&self) -> BorrowedFd<'_>;
+
+    /// Returns whether there is work to do now.
+    fn is_ready(&self) -> bool {
+        is_readable(self.file())
+    }
+
+    /// Returns the bell that the driver arms before it sleeps, if events may arrive that the file signals
+    /// only once the bell is armed.
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell + Send + Sync>> {
+        None
+    }
+
+    /// Does a bounded part of the work at hand.
+    fn on_file(&mut self, host: &mut Host<'_>, now: Instant);
+}
+
+fn is_readable(file: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(&file, PollFlags::IN)];
+    // A file whose poll fails counts as readable, so that its error is found.
+    rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))
+        .map_or(true, |ready| ready > 0)
+}
+
+/// The events that a file is watched for. Hang-up and errors are always reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Interest {
+    /// Watch for input, or for callers of a listener.
+    pub read: bool,
+    /// Watch for room to write.
+    pub write: bool,
+}
+
+impl Interest {
+    /// Input only.
+    pub const READ: Interest = Interest { read: true, write: false };
+
+    fn flags(self) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        if self.read {
+            flags |= EventFlags::IN | EventFlags::RDHUP;
+        }
+        if self.write {
+            flags |= EventFlags::OUT;
+        }
+        flags
+    }
+}
+
+/// A set of files, watched through one (epoll).
+#[derive(Debug)]
+pub struct Files(OwnedFd);
+
+impl Files {
+    /// Returns an empty set.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new() -> io::Result<Files> {
+        Ok(Files(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    /// Watches a file under a number. Closing the file ends the watch.
+    ///
+    /// # Errors
+    /// The file cannot be watched.
+    pub fn watch(&self, file: impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.0, file, EventData::new_u64(number), interest.flags())?)
+    }
+
+    /// Changes the events that a file is watched for.
+    ///
+    /// # Errors
+    /// The file is not watched.
+    pub fn change(&self, file: impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.0, file, EventData::new_u64(number), interest.flags())?)
+    }
+
+    /// Stops watching a file that stays open. A file watched for no events would still report its hang-up.
+    ///
+    /// # Errors
+    /// The file is not watched.
+    pub fn forget(&self, file: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.0, file)?)
+    }
+
+    /// Returns whether any file is ready now.
+    pub fn has_ready(&self) -> bool {
+        is_readable(self.as_fd())
+    }
+
+    /// Appends the numbers of files that are ready now, at most [`READY_MAX`].
+    pub fn ready(&self, into: &mut Vec<u64>) {
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_MAX];
+        // On an error no file is reported.
+        if let Ok((ready, _)) = epoll::wait(&self.0, &mut events, Some(&rustix::event::Timespec::default())) {
+            into.extend(ready.iter().map(|event| event.data.u64()));
+        }
+    }
+}
+
+impl AsFd for Files {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,421 @@
+//! A capture as a link: its records arrive by their times, or as fast as they are taken.
+//!
+//! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets of link type
+//!                  101 (also 12, 14, 228, 229), frames of 1; cells from AAL5 frames: ERF type 4 (197) and
+//!                  SUNATM (123), segmented into cells again.
+//! Direction        if records say whether they were received or sent, the received ones arrive; `Take`
+//!                  changes that.
+//! Sending          units sent into the link are counted and discarded; record the link to see them.
+//! Limits           the file is read whole. Truncated packets count as malformed.
+//! End              after the last record the link is silent.
+
+use super::unit::{Desk, NoUnit, Unit};
+use super::{BURST, Lent, Link, LinkCounters, Traits};
+use kiban_base::Instant;
+use kiban_capture::{Erf, File, LINK_TYPE_ERF, LINK_TYPE_ETHERNET, LINK_TYPE_RAW, LINK_TYPE_SUNATM, SunAtm};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// The kind of units in a capture, or on a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// IP packets.
+    Packets,
+    /// Ethernet frames.
+    Frames,
+    /// AAL5 frames, which are segmented into cells.
+    Cells,
+}
+
+/// Which records arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Take {
+    /// Received ones, if the records say so; otherwise all.
+    #[default]
+    Received,
+    /// Sent ones, if the records say so; otherwise all.
+    Sent,
+    /// All.
+    All,
+}
+
+/// When records arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Speed {
+    /// By their times, the first at once.
+    #[default]
+    Times,
+    /// As fast as they are taken.
+    Fast,
+}
+
+/// A record's time, and its position in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    nanoseconds: u64,
+    range: Range<usize>,
+    /// Whether the record is complete.
+    is_whole: bool,
+    /// Whether it was sent, if the record says so.
+    is_sent: Option<bool>,
+}
+
+/// A capture file in memory.
+#[derive(Debug)]
+pub struct Capture {
+    bytes: Vec<u8>,
+    link_type: u32,
+    entries: Vec<Entry>,
+    name: String,
+}
+
+impl Capture {
+    /// Reads a capture.
+    ///
+    /// # Errors
+    /// There is no such file, or it is not a capture of a known kind.
+    pub fn open(path: &Path) -> io::Result<Capture> {
+        let name = format!("pcap:{}", path.display());
+        let bytes = kiban_os::regular::read(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{name}: cannot read the file: {error}"))
+        })?;
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {what}"));
+        let (link_type, entries) = if bytes.starts_with(&SECTION.to_be_bytes()) {
+            read_blocks(&bytes).map_err(invalid)?
+        } else {
+            read_records(&bytes).map_err(invalid)?
+        };
+        let mut capture = Capture { bytes, link_type, entries, name };
+        if capture.holds().is_none() {
+            let what = format!(
+                "link type {link_type} is not known here: {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), {LINK_TYPE_ERF} (ERF), \
+                 {LINK_TYPE_SUNATM} (SUNATM) are"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", capture.name)));
+        }
+        for entry in &mut capture.entries {
+            let record = &capture.bytes[entry.range.clone()];
+            match link_type {
+                LINK_TYPE_SUNATM => entry.is_sent = SunAtm::read(record).ok().map(|(its, _)| its.is_sent),
+                LINK_TYPE_ERF => entry.is_sent = Erf::read(record).ok().map(|(its, _)| its.interface == 1),
+                _ => {}
+            }
+        }
+        Ok(capture)
+    }
+
+    /// Returns the kind of units in it, or `None` if its link type is unknown.
+    pub fn holds(&self) -> Option<Holds> {
+        match self.link_type {
+            // LINKTYPE_RAW, and what some systems write for it; IPv4 and IPv6 alone.
+            LINK_TYPE_RAW | 12 | 14 | 228 | 229 => Some(Holds::Packets),
+            LINK_TYPE_ETHERNET => Some(Holds::Frames),
+            LINK_TYPE_ERF | LINK_TYPE_SUNATM => Some(Holds::Cells),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of records.
+    pub fn records(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// Reads the records of a classic pcap file. If the file ends inside a record, returns those before it.
+fn read_records(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
+    let (file, _) = File::read(bytes).map_err(|_| "it is neither pcap nor pcapng")?;
+    let mut entries = Vec::new();
+    for (record, data) in file.records(bytes).map_while(Result::ok) {
+        let start = data.as_ptr() as usize - bytes.as_ptr() as usize;
+        entries.push(Entry {
+            nanoseconds: record.nanoseconds,
+            range: start..start + data.len(),
+            is_whole: record.kept_bytes >= record.wire_bytes,
+            is_sent: None,
+        });
+    }
+    Ok((file.link_type, entries))
+}
+
+/// Block types of pcapng (draft-ietf-opsawg-pcapng §4).
+const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const ENHANCED: u32 = 6;
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+/// Options: end of list, a packet's flags, an interface's time resolution.
+const END: u16 = 0;
+const FLAGS: u16 = 2;
+const RESOLUTION: u16 = 9;
+
+/// Reads integers in a section's byte order.
+#[derive(Clone, Copy)]
+struct Order {
+    highest_first: bool,
+}
+
+impl Order {
+    fn word(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(if self.highest_first { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+
+    fn half(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(if self.highest_first { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+    }
+
+    /// Returns the value of an option in an option list.
+    fn option(self, mut list: &[u8], wanted: u16) -> Option<&[u8]> {
+        loop {
+            let (code, length) = (self.half(list, 0)?, usize::from(self.half(list, 2)?));
+            let value = list.get(4..4 + length)?;
+            match code {
+                END => return None,
+                code if code == wanted => return Some(value),
+                _ => list = list.get(4 + length.next_multiple_of(4)..)?,
+            }
+        }
+    }
+}
+
+/// Reads the packets of a pcapng file that have the first interface's link type. If the file ends inside a
+/// block, returns those before it.
+fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
+    let mut order = Order { highest_first: false };
+    // Link type and ticks per second of each interface in the section.
+    let mut interfaces: Vec<(u32, u128)> = Vec::new();
+    let mut link_type = None;
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..).filter(|block| block.len() >= 12) {
+        if block.starts_with(&SECTION.to_be_bytes()) {
+            let little = Order { highest_first: false };
+            order = Order { highest_first: little.word(block, 8) != Some(BYTE_ORDER) };
+            if order.word(block, 8) != Some(BYTE_ORDER) {
+                return Err("its section has no byte order");
+            }
+            interfaces.clear();
+        }
+        let (Some(kind), Some(length)) = (order.word(block, 0), order.word(block, 4)) else { break };
+        let length = length as usize;
+        if length < 12 || !length.is_multiple_of(4) {
+            return Err("it has a block of an impossible length");
+        }
+        let Some(body) = block.get(..length).map(|block| &block[8..length - 4]) else { break };
+        match kind {
+            INTERFACE => {
+                let its = u32::from(order.half(body, 0).ok_or("it has a short interface")?);
+                let unit = order.option(body.get(8..).unwrap_or(&[]), RESOLUTION).and_then(<[u8]>::first);
+                let units = match unit {
+                    None => 1_000_000,
+                    Some(power) if power & 0x80 != 0 => 1u128 << (power & 0x7f).min(64),
+                    Some(power) => 10u128.pow(u32::from(*power).min(18)),
+                };
+                interfaces.push((its, units));
+                link_type.get_or_insert(its);
+            }
+            ENHANCED => {
+                let number = |place| order.word(body, place).ok_or("it has a short packet");
+                let (its, units) =
+                    *interfaces.get(number(0)? as usize).ok_or("a packet's interface is not there")?;
+                let time = u128::from(number(4)?) << 32 | u128::from(number(8)?);
+                let (kept, wire) = (number(12)? as usize, number(16)? as usize);
+                let options = body.get(20 + kept.next_multiple_of(4)..).unwrap_or(&[]);
+                if body.len() < 20 + kept {
+                    return Err("a packet is longer than its block");
+                }
+                let way =
+                    order.option(options, FLAGS).and_then(|flags| order.word(flags, 0)).unwrap_or(0) & 3;
+                if Some(its) == link_type {
+                    entries.push(Entry {
+                        nanoseconds: (time * 1_000_000_000 / units) as u64,
+                        range: at + 28..at + 28 + kept,
+                        is_whole: kept >= wire,
+                        is_sent: [None, Some(false), Some(true), None][way as usize],
+                    });
+                }
+            }
+            _ => {}
+        }
+        at += length;
+    }
+    Ok((link_type.ok_or("it has no interface")?, entries))
+}
+
+/// Replays a capture as a link.
+#[derive(Debug)]
+pub struct Replay {
+    capture: Capture,
+    take: Take,
+    speed: Speed,
+    next: usize,
+    /// The driver's time and the capture's time of the first record.
+    origin: Option<(Instant, u64)>,
+    /// When the next record is due, once the first has arrived.
+    due: Instant,
+    mtu_bytes: usize,
+    desk: Desk,
+    counters: LinkCounters,
+}
+
+impl Replay {
+    /// Replays a capture; its units are of the kind [`Capture::holds`].
+    pub fn new(capture: Capture, take: Take, speed: Speed, mtu_bytes: usize) -> Replay {
+        let mut replay = Replay {
+            capture,
+            take,
+            speed,
+            next: 0,
+            origin: None,
+            due: Instant::ZERO,
+            mtu_bytes,
+            desk: Desk::default(),
+            counters: LinkCounters::default(),
+        };
+        replay.skip();
+        replay
+    }
+
+    /// Returns whether all records have arrived.
+    pub fn is_done(&self) -> bool {
+        self.next == self.capture.entries.len()
+    }
+
+    /// Skips to the next record that arrives.
+    fn skip(&mut self) {
+        let unwanted = match self.take {
+            Take::All => None,
+            Take::Received => Some(true),
+            Take::Sent => Some(false),
+        };
+        let rest = &self.capture.entries[self.next..];
+        let passed =
+            rest.iter().take_while(|entry| entry.is_sent.is_some() && entry.is_sent == unwanted).count();
+        self.next += passed;
+        self.due = match (rest.get(passed), self.origin) {
+            (None, _) => Instant::NEVER,
+            (Some(_), None) => Instant::ZERO,
+            (Some(_), Some((now, _))) if self.speed == Speed::Fast => now,
+            (Some(entry), Some((moment, first))) => {
+                moment + Duration::from_nanos(entry.nanoseconds.saturating_sub(first))
+            }
+        };
+    }
+}
+
+impl<U: Unit> Link<U> for Replay {
+    fn traits(&self) -> Traits {
+        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    }
+
+    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+        let enough = into.len() + BURST;
+        while self.due <= lent.now && into.len() < enough {
+            let entry = self.capture.entries[self.next].clone();
+            self.origin.get_or_insert((lent.now, entry.nanoseconds));
+            let (before, record) = (into.len(), &self.capture.bytes[entry.range]);
+            let result = match entry.is_whole {
+                true => U::replay(self.capture.link_type, record, &mut self.desk, lent, into),
+                false => Err(NoUnit::Malformed),
+            };
+            match result {
+                Ok(()) => {
+                    self.counters.units_in += (into.len() - before) as u64;
+                    self.counters.bytes_in += record.len() as u64;
+                }
+                Err(NoUnit::Malformed) => self.counters.malformed += 1,
+                Err(NoUnit::Starved) => self.counters.starved += 1,
+            }
+            self.next += 1;
+            self.skip();
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+        for unit in units.drain(..) {
+            self.counters.units_out += 1;
+            self.counters.bytes_out += unit.bytes() as u64;
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn deadline(&self) -> Instant {
+        self.due
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(nanoseconds: u64, range: Range<usize>, is_sent: Option<bool>) -> Entry {
+        Entry { nanoseconds, range, is_whole: true, is_sent }
+    }
+
+    /// A block, highest byte first.
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = (12 + body.len()) as u32;
+        [&kind.to_be_bytes()[..], &length.to_be_bytes(), body, &length.to_be_bytes()].concat()
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn blocks_are_read_with_their_units_of_time_and_directions() {
+        let section = block(SECTION, &words(&[BYTE_ORDER, 0x0001_0000, !0, !0]));
+        // Raw IP, nanoseconds; Ethernet, whose packets are not of the first kind.
+        let raw = block(INTERFACE, &words(&[101 << 16, 0, 9 << 16 | 1, 9 << 24, 0]));
+        let ethernet = block(INTERFACE, &words(&[1 << 16, 0]));
+        let packet = |interface: u32, nanoseconds: u32, flags: Option<u32>| {
+            let mut body = words(&[interface, 1, nanoseconds, 5, 5, 0x0102_0304, 0x0500_0000]);
+            if let Some(flags) = flags {
+                body.extend(words(&[2 << 16 | 4, flags, 0]));
+            }
+            block(ENHANCED, &body)
+        };
+        let unknown = block(0x0000_0bad, &[]);
+        let parts = [
+            section,
+            raw,
+            ethernet,
+            packet(0, 7, None),
+            unknown,
+            packet(1, 8, None),
+            packet(0, 9, Some(2)),
+            packet(0, 10, Some(1)),
+        ];
+        let mut file = parts.concat();
+        let at = |part: usize| parts[..part].iter().map(Vec::len).sum::<usize>() + 28;
+        let second = 1 << 32;
+        let expected = vec![
+            entry(second + 7, at(3)..at(3) + 5, None),
+            entry(second + 9, at(6)..at(6) + 5, Some(true)),
+            entry(second + 10, at(7)..at(7) + 5, Some(false)),
+        ];
+        assert_eq!(read_blocks(&file), Ok((101, expected.clone())));
+        // A file that ends within a block has those before it.
+        file.truncate(file.len() - 1);
+        assert_eq!(read_blocks(&file), Ok((101, expected[..2].to_vec())));
+        // Any bytes are an answer, not a panic.
+        for at in 0..file.len() {
+            let mut wrong = file.clone();
+            wrong[at] ^= 0xff;
+            let _ = read_blocks(&wrong);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Units that links carry, for code that is written once for all of them: packets and frames ([`Pdu`]), cells
+//! ([`TimedCell`]).
+//!
+//! Copies           a unit that waits in a link, or that comes from a file, has memory of its own
+//!                  ([`Unit::Copy`]): a unit with a long delay does not hold the board's pages.
+//! Memory           a unit that enters the board's memory is copied and summed in one pass; packets share
+//!                  pages ([`Desk`]).
+
+use super::Lent;
+use super::cells::sar;
+use kiban_atm::TimedCell;
+use kiban_atm::wire::aal5::FRAME_BYTES_MAX;
+use kiban_atm::wire::atm::{CELL_BYTES, Header, Interface, PTI_LAST};
+use kiban_base::{Instant, Memory, Page, Pdu};
+use kiban_board::harm::Harmful;
+use kiban_board::recorder::Recorder;
+use kiban_capture::{Erf, LINK_TYPE_SUNATM, SunAtm};
+use std::collections::VecDeque;
+
+/// Bytes of a packet that go into a PDU's head: the headers of TCP over IPv4 on Ethernet.
+const HEAD_BYTES: usize = 54;
+/// The longest packet or frame: an IP packet and its Ethernet header with two VLAN tags.
+pub(super) const LONGEST_BYTES: usize = kiban_tcpip::wire::ipv4::PACKET_BYTES_MAX + 22;
+
+/// Why bytes did not become a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoUnit {
+    /// There is no memory for it.
+    Starved,
+    /// It is malformed.
+    Malformed,
+}
+
+/// The page that is being filled with received packets.
+#[derive(Default, Debug)]
+pub struct Desk {
+    page: Option<Page>,
+}
+
+impl Desk {
+    /// Copies bytes into a PDU whose sums are known; `None` if there is no memory.
+    pub(super) fn lay_down(&mut self, bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
+        let mut pdu = memory.blocks.take()?;
+        let (head, mut rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
+        pdu.extend_head(head);
+        while !rest.is_empty() {
+            if self.page.as_ref().is_none_or(|page| page.room() == 0) {
+                self.page = Some(memory.receive.take()?);
+            }
+            let slice = self.page.as_mut().and_then(|page| page.append(rest))?;
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).ok()?;
+        }
+        Some(pdu)
+    }
+}
+
+/// A unit that links carry.
+pub trait Unit: Sized + Send + 'static {
+    /// The unit in memory of its own.
+    type Copy: Send + 'static;
+
+    /// Returns the length in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Appends the unit's bytes to `target`.
+    fn append_to(&self, target: &mut Vec<u8>);
+
+    /// Makes a unit of received bytes.
+    ///
+    /// # Errors
+    /// They are malformed, or there is no memory.
+    fn of_bytes(bytes: &[u8], desk: &mut Desk, lent: &mut Lent<'_>) -> Result<Self, NoUnit>;
+
+    /// Returns a copy in memory of its own.
+    fn copy(&self) -> Self::Copy;
+
+    /// Makes a unit of a copy; `None` if there is no memory.
+    fn of_copy(copy: &Self::Copy, desk: &mut Desk, lent: &mut Lent<'_>) -> Option<Self>;
+
+    /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.
+    fn meet(copy: Self::Copy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, Self::Copy));
+
+    /// Returns the link type of captures; `frames` distinguishes frames from packets.
+    fn link_type(frames: bool) -> u32;
+
+    /// Appends the units in a capture record of this link type to `into`.
+    ///
+    /// # Errors
+    /// The record holds no such unit, or there is no memory.
+    fn replay(
+        link_type: u32,
+        record: &[u8],
+        desk: &mut Desk,
+        lent: &mut Lent<'_>,
+        into: &mut VecDeque<Self>,
+    ) -> Result<(), NoUnit>;
+
+    /// Records the unit; `interface` is 0 for received units and 1 for sent ones.
+    fn record(&self, recorder: &mut Recorder, nanoseconds: u64, interface: u8, target: &mut Vec<u8>);
+}
+
+/// A packet or frame in memory of its own, with the notes of its PDU.
+#[derive(Clone, Debug)]
+pub struct PduCopy {
+    bytes: Vec<u8>,
+    cut: u16,
+    verified: bool,
+}
+
+impl Unit for Pdu {
+    type Copy = PduCopy;
+
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn append_to(&self, target: &mut Vec<u8>) {
+        self.runs().for_each(|run| target.extend_from_slice(run));
+    }
+
+    fn of_bytes(bytes: &[u8], desk: &mut Desk, lent: &mut Lent<'_>) -> Result<Pdu, NoUnit> {
+        if bytes.is_empty() || bytes.len() > LONGEST_BYTES {
+            return Err(NoUnit::Malformed);
+        }
+        desk.lay_down(bytes, lent.memory).ok_or(NoUnit::Starved)
+    }
+
+    fn copy(&self) -> PduCopy {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.append_to(&mut bytes);
+        PduCopy { bytes, cut: self.cut() as u16, verified: self.is_verified() }
+    }
+
+    fn of_copy(copy: &PduCopy, desk: &mut Desk, lent: &mut Lent<'_>) -> Option<Pdu> {
+        let mut pdu = desk.lay_down(&copy.bytes, lent.memory)?;
+        pdu.set_cut(copy.cut);
+        if copy.verified {
+            pdu.set_verified();
+        }
+        Some(pdu)
+    }
+
+    fn meet(copy: PduCopy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, PduCopy)) {
+        let PduCopy { bytes, cut, verified } = copy;
+        harm.meet(at, bytes, &mut |at, bytes| put(at, PduCopy { bytes, cut, verified }));
+    }
+
+    fn link_type(frames: bool) -> u32 {
+        if frames { kiban_capture::LINK_TYPE_ETHERNET } else { kiban_capture::LINK_TYPE_RAW }
+    }
+
+    fn replay(
+        _: u32,
+        record: &[u8],
+        desk: &mut Desk,
+        lent: &mut Lent<'_>,
+        into: &mut VecDeque<Pdu>,
+    ) -> Result<(), NoUnit> {
+        into.push_back(Pdu::of_bytes(record, desk, lent)?);
+        Ok(())
+    }
+
+    fn record(&self, recorder: &mut Recorder, nanoseconds: u64, _: u8, target: &mut Vec<u8>) {
+        let runs: arrayvec::ArrayVec<&[u8], { kiban_base::SLICES_MAX + 2 }> = self.runs().collect();
+        recorder.packet(nanoseconds, runs.iter().copied(), target);
+    }
+}
+
+impl Unit for TimedCell {
+    type Copy = TimedCell;
+
+    fn bytes(&self) -> usize {
+        CELL_BYTES
+    }
+
+    fn append_to(&self, target: &mut Vec<u8>) {
+        target.extend_from_slice(&self.to_bytes());
+    }
+
+    fn of_bytes(bytes: &[u8], _: &mut Desk, lent: &mut Lent<'_>) -> Result<TimedCell, NoUnit> {
+        let bytes = bytes.try_into().map_err(|_| NoUnit::Malformed)?;
+        Ok(TimedCell::from_bytes(lent.now, bytes))
+    }
+
+    fn copy(&self) -> TimedCell {
+        *self
+    }
+
+    fn of_copy(copy: &TimedCell, _: &mut Desk, lent: &mut Lent<'_>) -> Option<TimedCell> {
+        Some(TimedCell { at: lent.now, ..*copy })
+    }
+
+    fn meet(copy: TimedCell, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, TimedCell)) {
+        let mut cells = vec![TimedCell { at, ..copy }];
+        harm.apply(&mut cells, 0);
+        cells.into_iter().for_each(|cell| put(cell.at, cell));
+    }
+
+    fn link_type(_: bool) -> u32 {
+        kiban_capture::LINK_TYPE_ERF
+    }
+
+    fn replay(
+        link_type: u32,
+        record: &[u8],
+        _: &mut Desk,
+        lent: &mut Lent<'_>,
+        into: &mut VecDeque<TimedCell>,
+    ) -> Result<(), NoUnit> {
+        if link_type == LINK_TYPE_SUNATM {
+            let (SunAtm { vc, .. }, length) = SunAtm::read(record).map_err(|_| NoUnit::Malformed)?;
+            let frame = &record[length..];
+            if !(1..=FRAME_BYTES_MAX).contains(&frame.len()) {
+                return Err(NoUnit::Malformed);
+            }
+            sar::cut(frame, Header::user(vc, false).to_word(Interface::Uni), lent.now, into);
+            return Ok(());
+        }
+        let (erf, length) = Erf::read(record).map_err(|_| NoUnit::Malformed)?;
+        let (payloads @ [.., _], []) = record[length..][..erf.kept_bytes.into()].as_chunks() else {
+            return Err(NoUnit::Malformed);
+        };
+        // The record has the header of the last cell; the other cells have no end-of-frame mark.
+        let mark = u32::from(PTI_LAST) << 1;
+        let words = std::iter::repeat_n(erf.word & !mark, payloads.len() - 1).chain([erf.word | mark]);
+        into.extend(words.zip(payloads).map(|(word, payload)| TimedCell::new(lent.now, word, *payload)));
+        Ok(())
+    }
+
+    fn record(&self, recorder: &mut Recorder, nanoseconds: u64, interface: u8, target: &mut Vec<u8>) {
+        recorder.cell(nanoseconds, interface, self, target);
+    }
+}

@@ -1,0 +1,356 @@
+//! A short capture of one TCP connection's packets (AF_PACKET).
+//!
+//! Goal      see who waited for whom; and a file that others can read.
+//! How       a packet socket hears of all interfaces and drops, in the kernel, what is not between the two
+//!           ports (a classic BPF program). It hands up packets from their IP header on, so that any kind of
+//!           interface will do. Packets wait in the socket's buffer until [`Capture::drain`] is called: no
+//!           thread, for captures of some hundred packets.
+//! Once      a packet that crosses several interfaces of the host (a bridge, loopback) is kept from the first
+//!           of them alone, and from loopback as it arrives.
+//! Time      of the kernel, at the packet's passing, on the clock of the day: [`Capture::clock_stepped`]
+//!           tells whether somebody set that clock meanwhile, so that gaps mean nothing.
+//! Limits    needs CAP_NET_RAW; the first [`KEPT_BYTES`] of a packet are kept; with offloads a "packet" may
+//!           be many segments.
+//! Left out  rings shared with the kernel, promiscuous mode, IPv6 extension headers.
+
+use kiban_capture as pcap;
+use kiban_os::clock::machine_nanos;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Bytes kept of a packet: headers with all options.
+pub const KEPT_BYTES: usize = 160;
+/// Packets kept of a capture; what comes later is lost.
+pub const FRAMES_MAX: usize = 20_000;
+/// Asked for the socket's buffer: some thousand packets.
+const BUFFER_BYTES: i32 = 16 << 20;
+/// How far the two clocks may part before the one of the day was set.
+const STEP_NANOS: u64 = 2_000_000;
+/// How far processors may disagree on the order of two packets.
+const DISORDER_NANOS: u64 = 1_000_000;
+/// `PACKET_OUTGOING` of packet(7).
+const OUTGOING: u8 = 4;
+
+/// Which way a packet went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the local port.
+    Sent,
+    /// To it.
+    Received,
+}
+
+/// A packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// When, in nanoseconds since 1970.
+    pub nanoseconds: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// It, from its IP header on, as far as kept.
+    pub kept: Vec<u8>,
+    /// How long it was.
+    pub wire_bytes: u32,
+}
+
+/// A capture that runs.
+#[derive(Debug)]
+pub struct Capture {
+    socket: OwnedFd,
+    local_port: u16,
+    interface: Option<i32>,
+    frames: Vec<Frame>,
+    apart_nanos: u64,
+}
+
+impl Capture {
+    /// Begins: packets between these two ports from now on.
+    ///
+    /// # Errors
+    /// The system's; `PermissionDenied` without CAP_NET_RAW.
+    pub fn open(local: SocketAddr, remote: SocketAddr) -> io::Result<Capture> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: it makes a file or fails. Its protocol is none until it is bound, so that nothing comes
+        // before the filter.
+        let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the file was just made, and is nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(file) };
+        let program = between(local.port(), remote.port());
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+        set(&socket, libc::SO_ATTACH_FILTER, &filter)?;
+        set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
+        // More than the system's bound needs a right; less will do.
+        if set(&socket, libc::SO_RCVBUFFORCE, &BUFFER_BYTES).is_err() {
+            set(&socket, libc::SO_RCVBUF, &BUFFER_BYTES)?;
+        }
+        // SAFETY: all of its fields may be zero.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is a whole `sockaddr_ll`.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+        if bound < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let local_port = local.port();
+        Ok(Capture { socket, local_port, interface: None, frames: Vec::new(), apart_nanos: apart() })
+    }
+
+    /// Takes in what has passed; to be called now and then in a long capture.
+    pub fn drain(&mut self) {
+        while let Some((frame, interface, outgoing)) = self.next() {
+            let interface_kept = *self.interface.get_or_insert(interface);
+            // Loopback shows a packet twice: as it leaves, from its sender's port, and as it arrives.
+            let is_copy = outgoing && is_loopback(&frame.kept);
+            self.drop_unstamped(frame.nanoseconds);
+            if interface == interface_kept && !is_copy && self.frames.len() < FRAMES_MAX {
+                self.frames.push(frame);
+            }
+        }
+    }
+
+    /// Drops what only seems later than a packet that came behind it. The system begins to stamp packets a
+    /// little after it was asked to (it switches that on in a work queue); what passed before is stamped when
+    /// it is read.
+    fn drop_unstamped(&mut self, nanoseconds: u64) {
+        while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
+            self.frames.pop();
+        }
+    }
+
+    /// What was captured so far.
+    pub fn frames(&mut self) -> &[Frame] {
+        self.drain();
+        &self.frames
+    }
+
+    /// Whether somebody set the clock of the day since the beginning: then gaps between packets mean nothing.
+    pub fn clock_stepped(&self) -> bool {
+        apart().abs_diff(self.apart_nanos) > STEP_NANOS
+    }
+
+    fn next(&self) -> Option<(Frame, i32, bool)> {
+        let mut kept = vec![0u8; KEPT_BYTES];
+        // Room for one time stamp, aligned as control messages are.
+        let mut control = [0u64; 8];
+        // SAFETY: all of its fields may be zero.
+        let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        let mut piece = libc::iovec { iov_base: kept.as_mut_ptr().cast(), iov_len: kept.len() };
+        // SAFETY: all of its fields may be zero.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let length = loop {
+            // SAFETY: name, piece and control are rooms of this frame of the stack with their true lengths.
+            let length = unsafe {
+                libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC | libc::MSG_DONTWAIT)
+            };
+            if length >= 0 {
+                break length as usize;
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return None;
+            }
+        };
+        kept.truncate(length);
+        let nanoseconds = stamp(&message)?;
+        let source_port = source_port(&kept)?;
+        let direction = if source_port == self.local_port { Direction::Sent } else { Direction::Received };
+        let frame = Frame { nanoseconds, direction, kept, wire_bytes: length as u32 };
+        Some((frame, from.sll_ifindex, from.sll_pkttype == OUTGOING))
+    }
+}
+
+/// The time stamp among a message's control messages.
+pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
+    // SAFETY: the kernel filled in the control messages and their length, which the macros walk by.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !control.is_null() {
+        // SAFETY: it is not null, so it points at a header within the control room.
+        let header = unsafe { &*control };
+        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS {
+            // SAFETY: a time stamp's data is a `timespec`; it is read without asking for alignment.
+            let time = unsafe { libc::CMSG_DATA(control).cast::<libc::timespec>().read_unaligned() };
+            return Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+        }
+        // SAFETY: as for the first.
+        control = unsafe { libc::CMSG_NXTHDR(message, control) };
+    }
+    None
+}
+
+/// How far the clock of the day is from the monotone one.
+pub(super) fn apart() -> u64 {
+    let day = clock_gettime(ClockId::Realtime);
+    (day.tv_sec as u64 * 1_000_000_000 + day.tv_nsec as u64).wrapping_sub(machine_nanos())
+}
+
+pub(super) fn set<T>(socket: &impl AsRawFd, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is a whole `T`, which is what the option takes; the kernel copies it, and what a
+    // filter points at, before it returns.
+    let answer = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, std::ptr::from_ref(value).cast(), length)
+    };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A classic BPF program (bpf(4)) that passes TCP between two ports, over IPv4 or IPv6 without extension
+/// headers.
+fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
+    const LOAD_BYTE: u16 = 0x30;
+    const LOAD_HALF: u16 = 0x28;
+    const LOAD_HALF_AT_X: u16 = 0x48;
+    const X_IP_HEADER: u16 = 0xb1;
+    const X_NUMBER: u16 = 0x01;
+    const AND: u16 = 0x54;
+    const EQUAL: u16 = 0x15;
+    const ANY_BIT: u16 = 0x45;
+    const JUMP: u16 = 0x05;
+    const RETURN: u16 = 0x06;
+    const WHOLE: u32 = 0x4_0000;
+    let step = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let (one, other) = (u32::from(one), u32::from(other));
+    // A jump counts from the step behind it; step 19 drops, step 20 passes.
+    [
+        step(LOAD_BYTE, 0, 0, 0),
+        step(AND, 0xf0, 0, 0),
+        step(EQUAL, 0x60, 0, 4),
+        // IPv6: the next header is TCP, behind 40 bytes.
+        step(LOAD_BYTE, 6, 0, 0),
+        step(EQUAL, 6, 0, 14),
+        step(X_NUMBER, 40, 0, 0),
+        step(JUMP, 6, 0, 0),
+        step(EQUAL, 0x40, 0, 11),
+        // IPv4: TCP, and not a later fragment.
+        step(LOAD_BYTE, 9, 0, 0),
+        step(EQUAL, 6, 0, 9),
+        step(LOAD_HALF, 6, 0, 0),
+        step(ANY_BIT, 0x1fff, 7, 0),
+        step(X_IP_HEADER, 0, 0, 0),
+        // Both ports, in either order.
+        step(LOAD_HALF_AT_X, 0, 0, 0),
+        step(EQUAL, one, 1, 0),
+        step(EQUAL, other, 0, 3),
+        step(LOAD_HALF_AT_X, 2, 0, 0),
+        step(EQUAL, one, 2, 0),
+        step(EQUAL, other, 1, 0),
+        step(RETURN, 0, 0, 0),
+        step(RETURN, WHOLE, 0, 0),
+    ]
+}
+
+fn ip_header_bytes(packet: &[u8]) -> Option<usize> {
+    match packet.first()? >> 4 {
+        4 => Some(usize::from(packet[0] & 15) * 4),
+        6 => Some(40),
+        _ => None,
+    }
+}
+
+fn source_port(packet: &[u8]) -> Option<u16> {
+    let at = ip_header_bytes(packet)?;
+    Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?))
+}
+
+/// Whether a packet's source is its destination's host by name: then it never left, and was seen twice.
+fn is_loopback(packet: &[u8]) -> bool {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(12..16) == packet.get(16..20) || packet.get(12) == Some(&127),
+        Some(6) => packet.get(8..24) == packet.get(24..40),
+        _ => false,
+    }
+}
+
+/// A capture file of packets (libpcap's, nanoseconds).
+pub fn file(frames: &[Frame]) -> Vec<u8> {
+    let header = pcap::File::new(pcap::LINK_TYPE_RAW);
+    let mut file = Vec::new();
+    header.write(&mut file);
+    for frame in frames {
+        let record = pcap::Record {
+            nanoseconds: frame.nanoseconds,
+            kept_bytes: frame.kept.len() as u32,
+            wire_bytes: frame.wire_bytes,
+        };
+        record.write(&header, &mut file);
+        file.extend(&frame.kept);
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_on_loopback_is_seen_once_and_no_other() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                println!("skipped: there is no {address}");
+                continue;
+            };
+            let at = listener.local_addr().expect("bound");
+            let mut caller = TcpStream::connect(at).expect("it listens");
+            let (mut called, _) = listener.accept().expect("somebody called");
+            let mut other = TcpStream::connect(at).expect("it listens");
+            let local = caller.local_addr().expect("connected");
+            let mut capture = match Capture::open(local, at) {
+                Ok(capture) => capture,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    println!("skipped: a capture needs CAP_NET_RAW");
+                    return;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            other.write_all(&[1; 333]).expect("connected");
+            caller.write_all(&[2; 777]).expect("connected");
+            called.read_exact(&mut [0; 777]).expect("connected");
+            called.write_all(&[3; 55]).expect("connected");
+            caller.read_exact(&mut [0; 55]).expect("connected");
+            let frames = capture.frames().to_vec();
+            let long = |direction, bytes| {
+                let these = frames.iter().filter(|frame| {
+                    frame.direction == direction && (bytes..bytes + 100).contains(&frame.wire_bytes)
+                });
+                these.count()
+            };
+            assert_eq!((long(Direction::Sent, 777), long(Direction::Received, 75)), (1, 1), "{frames:?}");
+            assert!(
+                frames.iter().all(|frame| frame.wire_bytes < 333 || frame.wire_bytes > 500),
+                "{frames:?}"
+            );
+            let in_order = |pair: &[Frame]| pair[0].nanoseconds <= pair[1].nanoseconds + DISORDER_NANOS;
+            assert!(frames.windows(2).all(in_order));
+            assert!(frames.iter().all(|frame| frame.kept.len() <= KEPT_BYTES));
+
+            // A packet that passed before the system stamped any has the time at which it was read.
+            let late = frames.iter().map(|frame| frame.nanoseconds).max().expect("packets") + 5_000_000;
+            capture.frames.insert(0, Frame { nanoseconds: late, ..frames[0].clone() });
+            capture.frames.truncate(1);
+            capture.drop_unstamped(frames[0].nanoseconds);
+            assert!(capture.frames.is_empty());
+
+            assert!(!capture.clock_stepped());
+            capture.apart_nanos = capture.apart_nanos.wrapping_sub(10_000_000);
+            assert!(capture.clock_stepped());
+
+            let file = file(&frames);
+            let (header, _) = pcap::File::read(&file).expect("a file of ours");
+            let records: Result<Vec<_>, _> = header.records(&file).collect();
+            assert_eq!(records.expect("whole records").len(), frames.len());
+        }
+    }
+}

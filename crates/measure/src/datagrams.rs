@@ -1,0 +1,141 @@
+//! UDP datagrams with the kernel's arrival time: the reader's own delay does not affect the figures.
+//!
+//! Timestamps       SO_TIMESTAMPNS uses the real-time clock. Its offset from the monotonic clock is read for
+//!                  each datagram, so that setting the clock affects one datagram at most. A datagram without
+//!                  a timestamp gets the time of reading.
+//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network:
+//!                  [`Datagrams::drops`].
+
+use super::capture::{apart, set, stamp};
+use kiban_os::clock::machine_nanos;
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A receive-only UDP socket.
+#[derive(Debug)]
+pub struct Datagrams {
+    socket: Socket,
+}
+
+/// A received datagram; its payload is in the caller's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Came {
+    /// Length in octets, as far as the buffer holds them.
+    pub octets: usize,
+    /// The sender's address.
+    pub from: SocketAddr,
+    /// When the kernel received it, on the machine's monotonic clock ([`Clock::at`](kiban_os::Clock::at)).
+    pub nanos: u64,
+}
+
+impl Datagrams {
+    /// Binds an address (with port 0 the system chooses the port), with a receive buffer of `buffer_bytes` if
+    /// the system grants it.
+    ///
+    /// # Errors
+    /// A system call failed.
+    pub fn bind(address: SocketAddr, buffer_bytes: u32) -> io::Result<Datagrams> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
+        // Exceeding the system's limit needs a privilege; a smaller buffer will do.
+        if set(&socket, libc::SO_RCVBUFFORCE, &buffer_bytes).is_err() {
+            socket.set_recv_buffer_size(buffer_bytes as usize)?;
+        }
+        socket.bind(&address.into())?;
+        Ok(Datagrams { socket })
+    }
+
+    /// Returns the local port.
+    ///
+    /// # Errors
+    /// A system call failed.
+    pub fn port(&self) -> io::Result<u16> {
+        let address = self.socket.local_addr()?.as_socket();
+        address.map(|address| address.port()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Receives the next waiting datagram, if there is one.
+    pub fn take(&self, room: &mut [u8]) -> Option<Came> {
+        // Room for one time stamp, aligned as control messages are.
+        let mut control = [0u64; 8];
+        let mut from = SockAddrStorage::zeroed();
+        let mut piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        // SAFETY: all-zero bytes are a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = from.size_of();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the message points to the name, the buffer and the control buffer, which outlive the call,
+        // with their true lengths.
+        let octets = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let octets = usize::try_from(octets).ok()?;
+        // SAFETY: the kernel wrote an address of this length there.
+        let from = unsafe { SockAddr::new(from, message.msg_namelen) }.as_socket()?;
+        let now = machine_nanos();
+        let nanos = stamp(&message).map_or(now, |day| day.wrapping_sub(apart()));
+        Some(Came { octets, from, nanos: nanos.min(now) })
+    }
+
+    /// Returns how many datagrams found its buffer full so far; `None` if the kernel does not report it
+    /// (before 4.12).
+    pub fn drops(&self) -> Option<u64> {
+        // SK_MEMINFO_DROPS of `include/uapi/linux/sock_diag.h`.
+        const DROPS: usize = 8;
+        let mut words = [0u32; 16];
+        let mut length = size_of_val(&words) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which is what the room has, and stores how many
+        // they were.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                words.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        (answer == 0 && length as usize > 4 * DROPS).then_some(u64::from(words[DROPS]))
+    }
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pause::readable;
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    #[test]
+    fn a_datagram_comes_with_its_sender_and_a_moment_between_sending_and_reading() {
+        let datagrams = Datagrams::bind(([127, 0, 0, 1], 0).into(), 1 << 20).expect("loopback");
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let mut room = [0; 100];
+        assert_eq!(datagrams.take(&mut room), None);
+        let to = ("127.0.0.1", datagrams.port().expect("bound"));
+        let mut last = 0;
+        for number in 0..5u8 {
+            let before = machine_nanos();
+            sender.send_to(&[number; 10], to).expect("loopback takes it");
+            assert!(readable(&datagrams, Duration::from_secs(5)).expect("a socket"));
+            let came = datagrams.take(&mut room).expect("it came");
+            assert_eq!((came.octets, came.from), (10, sender.local_addr().expect("bound")));
+            assert_eq!(room[..10], [number; 10]);
+            // Two clocks are read one after the other: a stamp may seem a little early.
+            assert!(came.nanos + 50_000_000 > before && came.nanos <= machine_nanos() && came.nanos >= last);
+            last = came.nanos.saturating_sub(50_000_000);
+        }
+        assert!(datagrams.drops().is_none_or(|drops| drops == 0));
+    }
+}

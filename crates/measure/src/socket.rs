@@ -1,0 +1,156 @@
+//! Sockets as a measurement wants them: buffers, Nagle, MSS and congestion control are set before the
+//! handshake.
+//!
+//! Order     buffers decide the window scale and the MSS is told in the SYN, so both are set before `connect`
+//!           and before `listen`; a connection that is accepted inherits what its listener had.
+//! Doubling  Linux doubles a buffer that is asked for (socket(7)), for its own accounts; it has least and
+//!           greatest values (`net.core.wmem_max`). What it gave is in [`Given`].
+
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Callers that wait to be accepted: with one, anybody who only connects keeps the right one out for a while.
+const BACKLOG: i32 = 16;
+
+/// What is asked of a connection. What is none stays as the system has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// SO_SNDBUF, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_bytes: Option<u32>,
+    /// SO_RCVBUF, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_bytes: Option<u32>,
+    /// TCP_NODELAY: Nagle's algorithm is off.
+    #[serde(default)]
+    pub no_delay: bool,
+    /// TCP_MAXSEG, bytes: at most so much payload in a segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mss_bytes: Option<u32>,
+    /// TCP_CONGESTION, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+}
+
+/// What the system made of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Given {
+    /// SO_SNDBUF as the system tells it: twice what was asked for.
+    pub send_bytes: u32,
+    /// SO_RCVBUF, likewise.
+    pub receive_bytes: u32,
+    /// The congestion control in use.
+    pub congestion: String,
+}
+
+impl Settings {
+    fn apply(&self, socket: &Socket) -> io::Result<()> {
+        let told = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+        if let Some(bytes) = self.send_bytes {
+            socket.set_send_buffer_size(bytes as usize).map_err(|error| told("SO_SNDBUF", error))?;
+        }
+        if let Some(bytes) = self.receive_bytes {
+            socket.set_recv_buffer_size(bytes as usize).map_err(|error| told("SO_RCVBUF", error))?;
+        }
+        if let Some(bytes) = self.mss_bytes {
+            let what = format!("an MSS of {bytes} bytes (TCP_MAXSEG)");
+            socket.set_tcp_mss(bytes).map_err(|error| told(&what, error))?;
+        }
+        if let Some(name) = &self.congestion {
+            let what = format!("congestion control '{name}' (TCP_CONGESTION)");
+            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| told(&what, error))?;
+        }
+        socket.set_tcp_nodelay(self.no_delay).map_err(|error| told("TCP_NODELAY", error))
+    }
+
+    /// Connects with these settings.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` after `timeout`.
+    pub fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        self.apply(&socket)?;
+        socket.connect_timeout(&address.into(), timeout)?;
+        Ok(socket.into())
+    }
+
+    /// Listens with these settings, at port 0 at one that the system chooses; `accept` does not block.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        self.apply(&socket)?;
+        // A port of one's choice has had connections before, which linger (RFC 9293 §3.6.1).
+        socket.set_reuse_address(address.port() > 0)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    }
+}
+
+/// Gives a socket a sending buffer of so many bytes, or of as many as the system grants.
+///
+/// # Errors
+/// The system's.
+pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    // More than the system's bound needs a right; less will do.
+    super::capture::set(socket, libc::SO_SNDBUFFORCE, &bytes)
+        .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
+}
+
+/// What the system gave a connection.
+///
+/// # Errors
+/// The system's.
+pub fn given(stream: &TcpStream) -> io::Result<Given> {
+    let socket = SockRef::from(stream);
+    let name = socket.tcp_congestion()?;
+    let name: Vec<u8> = name.into_iter().take_while(|byte| *byte != 0).collect();
+    Ok(Given {
+        send_bytes: socket.send_buffer_size()? as u32,
+        receive_bytes: socket.recv_buffer_size()? as u32,
+        congestion: String::from_utf8_lossy(&name).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_what_was_asked_for_at_both_ends() {
+        let settings = Settings {
+            send_bytes: Some(9000),
+            receive_bytes: Some(7000),
+            no_delay: true,
+            mss_bytes: Some(700),
+            congestion: Some("reno".into()),
+        };
+        let listener = settings.listen(([127, 0, 0, 1], 0).into()).expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let caller = settings.connect(address, Duration::from_secs(5)).expect("it listens");
+        assert!(super::super::pause::readable(&listener, Duration::from_secs(5)).expect("a socket"));
+        let (called, _) = listener.accept().expect("somebody called");
+        for stream in [&caller, &called] {
+            let given = given(stream).expect("a connection");
+            assert_eq!((given.send_bytes, given.receive_bytes), (18_000, 14_000));
+            assert_eq!(given.congestion, "reno");
+            assert!(stream.nodelay().expect("a connection"));
+            let info = super::super::TcpInfo::of(stream).expect("a connection");
+            assert!(info.snd_mss <= 700, "{info:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_named() {
+        let settings = Settings { congestion: Some("tahiti".into()), ..Settings::default() };
+        let error = settings.listen(([127, 0, 0, 1], 0).into()).expect_err("no such control");
+        assert!(error.to_string().contains("'tahiti'"), "{error}");
+    }
+}

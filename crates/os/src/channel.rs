@@ -1,0 +1,568 @@
+//! Channels between two processes of one host: shared memory, and doorbells to wake each other.
+//!
+//! Memory           a sealed memfd that the callee creates. Its first two cache lines are the doorbells, the
+//!                  rest belongs to the user of the channel.
+//!
+//! ```text
+//! 0    bell of the caller: the callee rings it
+//! 64   bell of the callee
+//! 128  …
+//! ```
+//!
+//! Set-up           over a stream socket with a name in a directory of this user's ([`names`]), or at a path
+//!                  if the channel must cross network namespaces. The caller sends one message: how many
+//!                  bytes of memory it wants (64 bits, little endian), and its name. The callee answers with
+//!                  the memfd, or with the reason why it refuses the call. From then on, a byte on the socket
+//!                  wakes a sleeping side. Both ends must belong to one user (SO_PEERCRED), or the other end
+//!                  to root.
+//! Callee           takes no descriptor from a caller: closing one could block for ever, even when the
+//!                  process ends ([`crate::unix::closing`]).
+//! End              the socket stays open as long as both sides live. Its hang-up ends the channel, whatever
+//!                  the cause.
+//! Trust            the memfd must be sealed against shrinking before it is mapped, and must not use huge
+//!                  pages, or reading it could kill the process ([`is_plain_memory`]). This socket is the
+//!                  only descriptor created by the peer that is written to or waited on, and no call on it
+//!                  blocks, whatever the peer sets or sends ([`crate::unix`]).
+//! Limits           a peer that keeps sending bytes keeps waking this side.
+
+use crate::unix::{Listener, Peer, is_plain_memory, names};
+use kiban_base::{Bell, Region};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::IoSlice;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Length limit of a name and of a refusal reason, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Bytes before the memory that belongs to the user of the channel.
+pub const FRONT_BYTES: usize = 128;
+
+/// The most attempts to send a wake-up while the system is out of memory.
+const WAKES_MAX: usize = 16;
+const HELLO: &[u8; 8] = b"kiban-s4";
+/// Bytes of a caller's hello before its name.
+const CALL_BYTES: usize = HELLO.len() + 8;
+
+/// A mapping of shared memory into this process.
+struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: this value owns the mapping, whose bytes are accessed only by copies and atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `map` made the mapping with this length. Every user of the memory holds a clone of the
+        // region, which keeps this value alive.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Maps a memfd that cannot shrink, if its length is within `bytes`.
+///
+/// # Errors
+/// Its length is not within `bytes`, it may shrink, it uses huge pages, or the system call fails.
+pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
+    if !is_plain_memory(memory) {
+        let message = "shared memory that is no memfd, or one of huge pages, which may lose them: make it without MFD_HUGETLB";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    let seals = rustix::fs::fcntl_get_seals(memory)?;
+    let length = usize::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0);
+    if !seals.contains(SealFlags::SHRINK) || !bytes.contains(&length) || length == 0 {
+        let message = "shared memory that may shrink, or has not the length it should have";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    // SAFETY: a new mapping, at an address that the system chooses; the seal keeps the file from shrinking
+    // under it.
+    let base = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            length,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            memory,
+            0,
+        )?
+    };
+    let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let keep = Arc::new(Mapping { base, length });
+    // SAFETY: the mapping is `length` bytes long and lives as long as `keep`; the only references into it are
+    // to atomics.
+    Ok(unsafe { Region::foreign(base, length, Some(keep)) })
+}
+
+/// Creates a zeroed memfd of `length` bytes that can neither shrink nor grow.
+///
+/// # Errors
+/// The system call fails.
+pub fn make(length: usize) -> io::Result<OwnedFd> {
+    let memory = rustix::fs::memfd_create("kiban", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&memory, length as u64)?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memory)
+}
+
+fn judge_name(name: &[u8]) -> io::Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let message = format!("a name in shared memory has 1 to {NAME_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// A listener for callers of a channel.
+#[derive(Debug)]
+pub struct Door {
+    pub(crate) listener: Listener,
+}
+
+impl Door {
+    /// Listens under a name in the directory of this user.
+    ///
+    /// # Errors
+    /// Another process has that name, or there is no directory for it.
+    pub fn open(name: &[u8]) -> io::Result<Door> {
+        judge_name(name)?;
+        let say = |error: io::Error| {
+            let name = String::from_utf8_lossy(name);
+            io::Error::new(error.kind(), format!("cannot be called {name:?} in shared memory: {error}"))
+        };
+        let open = || Door::open_at(&names::own_folder()?.join(names::file(name)?));
+        open().map_err(say)
+    }
+
+    /// Listens at a path, for this process's user only. Replaces a socket that a killed process has left
+    /// behind.
+    ///
+    /// # Errors
+    /// Another process listens there, or the file cannot be created.
+    pub fn open_at(path: &Path) -> io::Result<Door> {
+        Ok(Door { listener: Listener::open(path, SocketType::STREAM)? })
+    }
+
+    /// Accepts the next waiting caller, if there is one. Errors count as no caller.
+    pub fn caller(&self) -> Option<Half> {
+        self.next_caller().ok().flatten()
+    }
+
+    /// Accepts the next waiting caller, if there is one, and reports errors, for example that no descriptors
+    /// are left.
+    ///
+    /// # Errors
+    /// Those of [`Listener::accept`].
+    pub fn next_caller(&self) -> io::Result<Option<Half>> {
+        Ok(self.listener.accept()?.map(|peer| Half { socket: Some(peer), wanted: None }))
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// One side of a channel whose set-up is not complete: it waits for the other side's message.
+#[derive(Debug)]
+pub struct Half {
+    /// The socket, until the channel takes it.
+    socket: Option<Peer>,
+    /// Bytes of memory that the caller wants; `None` on the callee's side.
+    wanted: Option<usize>,
+}
+
+impl Half {
+    /// Calls a listener by its name, for a memory of `bytes`; `own` is the caller's name, or empty.
+    ///
+    /// # Errors
+    /// Nobody listens under that name, or the listener belongs to another user.
+    pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
+        judge_name(name)?;
+        let file = names::file(name)?;
+        let mut why = io::Error::from(io::ErrorKind::ConnectionRefused);
+        for folder in names::folders() {
+            match Half::call_at(&folder.join(&file), own, bytes) {
+                // Nobody listens there, or the listener has gone.
+                Err(error) if is_nobody(&error) => why = error,
+                called => return called,
+            }
+        }
+        Err(why)
+    }
+
+    /// Calls a listener at a path, like [`Half::call`].
+    ///
+    /// # Errors
+    /// As [`Half::call`].
+    pub fn call_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
+        Half::call_over(Peer::connect(path, SocketType::STREAM, true)?, own, bytes)
+    }
+
+    /// Calls a board's listener, with the checks of [`names::call`].
+    ///
+    /// # Errors
+    /// As [`Half::call`]; or the listener is not to be trusted.
+    pub fn call_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
+        Half::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
+    }
+
+    fn call_over(socket: Peer, own: &[u8], bytes: usize) -> io::Result<Half> {
+        if !socket.is_ours() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        send(&socket, &[&(bytes as u64).to_le_bytes(), own], None)?;
+        Ok(Half { socket: Some(socket), wanted: Some(bytes) })
+    }
+
+    /// Returns the channel once the other side's message has arrived, and `None` before that. On the callee's
+    /// side, a caller may ask for a memory size within `bytes`.
+    ///
+    /// # Errors
+    /// The other side hung up, sent a malformed message, or refused the call (with its reason).
+    pub fn complete(&mut self, bytes: RangeInclusive<usize>) -> io::Result<Option<Channel>> {
+        self.complete_if(bytes, |_, _| Ok(()))
+    }
+
+    /// Like [`Half::complete`], for a callee that decides by the caller's name and the number of bytes it
+    /// wants. If `judge` returns a reason to refuse the call, it is sent to the caller, cut to
+    /// [`NAME_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// As [`Half::complete`]; or the call was refused.
+    pub fn complete_if(
+        &mut self,
+        bytes: RangeInclusive<usize>,
+        judge: impl FnOnce(&[u8], usize) -> Result<(), String>,
+    ) -> io::Result<Option<Channel>> {
+        let Some(socket) = &self.socket else { return Ok(None) };
+        let mut hello = [0; CALL_BYTES + NAME_BYTES_MAX];
+        let received = match self.wanted {
+            Some(_) => socket.receive_memory(&mut hello),
+            None => socket.receive(&mut hello).map(|length| (length, None)),
+        };
+        let (length, memory) = match received {
+            Ok((0, _)) => return Err(io::ErrorKind::ConnectionReset.into()),
+            Ok(received) => received,
+            Err(error) if is_later(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let said = hello[..length].strip_prefix(HELLO).ok_or_else(not_understood)?;
+        let (region, caller) = match (self.wanted, memory) {
+            (Some(bytes), Some(memory)) => (map(memory.as_fd(), bytes..=bytes)?, Vec::new()),
+            (Some(_), None) => {
+                return Err(io::Error::other(String::from_utf8_lossy(said).escape_debug().to_string()));
+            }
+            (None, _) => {
+                let (wanted, caller) = said.split_first_chunk().ok_or_else(not_understood)?;
+                let wanted = usize::try_from(u64::from_le_bytes(*wanted)).unwrap_or(usize::MAX);
+                let judged = match bytes.contains(&wanted) && wanted > 0 {
+                    true => judge(caller, wanted),
+                    false => Err(format!("{wanted} bytes of shared memory are not lent")),
+                };
+                (self.lend(judged, wanted)?, caller.to_vec())
+            }
+        };
+        let socket = self.socket.take().expect("it was just spoken on");
+        Ok(Some(Channel { socket, region, calls: self.wanted.is_some(), caller }))
+    }
+
+    /// Answers a caller with memory, or with the reason for the refusal.
+    fn lend(&self, judged: Result<(), String>, bytes: usize) -> io::Result<Region> {
+        let made = judged.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)).and_then(|()| {
+            let memory = make(bytes)?;
+            Ok((map(memory.as_fd(), bytes..=bytes)?, memory))
+        });
+        match (made, &self.socket) {
+            (Ok((region, memory)), Some(socket)) => {
+                send(socket, &[], Some(memory.as_fd()))?;
+                Ok(region)
+            }
+            (made, _) => {
+                let error = made.err().unwrap_or_else(|| io::ErrorKind::NotConnected.into());
+                self.refuse(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Half {
+    /// Refuses a call with a reason, whether or not the caller has sent its message.
+    pub fn refuse(&self, why: &str) {
+        let bytes = why.floor_char_boundary(NAME_BYTES_MAX);
+        if let Some(socket) = &self.socket {
+            // Nobody reads the reason if the caller has gone.
+            let _ = send(socket, &[&why.as_bytes()[..bytes]], None);
+        }
+    }
+}
+
+impl AsFd for Half {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_ref().expect("a half has its socket until it is whole").as_fd()
+    }
+}
+
+/// Returns whether the error means that nobody listens at the address.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn not_understood() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version")
+}
+
+fn send(socket: &Peer, words: &[&[u8]], memory: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if memory.is_some() {
+        control.push(SendAncillaryMessage::ScmRights(memory.as_slice()));
+    }
+    let hello = [HELLO, &words.concat()[..]].concat();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&hello)], &mut control, flags)?;
+    if sent == hello.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Returns whether the call can be repeated later.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Returns whether the system has no memory for a call now, which says nothing about the other side.
+fn is_short_of_memory(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::NOBUFS))
+}
+
+/// An established channel to another process.
+#[derive(Debug)]
+pub struct Channel {
+    socket: Peer,
+    region: Region,
+    calls: bool,
+    caller: Vec<u8>,
+}
+
+impl Channel {
+    /// Returns the shared memory.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Returns whether this side is the caller.
+    pub fn is_caller(&self) -> bool {
+        self.calls
+    }
+
+    /// Returns the name that the caller gave itself; empty on the caller's own side.
+    pub fn caller(&self) -> &[u8] {
+        &self.caller
+    }
+
+    /// Returns the bell that the other side rings to wake this side.
+    #[inline]
+    pub fn own_bell(&self) -> &Bell {
+        self.region.bell(if self.calls { 0 } else { 64 }).expect("the front has room for it")
+    }
+
+    #[inline]
+    fn peer_bell(&self) -> &Bell {
+        self.region.bell(if self.calls { 64 } else { 0 }).expect("the front has room for it")
+    }
+
+    /// Rings the other side's bell, and wakes it if it sleeps.
+    #[inline]
+    pub fn ring(&self, now: impl FnOnce() -> u64) {
+        if self.peer_bell().ring(now) {
+            self.wake_peer();
+        }
+    }
+
+    /// Wakes the other side through the socket. A lost wake-up would leave it asleep for ever, so if the
+    /// system keeps refusing a byte although there is room, this shuts the socket down, which both sides
+    /// notice.
+    fn wake_peer(&self) {
+        use rustix::io::Errno;
+        for _ in 0..WAKES_MAX {
+            match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
+                Err(Errno::AGAIN) if self.has_room() => std::thread::yield_now(),
+                // A full socket holds enough bytes to wake the other side; a closed one has nobody left to
+                // wake.
+                _ => return,
+            }
+        }
+        // Needs no memory, and fails only if the socket is no longer connected.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Returns whether the socket has room for a byte, or poll(2) fails. If a send fails although this is
+    /// true, the reason is not a full socket.
+    fn has_room(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
+        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) != Ok(0)
+    }
+
+    /// Reads the wake-up bytes, a bounded number of them. Returns whether the other side has gone: it closed
+    /// the channel, its process ended, or it sent descriptors, which are not accepted.
+    pub fn is_gone(&self) -> bool {
+        let mut bytes = [0u8; 4096];
+        // Bounded, so that a peer that keeps sending does not keep this thread here.
+        for _ in 0..4 {
+            match self.socket.receive(&mut bytes) {
+                Ok(0) => return true,
+                Ok(length) if length < bytes.len() => return false,
+                Ok(_) => {}
+                Err(error) => return !is_later(&error) && !is_short_of_memory(&error),
+            }
+        }
+        false
+    }
+
+    /// Returns the socket: readable when the other side rings, hung up when the other side has gone.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::RecvFlags;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    const BYTES: usize = 8192;
+
+    fn name(story: &str) -> Vec<u8> {
+        format!("test-{}-{story}", std::process::id()).into_bytes()
+    }
+
+    fn pair(story: &str) -> [Channel; 2] {
+        let door = Door::open(&name(story)).expect("the name is free");
+        let mut caller = Half::call(&name(story), b"me", BYTES).expect("the door is open");
+        assert!(caller.complete(BYTES..=BYTES).expect("nobody hung up").is_none());
+        let mut callee = door.caller().expect("somebody calls");
+        let callee = callee.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
+        let caller = caller.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
+        assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
+        [caller, callee]
+    }
+
+    #[test]
+    fn a_sleeper_is_rung_and_nobody_else() {
+        let sides = pair("rung");
+        let woken =
+            |side: &Channel| rustix::net::recv(side.socket(), &mut [0u8; 1], RecvFlags::DONTWAIT).is_ok();
+        for (from, to) in [(0, 1), (1, 0)] {
+            sides[from].ring(|| 7);
+            assert!(!woken(&sides[to]), "nobody sleeps, nobody is woken");
+            sides[to].own_bell().arm();
+            sides[from].ring(|| 7);
+            assert!(woken(&sides[to]));
+            assert_eq!(sides[to].own_bell().disarm(), Some(7));
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_peer_that_takes_nothing() {
+        let sides = pair("deaf");
+        // More rings than its socket holds: none blocks, and what is there is taken at once.
+        for _ in 0..100_000 {
+            sides[1].own_bell().arm();
+            sides[0].ring(|| 7);
+        }
+        assert!(!sides[1].is_gone());
+        assert!(rustix::net::recv(sides[1].socket(), &mut [0u8; 1], RecvFlags::DONTWAIT).is_err());
+    }
+
+    #[test]
+    fn the_end_of_one_side_is_seen_by_the_other() {
+        let [one, two] = pair("end");
+        assert!(!one.is_gone() && !two.is_gone());
+        drop(one);
+        assert!(two.is_gone());
+    }
+
+    #[test]
+    fn a_caller_that_does_not_speak_the_language_is_no_channel() {
+        let name = name("language");
+        let door = Door::open(&name).expect("the name is free");
+        let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
+        let mut stranger = UnixStream::connect(file).expect("the door is open");
+        stranger.write_all(b"GET / HT").expect("the door is open");
+        let mut half = door.caller().expect("somebody calls");
+        assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
+        assert!(Door::open(&name).expect_err("taken").to_string().contains("cannot be called"));
+        assert!(Half::call(b"nobody-at-all", b"", BYTES).is_err());
+        assert!(Half::call(&[b'x'; 65], b"", BYTES).is_err());
+        let mut small = Half::call(&name, b"", 4096).expect("the door is open");
+        let mut half = door.caller().expect("somebody calls");
+        assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
+        drop(half);
+        assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
+    }
+
+    #[test]
+    fn who_is_not_taken_hears_why() {
+        let name = name("refused");
+        let door = Door::open(&name).expect("the name is free");
+        let call = || Half::call(&name, b"me", BYTES).expect("the door is open");
+        let mut caller = call();
+        let mut callee = door.caller().expect("somebody calls");
+        let long = "it has its reasons: ".repeat(10);
+        let judged = callee.complete_if(0..=BYTES, |caller, bytes| {
+            assert_eq!((caller, bytes), (&b"me"[..], BYTES));
+            Err(long.clone())
+        });
+        assert_eq!(judged.expect_err("it is not taken").to_string(), long);
+        drop(callee);
+        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(told, long[..NAME_BYTES_MAX]);
+        // Nobody has to hear a caller out; and letters stay whole.
+        let mut caller = call();
+        door.caller().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
+        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(told, "ü".repeat(NAME_BYTES_MAX / 2));
+    }
+
+    #[test]
+    fn memory_that_may_shrink_is_not_mapped() {
+        let loose = rustix::fs::memfd_create("loose", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .expect("memory");
+        rustix::fs::ftruncate(&loose, 4096).expect("memory");
+        assert!(map(loose.as_fd(), 4096..=4096).is_err());
+        let short = make(4096).expect("memory");
+        assert!(map(short.as_fd(), 8192..=8192).is_err());
+        assert!(map(short.as_fd(), 0..=4096).is_ok());
+    }
+
+    #[test]
+    fn memory_of_huge_pages_is_not_mapped() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let memory = match rustix::fs::memfd_create("huge", flags) {
+            Ok(memory) => memory,
+            Err(error) => return println!("skipped: the system makes no memfd of huge pages: {error}"),
+        };
+        // Two of the largest that there are.
+        rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
+        let error = map(memory.as_fd(), 0..=usize::MAX).expect_err("holes may be punched into it");
+        assert!(error.to_string().contains("huge pages"), "{error}");
+        let file = std::fs::File::open("/proc/self/exe").expect("a file");
+        assert!(map(file.as_fd(), 0..=usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! Opens regular files only, on threads that must not block.
+//!
+//! Purpose          opening a FIFO waits for a writer, and reading from a FIFO, a terminal or a device may
+//!                  block for ever; meanwhile a thread that serves peers would serve none.
+//! Not implemented  file systems that do not answer, such as a network mount, still block.
+
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // O_NONBLOCK: waits neither for the writer of a FIFO nor for another process's lease (fcntl(2)).
+    open_with(path, OFlags::RDONLY)
+}
+
+/// Opens a file for writing and truncates it; creates it if it does not exist.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn create(path: &Path) -> io::Result<File> {
+    let file = open_with(path, OFlags::WRONLY | OFlags::CREATE)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
+fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
+    let not_regular = |kind: &str| {
+        let message = format!("it is {kind}: name a regular file");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    };
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
+        // open(2) returns ENXIO for a FIFO without a reader, when opened for writing, and for any socket.
+        Err(rustix::io::Errno::NXIO) => return Err(not_regular("a pipe or a socket")),
+        opened => opened?,
+    };
+    let kind = match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+        FileType::RegularFile => return Ok(file.into()),
+        FileType::Fifo => "a pipe",
+        FileType::Directory => "a directory",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "not a file",
+    };
+    Err(not_regular(kind))
+}
+
+/// Reads a whole regular file.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a text file to its end.
+///
+/// # Errors
+/// It is longer than `bytes_max`, or not UTF-8.
+pub fn text(file: File, bytes_max: usize) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let message = format!("it is longer than {bytes_max} bytes: make it shorter");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_waited_for_is_refused_at_once() {
+        let folder = std::env::temp_dir().join(format!("kiban-regular-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+        let path = |name: &str| folder.join(name);
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), FileType::Fifo, mode, 0).expect("a FIFO");
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket");
+        for place in [path("fifo"), path("socket"), folder.clone(), "/dev/zero".into()] {
+            let error = read(&place).expect_err("it is not regular").to_string();
+            assert!(error.contains("name a regular file"), "{}: {error}", place.display());
+            assert!(create(&place).is_err(), "{}", place.display());
+        }
+        std::fs::write(path("words"), "longer words").expect("there is room for files of a while");
+        let words = |bytes_max| open(&path("words")).and_then(|file| text(file, bytes_max));
+        assert_eq!(words(12).expect("a file"), "longer words");
+        let error = words(11).expect_err("too long").to_string();
+        assert_eq!(error, "it is longer than 11 bytes: make it shorter");
+        // Also where the bound is within a character.
+        std::fs::write(path("words"), "longer wordé").expect("there is room for files of a while");
+        assert_eq!(words(11).expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
+        create(&path("words")).expect("a file");
+        assert_eq!(read(&path("words")).expect("a file"), b"");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}

@@ -1,0 +1,37 @@
+//! Operating-system services for the runtimes: clocks, waiting, wake-ups, descriptors and shared memory.
+//!
+//! The crates below this one take an `Instant` as an argument and make no system calls. Nothing here knows a
+//! protocol.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`clock`], [`wait`] | time, CPU time, pinning; how to wait for work, and how long to spin first |
+//! | [`doors`], [`turn`] | a set of files to sleep on; one machine that several threads drive in turns |
+//! | [`channel`] | shared memory and doorbells between two processes |
+//! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
+//! | [`unix`] | Unix sockets with untrusted peers |
+//! | [`lock`](lock()) | locks whose holder may have panicked |
+//! | [`random`], [`regular`] | random keys from the system; reading only regular files |
+//! | [`exposure`], [`lines`], [`thread`] | private files below a served directory; log rate limiting; threads
+//! whose start can fail |
+//! | [`text`] | untrusted text on a terminal |
+
+mod atomic;
+pub mod channel;
+pub mod clock;
+mod files;
+pub mod lines;
+mod lock;
+mod net;
+pub mod random;
+pub mod text;
+pub mod thread;
+pub mod turn;
+pub mod unix;
+pub mod wait;
+
+pub use clock::Clock;
+pub use files::{exposure, regular};
+pub use lock::{ignore_poison, lock, try_lock};
+pub use net::{interface, packet, udp};
+pub use wait::{EventSleeper, FutexSleeper, Sleeper, Waiting, costs, doors};

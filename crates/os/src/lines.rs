@@ -1,0 +1,101 @@
+//! Rate limits for log lines that peers or clients can cause.
+//!
+//! Purpose          log every offence without letting a flood of them fill the disk.
+//! Rule             a token bucket of [`LINES_MAX`] lines, refilled at one line per second. Lines that find
+//!                  it empty are suppressed and counted; the next line that is logged reports the count.
+//! Time             the caller passes the time in.
+//! Clients          [`ClientLines`] names the process of a Unix-socket client that breaks a rule or cannot be
+//!                  admitted.
+
+use crate::Clock;
+use kiban_base::Instant;
+use std::fmt::Display;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Size of a full bucket: the largest burst of lines.
+pub const LINES_MAX: u32 = 32;
+/// Time to refill one line.
+const LINE_EACH: Duration = Duration::from_secs(1);
+
+/// A token bucket of log lines.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    left: u32,
+    filled: Instant,
+    untold: u64,
+}
+
+impl Lines {
+    /// Returns a full bucket.
+    pub fn new(now: Instant) -> Lines {
+        Lines { left: LINES_MAX, filled: now, untold: 0 }
+    }
+
+    /// Takes a line from the bucket. Returns the number of lines suppressed since the last one that was
+    /// logged, or `None` if the bucket is empty and this line must be suppressed.
+    pub fn may(&mut self, now: Instant) -> Option<u64> {
+        let fallen = now.since(self.filled).as_secs() / LINE_EACH.as_secs();
+        let fallen = u32::try_from(fallen).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(fallen).min(LINES_MAX);
+        // A full bucket starts refilling when a line is taken.
+        self.filled = if self.left == LINES_MAX { now } else { self.filled + LINE_EACH * fallen };
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Some(std::mem::take(&mut self.untold))
+            }
+            None => {
+                self.untold += 1;
+                None
+            }
+        }
+    }
+}
+
+/// Rate-limited log lines about the clients of a Unix socket, whose process IDs are known.
+#[derive(Debug)]
+pub struct ClientLines {
+    door: &'static str,
+    lines: Lines,
+    clock: Clock,
+}
+
+impl ClientLines {
+    /// Returns a full bucket for the clients of one socket; `door` names the socket's purpose in the log.
+    pub fn new(door: &'static str) -> ClientLines {
+        let clock = Clock::new();
+        ClientLines { door, lines: Lines::new(clock.now()), clock }
+    }
+
+    /// Logs that a client is disconnected or not admitted, and which rule it broke.
+    pub fn cut(&mut self, client: impl AsFd, rule: impl Display) {
+        let Some(untold) = self.lines.may(self.clock.now()) else { return };
+        let peer = rustix::net::sockopt::socket_peercred(client).ok();
+        let (pid, uid) =
+            (peer.map(|peer| peer.pid.as_raw_nonzero().get()), peer.map(|peer| peer.uid.as_raw()));
+        let untold = (untold > 0).then_some(untold);
+        tracing::warn!(socket = self.door, pid, uid, %rule, untold, "a client is cut off");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_a_trickle_is_told() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut lines = Lines::new(at(0));
+        let told = (0..1000).filter(|_| lines.may(at(5)).is_some()).count();
+        assert_eq!(told, LINES_MAX as usize);
+        assert_eq!(lines.may(at(900)), None);
+        assert_eq!(lines.may(at(1100)), Some(1000 - u64::from(LINES_MAX) + 1));
+        assert_eq!(lines.may(at(1200)), None);
+        assert_eq!(lines.may(at(2100)), Some(1));
+        let trickle = (4..1000).filter(|second| lines.may(at(second * 1000)) == Some(0)).count();
+        assert_eq!(trickle, 996);
+        let after = (0..1000).filter(|_| lines.may(at(1_000_000_000)).is_some()).count();
+        assert_eq!(after, LINES_MAX as usize);
+    }
+}

@@ -1,0 +1,250 @@
+//! Turns: a machine without a thread of its own, driven by the threads that call it.
+//!
+//! Purpose          calls to a NIC, including blocking ones, from any thread: the thread that waits for data
+//!                  also receives it.
+//! Turn             the [`Machine`] has no thread of its own. A thread that works, looks or waits holds the
+//!                  machine's lock briefly and moves whatever there is to move. Nobody blocks while holding
+//!                  the lock.
+//! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the doors, by its
+//!                  queue's policy ([`crate::wait`]). The others are followers: they sleep until the driver
+//!                  has news for one of them.
+//! Helper           if nobody has driven for a while, a helper thread does, so that peers are answered while
+//!                  the program computes (`helper.rs`). It sleeps until something arrives.
+//! Doors            what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
+//!                  deadline, and threads that change the machine meanwhile (`doors.rs`).
+//! Signals          of the program end an interruptible wait ([`Turn::wait_interruptibly`], `signals.rs`).
+//! Limits           one lock per turn: a program that drives much from many threads creates several turns.
+//! Not implemented  fork: a child must not use its parent's turn. Fairness among followers.
+
+mod doors;
+mod followers;
+mod helper;
+mod machine;
+mod places;
+mod shared;
+mod signals;
+#[cfg(test)]
+mod tests;
+
+pub use doors::watch;
+pub use machine::{Ended, Helping, Machine, Place};
+pub use signals::ends_this_call;
+pub use signals::quietly;
+
+use self::doors::Doors;
+use self::followers::Followers;
+use self::helper::Helper;
+use self::shared::{Held, Shared};
+use crate::clock::Clock;
+use crate::{lock, try_lock};
+use kiban_base::{Instant, Report, Wait};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A machine and the state of the threads that drive it. Clones share it; its helper ends with the last one.
+pub struct Turn<M: Machine, Q: Place> {
+    shared: Arc<Shared<M, Q>>,
+    /// Stops the helper when the last clone is dropped.
+    _helper: Arc<Helper<M, Q>>,
+}
+
+impl<M: Machine, Q: Place> Clone for Turn<M, Q> {
+    fn clone(&self) -> Turn<M, Q> {
+        Turn { shared: self.shared.clone(), _helper: self._helper.clone() }
+    }
+}
+
+impl<M: Machine, Q: Place> Turn<M, Q> {
+    /// Creates a turn. `make` receives an epoll on which the machine may have its files watched ([`watch`]).
+    /// Also starts the helper thread, named `helper`.
+    ///
+    /// # Errors
+    /// Those of `make`; or the system has no descriptor or thread to spare.
+    pub fn new<E: From<io::Error>>(
+        helper: &str,
+        helping: Helping,
+        make: impl FnOnce(&OwnedFd) -> Result<M, E>,
+    ) -> Result<Turn<M, Q>, E> {
+        let clock = Clock::new();
+        let doors = Doors::new()?;
+        let machine = make(doors.epoll())?;
+        let shared = Arc::new(Shared {
+            held: Mutex::new(Held { machine, sleeps_until: Instant::ZERO, recent: (Instant::ZERO, 0) }),
+            clock,
+            driver: Mutex::new(()),
+            doors,
+            followers: Followers::new(),
+            news: (Mutex::new(0), Condvar::new()),
+            places: Mutex::default(),
+            driven_at: AtomicU64::new(0),
+            helping,
+            helper_drives: AtomicBool::new(false),
+            vain: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let helper = Helper::start(helper, &shared)?;
+        Ok(Turn { shared, _helper: Arc::new(helper) })
+    }
+
+    /// Closes the turn for all its clones after running `last` on the machine; waiting threads return
+    /// [`Ended::Closed`].
+    pub fn close(&self, last: impl FnOnce(&mut M, Instant)) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.work(last);
+        self.shared.call_followers();
+        self.shared.doors.wake();
+    }
+
+    /// Returns the clock of the turn's times.
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// Returns the current time.
+    pub fn now(&self) -> Instant {
+        self.clock().now()
+    }
+
+    // ---- turns
+
+    /// Reads the machine without driving it.
+    pub fn read<T>(&self, read: impl FnOnce(&M) -> T) -> T {
+        read(&lock(&self.shared.held).machine)
+    }
+
+    /// Runs `work` on the machine, then sends what there is to send. The time passed to it is exact to some
+    /// microseconds.
+    #[inline]
+    pub fn work<T>(&self, work: impl FnOnce(&mut M, Instant) -> T) -> T {
+        let shared = &*self.shared;
+        let mut held = lock(&shared.held);
+        let now = held.now(shared.clock);
+        if !shared.helping.alert {
+            shared.note(now);
+        }
+        let done = work(&mut held.machine, now);
+        held.machine.flush(now);
+        let earlier = held.wakes_sleeper();
+        let news = held.machine.take_news();
+        drop(held);
+        if news {
+            shared.call_followers();
+        }
+        // A sleeping driver must wake for an earlier deadline, or for what has just happened. If the helper
+        // drives, nobody waits for the latter.
+        if earlier || news && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed)) {
+            shared.doors.wake();
+        }
+        done
+    }
+
+    /// Looks once, driving the machine if the first look finds nothing.
+    #[inline]
+    pub fn look<T>(&self, mut look: impl FnMut(&mut M) -> Option<T>) -> Option<T> {
+        self.shared.look_beside(&mut look)
+    }
+
+    /// Looks until something is found, or until the timeout ([`Duration::MAX`]: none). Waits by the queue's
+    /// policy, or by the policy `once` for this call only. Consecutive calls with the same `once` policy
+    /// share what they learn, separately from the queue's own policy.
+    ///
+    /// # Errors
+    /// The timeout has passed, or the turn was closed.
+    pub fn wait<T>(
+        &self,
+        queue: Q,
+        once: Option<Wait>,
+        timeout: Duration,
+        look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<T, Ended> {
+        self.wait_holding(queue, once, timeout, None, look)
+    }
+
+    /// Like [`Turn::wait`] with the queue's policy, but returns `None` if a signal handler has ended the
+    /// wait, as it would end read(2) (`signals.rs`).
+    ///
+    /// # Errors
+    /// As [`Turn::wait`].
+    pub fn wait_interruptibly<T>(
+        &self,
+        queue: Q,
+        timeout: Duration,
+        mut look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<Option<T>, Ended> {
+        if let Some(found) = self.look(&mut look) {
+            return Ok(Some(found));
+        }
+        let signals = signals::Held::new();
+        self.wait_holding(queue, None, timeout, Some(&signals), |machine| {
+            look(machine).map(Some).or_else(|| signals.has_ended().then_some(None))
+        })
+    }
+
+    fn wait_holding<T>(
+        &self,
+        queue: Q,
+        once: Option<Wait>,
+        timeout: Duration,
+        signals: Option<&signals::Held>,
+        mut look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<T, Ended> {
+        let shared = &*self.shared;
+        let mut look = |machine: &mut M| {
+            if shared.closed.load(Ordering::Relaxed) {
+                Some(Err(Ended::Closed))
+            } else {
+                look(machine).map(Ok)
+            }
+        };
+        if let Some(found) = self.look(&mut look) {
+            return found;
+        }
+        let deadline = if timeout == Duration::MAX { Instant::NEVER } else { self.now() + timeout };
+        let spot = lock(&shared.places).spot(queue, once, shared.clock);
+        loop {
+            if let Some(driver) = try_lock(&shared.driver) {
+                let found = spot.wait(|waiting| shared.drive_until(waiting, deadline, signals, &mut look));
+                shared.stop_driving(driver);
+                return found.unwrap_or(Err(Ended::Timeout));
+            }
+            if let Some(found) = shared.follow(deadline, &mut look) {
+                return found?;
+            }
+            if let Some(signals) = signals {
+                signals.let_in();
+            }
+        }
+    }
+
+    // ---- policies
+
+    /// Sets the waiting policy of queues without one of their own.
+    pub fn set_wait(&self, wait: Wait) {
+        lock(&self.shared.places).set_wait(wait);
+    }
+
+    /// Sets the waiting policy of one queue.
+    pub fn set_queue_wait(&self, queue: Q, wait: Wait) {
+        lock(&self.shared.places).set_queue_wait(queue, wait);
+    }
+
+    /// Returns statistics of the waits for a queue, or `None` before the first wait.
+    pub fn wait_report(&self, queue: Q) -> Option<Report> {
+        let spot = lock(&self.shared.places).known(queue)?;
+        Some(spot.report())
+    }
+
+    /// Returns the waiting policy of a queue.
+    pub fn wait_policy(&self, queue: Q) -> Wait {
+        lock(&self.shared.places).policy(queue)
+    }
+
+    /// Forgets a removed queue, so that a later queue with the same name starts with the default policy and
+    /// no history.
+    pub fn forget_queue(&self, queue: Q) {
+        lock(&self.shared.places).forget(queue);
+    }
+}

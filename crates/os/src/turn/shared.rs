@@ -1,0 +1,259 @@
+//! State shared by the callers of a turn, and how they drive the machine.
+
+use super::doors::Doors;
+use super::followers::Followers;
+use super::machine::{Ended, Helping, Machine, Place};
+use super::places::Places;
+use super::signals;
+use crate::clock::{Clock, ticks};
+use crate::wait::{Doorbell, Sleeper, Waiting};
+use crate::{lock, try_lock};
+use kiban_base::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// A clock reading is reused for this many ticks: about ten microseconds, less than the precision of any
+/// deadline.
+const RECENT_TICKS: u64 = 30_000;
+
+/// After this many consecutive looks that find nothing, the program is assumed to keep polling.
+const VAIN_MAX: u32 = 8;
+
+/// A thread that spins without end lets signals in after this many looks: some hundred microseconds.
+const LET_IN_LOOKS: u32 = 1024;
+
+pub(super) struct Shared<M, Q> {
+    /// A panic inside the machine may leave it partly changed; the other threads continue with that state.
+    pub(super) held: Mutex<Held<M>>,
+    pub(super) clock: Clock,
+    /// Held by the thread that sleeps on the doors.
+    pub(super) driver: Mutex<()>,
+    /// What the driver sleeps on.
+    pub(super) doors: Doors,
+    /// Threads that wait without driving.
+    pub(super) followers: Followers,
+    pub(super) news: (Mutex<u64>, Condvar),
+    pub(super) places: Mutex<Places<Q>>,
+    /// When a thread last drove the machine, in nanoseconds of the clock.
+    pub(super) driven_at: AtomicU64,
+    pub(super) helping: Helping,
+    /// Set while the helper drives.
+    pub(super) helper_drives: AtomicBool,
+    /// Consecutive looks that found nothing.
+    pub(super) vain: AtomicU32,
+    pub(super) closed: AtomicBool,
+}
+
+/// The state behind the machine's lock.
+pub(super) struct Held<M> {
+    pub(super) machine: M,
+    /// When the driver's sleep will end by itself; zero while it is awake.
+    pub(super) sleeps_until: Instant,
+    /// The last clock reading, and the tick counter at that time.
+    pub(super) recent: (Instant, u64),
+}
+
+impl<M: Machine> Held<M> {
+    /// Returns the time, exact to some microseconds: the tick counter decides when the clock must be read
+    /// again.
+    #[inline]
+    pub(super) fn now(&mut self, clock: Clock) -> Instant {
+        if ticks().wrapping_sub(self.recent.1) >= RECENT_TICKS {
+            self.recent = (clock.now(), ticks());
+        }
+        self.recent.0
+    }
+
+    /// Returns whether a sleeping driver has to look again: a new bell was added, or work is left over.
+    #[inline]
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.sleeps_until != Instant::ZERO && self.machine.has_more()
+    }
+
+    /// Returns whether a sleeping driver must be woken, for an earlier deadline or for work that is left
+    /// over.
+    #[inline]
+    pub(super) fn wakes_sleeper(&self) -> bool {
+        self.machine.deadline() < self.sleeps_until || self.is_overtaken()
+    }
+}
+
+impl<M: Machine, Q: Place> Shared<M, Q> {
+    /// Records that the program drives the machine, and stops the helper's driving.
+    #[inline]
+    pub(super) fn note(&self, now: Instant) {
+        self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
+        if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
+            self.doors.wake();
+        }
+    }
+
+    /// Records that the program has looked and driven the machine. A program that keeps polling needs no
+    /// helper.
+    #[inline]
+    pub(super) fn note_look(&self, now: Instant, found: bool) {
+        let vain = if found { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
+        self.vain.store(vain, Ordering::Relaxed);
+        if found || vain >= VAIN_MAX {
+            self.note(now);
+        }
+    }
+
+    /// Looks; if nothing is found, drives the machine and looks again. Also returns whether a sleeping driver
+    /// must be woken, for news or for work left over. `drives` is true for the driver, which does nothing
+    /// else; a call by another thread shows that the program is at work.
+    #[inline]
+    pub(super) fn look<T>(
+        &self,
+        drives: bool,
+        look: &mut impl FnMut(&mut M) -> Option<T>,
+    ) -> (Option<T>, bool) {
+        let mut held = lock(&self.held);
+        let mut found = look(&mut held.machine);
+        if found.is_some() {
+            self.vain.store(0, Ordering::Relaxed);
+            return (found, false);
+        }
+        let now = held.now(self.clock);
+        if !drives && !self.helping.alert {
+            self.note(now);
+        }
+        held.machine.drive(now);
+        found = look(&mut held.machine);
+        if self.helping.alert && !drives {
+            self.note_look(now, found.is_some());
+        } else if self.helping.alert && !self.helper_drives.load(Ordering::Relaxed) {
+            self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        if found.is_none() {
+            held.machine.settle(now);
+        }
+        let news = held.machine.take_news();
+        // This look may have created work that is due before a sleeping driver wakes.
+        let overtaken = if drives { held.is_overtaken() } else { held.wakes_sleeper() };
+        drop(held);
+        if news {
+            self.call_followers();
+        }
+        (found, news || overtaken)
+    }
+
+    /// Waits by the driver's policy and drives the machine meanwhile. The caller holds the driver's lock.
+    pub(super) fn drive_until<T>(
+        &self,
+        waiting: &mut Waiting,
+        deadline: Instant,
+        signals: Option<&signals::Held>,
+        look: &mut impl FnMut(&mut M) -> Option<T>,
+    ) -> Option<T> {
+        let mut looks = 0u32;
+        // The machine's deadlines end a sleep (`Sleeper for Shared`), and each look then does the work that
+        // is due.
+        waiting.wait(self, self, deadline, || {
+            looks = looks.wrapping_add(1);
+            if let Some(signals) = signals.filter(|_| looks.is_multiple_of(LET_IN_LOOKS)) {
+                signals.let_in();
+            }
+            self.look(true, look).0
+        })
+    }
+
+    /// Sleeps while another thread drives, until there is news or nobody drives. Returns `None` if the caller
+    /// should try to drive.
+    pub(super) fn follow<T>(
+        &self,
+        deadline: Instant,
+        look: &mut impl FnMut(&mut M) -> Option<T>,
+    ) -> Option<Result<T, Ended>> {
+        let is_free = || try_lock(&self.driver).is_some();
+        let seen = self.followers.enter(|| *lock(&self.news.0), is_free)?;
+        let mut result = self.look_beside(look).map(Ok);
+        if result.is_none() {
+            if self.helper_drives.swap(false, Ordering::AcqRel) {
+                self.doors.wake();
+            }
+            let now = self.clock.now();
+            // Bounded, so that a driver that left without a call is noticed before long.
+            let most = deadline.since(now).min(Duration::from_millis(20));
+            // Release the lock before looking below: the look may call other followers.
+            let _ = self.news.1.wait_timeout_while(lock(&self.news.0), most, |news| *news == seen);
+            if self.clock.now() >= deadline {
+                result = Some(self.look_beside(look).ok_or(Ended::Timeout));
+            }
+        }
+        self.followers.leave();
+        result
+    }
+
+    /// Looks without being the driver, and wakes the driver for what the look found.
+    #[inline]
+    pub(super) fn look_beside<T>(&self, look: &mut impl FnMut(&mut M) -> Option<T>) -> Option<T> {
+        let (found, news) = self.look(false, look);
+        if news {
+            self.doors.wake();
+        }
+        found
+    }
+
+    /// Wakes the followers: something has happened.
+    #[inline]
+    pub(super) fn call_followers(&self) {
+        if self.followers.any() {
+            self.call();
+        }
+    }
+
+    pub(super) fn call(&self) {
+        *lock(&self.news.0) += 1;
+        self.news.1.notify_all();
+    }
+
+    /// Releases the driver's lock and wakes the followers, so that one of them drives next.
+    pub(super) fn stop_driving(&self, driver: MutexGuard<'_, ()>) {
+        drop(driver);
+        if self.followers.any_after_driving() {
+            self.call();
+        }
+    }
+}
+
+impl<M: Machine, Q: Place> Doorbell for Shared<M, Q> {
+    fn arm(&self) {
+        lock(&self.held).machine.arm();
+        self.doors.bell.arm();
+    }
+
+    fn disarm(&self) -> Option<u64> {
+        let first = lock(&self.held).machine.disarm();
+        // The bell that was rung first ended the sleep.
+        self.doors.bell.disarm().into_iter().chain(first).min()
+    }
+}
+
+impl<M: Machine, Q: Place> Sleeper<Shared<M, Q>> for Shared<M, Q> {
+    fn sleep(&self, _: &Shared<M, Q>, mut timeout: Option<Duration>) {
+        {
+            let mut held = lock(&self.held);
+            // A drive is bounded, and what it left over is not announced again. A bell that was added after
+            // the others were armed does not ring either.
+            if held.machine.has_more() {
+                return;
+            }
+            let now = self.clock.now();
+            let until = timeout.map_or(Instant::NEVER, |timeout| now + timeout);
+            // What has arrived meanwhile may have set a timer.
+            held.sleeps_until = until.min(held.machine.deadline());
+            timeout = (held.sleeps_until != Instant::NEVER).then(|| held.sleeps_until.since(now));
+        }
+        signals::sleep(self.doors.epoll(), timeout.map(crate::wait::timespec).as_ref());
+        let mut held = lock(&self.held);
+        held.sleeps_until = Instant::ZERO;
+        held.recent.1 = 0;
+        held.machine.after_sleep();
+    }
+
+    fn wake(&self, _: &Shared<M, Q>) {
+        self.doors.wake();
+    }
+}

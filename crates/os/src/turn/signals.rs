@@ -1,0 +1,254 @@
+//! Signals: a wait ends when one of the program's handlers has run, as read(2) does.
+//!
+//! Purpose          a program that interrupts a blocked call by a signal (an alarm, Ctrl-C) gets EINTR; a
+//!                  program whose handlers restart calls (`SA_RESTART`, sigaction(2)) notices nothing.
+//! Race             a handler that ran while the waiter spins, before it sleeps, would be missed. So signals
+//!                  are blocked while a thread spins. They are delivered at the sleep itself, which installs
+//!                  the thread's own mask (epoll_pwait(2)), or, if it does not sleep soon, now and then
+//!                  ([`Held::let_in`]).
+//! Which signal     for signals that were pending, the action of each is looked up. For a signal that ended a
+//!                  sleep, its number is not known: any handler that is installed and does not restart calls
+//!                  is assumed to have run.
+//! Not covered      faults of the program itself (SIGSEGV and the like): they are never blocked.
+
+use rustix::event::Timespec;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::null;
+
+thread_local! {
+    /// The signal mask that a waiting thread had before its wait.
+    static BEFORE: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
+    /// Set once a handler has run that does not restart calls.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Signals that a thread raises by its own faults.
+const FAULTS: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+/// The highest signal number.
+const LAST: libc::c_int = 64;
+
+/// Blocks signals on this thread until it is dropped.
+pub(super) struct Held {
+    before: libc::sigset_t,
+    /// Not `Send`: the mask belongs to one thread.
+    _here: PhantomData<*const ()>,
+}
+
+/// Sets this thread's signal mask and returns the previous one.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both are valid signal sets; `before` is zeroed, which is an empty set if the call writes
+    // nothing.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+fn all() -> libc::sigset_t {
+    let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first call initialises the set; the numbers are valid signals.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        for fault in FAULTS {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
+        all.assume_init()
+    }
+}
+
+/// Runs `work` with this thread's signals blocked. Threads started meanwhile inherit the mask and never take
+/// signals.
+pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let before = set_mask(&all());
+    let done = work();
+    set_mask(&before);
+    done
+}
+
+fn has(set: &libc::sigset_t, signal: libc::c_int) -> bool {
+    // SAFETY: the set is initialised; sigismember accepts any number.
+    unsafe { libc::sigismember(set, signal) == 1 }
+}
+
+/// Returns whether a signal has a handler that does not restart calls.
+fn ends_calls(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the call only reads the action into `action`, and fails for invalid signal numbers.
+    let action = unsafe {
+        if libc::sigaction(signal, null(), action.as_mut_ptr()) != 0 {
+            return false;
+        }
+        action.assume_init()
+    };
+    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) && action.sa_flags & libc::SA_RESTART == 0
+}
+
+/// Returns whether a signal that has just ended a call of this thread under `mask` may have been one whose
+/// handler does not restart calls.
+fn may_end_calls(mask: &libc::sigset_t) -> bool {
+    (1..=LAST).any(|signal| !FAULTS.contains(&signal) && !has(mask, signal) && ends_calls(signal))
+}
+
+/// Returns whether a call of this thread that a signal has just ended (EINTR of poll(2)) must end for the
+/// program too, as read(2) would: whether a handler is installed that does not restart calls.
+pub fn ends_this_call() -> bool {
+    let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the call only reads the mask into `mask`.
+    let mask = unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, null(), mask.as_mut_ptr());
+        mask.assume_init()
+    };
+    may_end_calls(&mask)
+}
+
+impl Held {
+    pub(super) fn new() -> Held {
+        let before = set_mask(&all());
+        BEFORE.set(Some(before));
+        ENDS.set(false);
+        Held { before, _here: PhantomData }
+    }
+
+    /// Returns whether a handler has run that does not restart calls.
+    pub(super) fn has_ended(&self) -> bool {
+        ENDS.get()
+    }
+
+    /// Delivers the pending signals. Handlers run inside this call; the caller must hold no lock.
+    pub(super) fn let_in(&self) {
+        let mut waiting = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: sigpending writes a signal set to `waiting`, which is zeroed and outlives the call.
+        let waiting = unsafe {
+            libc::sigpending(waiting.as_mut_ptr());
+            waiting.assume_init()
+        };
+        let mut coming =
+            (1..=LAST).filter(|&signal| has(&waiting, signal) && !has(&self.before, signal)).peekable();
+        if coming.peek().is_none() {
+            return;
+        }
+        let ends = coming.any(ends_calls);
+        let held = set_mask(&self.before);
+        set_mask(&held);
+        ENDS.set(ENDS.get() | ends);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        BEFORE.set(None);
+        set_mask(&self.before);
+    }
+}
+
+/// Sleeps until a file of the epoll is ready, or until the timeout. Blocked signals are delivered during the
+/// sleep.
+pub(super) fn sleep(epoll: &OwnedFd, timeout: Option<&Timespec>) {
+    use rustix::event::epoll::{Event, wait};
+    let mut events = [const { MaybeUninit::<Event>::uninit() }; 32];
+    let Some(mask) = BEFORE.get() else {
+        // On an error the sleep ends early, which is allowed.
+        let _ = wait(epoll, &mut events, timeout);
+        return;
+    };
+    let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; 32];
+    let exact = timeout.map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec as _ });
+    // SAFETY: the epoll is open, `events` has room for `events.len()` events, the timeout is valid or null,
+    // and the mask has at least the kernel's size.
+    let mut code = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            events.as_mut_ptr(),
+            events.len(),
+            exact.as_ref().map_or(null(), std::ptr::from_ref),
+            &raw const mask,
+            size_of::<u64>(),
+        )
+    };
+    if code < 0 && last_error() == Some(libc::ENOSYS) {
+        // Before Linux 5.11 only milliseconds are possible: the sleep may be up to a millisecond too long.
+        let millis = timeout.map_or(-1, |time| {
+            time.tv_sec
+                .saturating_mul(1000)
+                .saturating_add(time.tv_nsec / 1_000_000 + 1)
+                .min(i64::from(i32::MAX))
+        });
+        // SAFETY: as above.
+        code = unsafe {
+            libc::epoll_pwait(
+                epoll.as_raw_fd(),
+                events.as_mut_ptr().cast(),
+                events.len() as _,
+                millis as _,
+                &raw const mask,
+            )
+            .into()
+        };
+    }
+    if code < 0 && last_error() == Some(libc::EINTR) && may_end_calls(&mask) {
+        ENDS.set(true);
+    }
+}
+
+fn last_error() -> Option<i32> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::epoll;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static RUN: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn handler(_: libc::c_int) {
+        RUN.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn set(signal: libc::c_int, flags: libc::c_int) {
+        // SAFETY: a function that makes one addition, for a signal that nobody else here uses.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+        }
+    }
+
+    fn raise(signal: libc::c_int) {
+        // SAFETY: this thread, which has a handler.
+        unsafe { assert_eq!(libc::pthread_kill(libc::pthread_self(), signal), 0) };
+    }
+
+    #[test]
+    fn handlers_run_at_the_sleep_and_end_calls_if_they_do_not_restart_them() {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a file may be had");
+        for (flags, ends) in [(0, true), (libc::SA_RESTART, false)] {
+            set(libc::SIGUSR2, flags);
+            let before = RUN.load(Ordering::SeqCst);
+            let held = Held::new();
+            raise(libc::SIGUSR2);
+            assert_eq!(RUN.load(Ordering::SeqCst), before, "it waits");
+            // For ever, if the signal were lost.
+            sleep(&epoll, None);
+            assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 1, ends));
+            drop(held);
+            let held = Held::new();
+            assert!(!held.has_ended());
+            raise(libc::SIGUSR2);
+            held.let_in();
+            assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 2, ends));
+            held.let_in();
+            raise(libc::SIGUSR2);
+            drop(held);
+            assert_eq!(RUN.load(Ordering::SeqCst), before + 3);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Stories of turns, with a machine that does nothing but what a story needs.
+
+use super::*;
+
+/// Longer than any story. A wait that missed its wake-up may still find what it looks for when this is over:
+/// stories ask what time it is then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A machine: words that somebody put there, an alarm, and something that comes once unannounced.
+#[derive(Default)]
+struct Desk {
+    words: Vec<(usize, u32)>,
+    news: bool,
+    /// When the alarm is due; it has rung so often.
+    alarm: Option<Instant>,
+    rung: u32,
+    /// Comes at the first drive after a driver has armed its bells.
+    comes_late: bool,
+    more: bool,
+    armed: u32,
+    slept: u32,
+}
+
+impl Desk {
+    fn take(&mut self, reader: usize) -> Option<u32> {
+        let index = self.words.iter().position(|&(to, _)| to == reader)?;
+        Some(self.words.remove(index).1)
+    }
+}
+
+impl Machine for Desk {
+    fn drive(&mut self, now: Instant) {
+        if self.alarm.is_some_and(|due| now >= due) {
+            self.alarm = None;
+            self.rung += 1;
+        }
+        if self.comes_late && self.armed > 0 {
+            (self.comes_late, self.more) = (false, true);
+        }
+    }
+    fn settle(&mut self, _: Instant) {}
+    fn flush(&mut self, _: Instant) {}
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+    fn deadline(&self) -> Instant {
+        self.alarm.unwrap_or(Instant::NEVER)
+    }
+    fn has_more(&self) -> bool {
+        self.more
+    }
+    fn arm(&mut self) {
+        self.more = false;
+        self.armed += 1;
+    }
+    fn after_sleep(&mut self) {
+        self.slept += 1;
+    }
+}
+
+fn turn(desk: Desk) -> Turn<Desk, usize> {
+    let turn = Turn::new::<io::Error>("desk", Helping::SELDOM, |_| Ok(desk))
+        .expect("a few files and a thread may be had");
+    turn.set_wait(Wait::Interrupt);
+    turn
+}
+
+/// Until it is so; a story that gets stuck fails.
+fn until(turn: &Turn<Desk, usize>, what: &str, is_so: impl Fn(&Shared<Desk, usize>) -> bool) {
+    let end = turn.now() + PATIENCE;
+    while !is_so(&turn.shared) {
+        assert!(turn.now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn a_driver_sleeps(shared: &Shared<Desk, usize>) -> bool {
+    lock(&shared.held).sleeps_until != Instant::ZERO
+}
+
+#[test]
+fn what_turns_up_between_arming_and_sleep_is_not_slept_through() {
+    let turn = turn(Desk { comes_late: true, ..Desk::default() });
+    // Nobody announces it: only who arms once more, and looks, sees it.
+    let found = turn.wait(0, None, PATIENCE, |desk| (desk.armed > 1).then_some(desk.slept));
+    assert_eq!(found, Ok(0), "armed again without a sleep");
+}
+
+#[test]
+fn many_wait_and_each_hears_its_own() {
+    const READERS: usize = 4;
+    const WORDS: u32 = 200;
+    for policy in [Wait::Poll, Wait::Interrupt, Wait::Adaptive] {
+        // Who polls on a core that others need waits for the scheduler with every word.
+        let words = if policy == Wait::Poll { WORDS / 10 } else { WORDS };
+        let turn = turn(Desk::default());
+        turn.set_wait(policy);
+        let begin = turn.now();
+        std::thread::scope(|scope| {
+            for reader in 0..READERS {
+                let turn = turn.clone();
+                scope.spawn(move || {
+                    for word in 0..words {
+                        let heard = turn.wait(reader, None, PATIENCE, |desk| desk.take(reader));
+                        assert_eq!(heard, Ok(word), "{policy}: reader {reader}");
+                    }
+                });
+            }
+            for word in 0..words {
+                for reader in 0..READERS {
+                    turn.work(|desk, _| {
+                        desk.words.push((reader, word));
+                        desk.news = true;
+                    });
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(turn.read(|desk| desk.words.len()), 0, "{policy}");
+        assert!(turn.now() < begin + PATIENCE, "{policy}: no wake-up was lost");
+    }
+}
+
+#[test]
+fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
+    let turn = turn(Desk::default());
+    let due = turn.now() + Duration::from_millis(3);
+    turn.work(|desk, _| desk.alarm = Some(due));
+    assert_eq!(turn.wait(0, None, PATIENCE, |desk| (desk.rung == 1).then_some(())), Ok(()));
+    assert!(turn.now() >= due, "not before it was due");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
+        // Not the helper, on a busy machine: who follows it looks again by itself.
+        until(&turn, "who waits sleeps", |shared| {
+            a_driver_sleeps(shared)
+                && !shared.helper_drives.load(Ordering::Acquire)
+                && !shared.followers.any()
+        });
+        turn.work(|desk, now| desk.alarm = Some(now + Duration::from_millis(1)));
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    });
+    assert!(turn.now() < due + PATIENCE / 2, "the sleeper was woken for the new alarm");
+}
+
+#[test]
+fn a_wait_ends_at_its_time_whoever_drives() {
+    let turn = turn(Desk::default());
+    let short = Duration::from_millis(3);
+    let never = |_: &mut Desk| None::<()>;
+    std::thread::scope(|scope| {
+        let drives = scope.spawn(|| turn.wait(0, None, Duration::MAX, |desk| desk.take(0)));
+        until(&turn, "somebody sleeps", a_driver_sleeps);
+        let end = turn.now() + short;
+        assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+        assert!(turn.now() >= end, "a follower waits as long as it said");
+        turn.work(|desk, _| (desk.words, desk.news) = (vec![(0, 7)], true));
+        assert_eq!(drives.join().expect("no panic"), Ok(7));
+    });
+    let end = turn.now() + short;
+    assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+    assert!(turn.now() >= end, "and so does a driver");
+}
+
+#[test]
+fn a_follower_whose_time_is_over_may_have_news_for_others() {
+    let turn = turn(Desk::default());
+    let driver = lock(&turn.shared.driver);
+    let (tell, told) = std::sync::mpsc::channel();
+    let theirs = turn.clone();
+    // Not a scope's thread: one that is stuck would keep the story from failing.
+    std::thread::spawn(move || {
+        let waited = theirs.wait(1, None, Duration::ZERO, |desk| {
+            desk.news = true;
+            None::<()>
+        });
+        let _ = tell.send(waited);
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(Ended::Timeout)));
+    drop(driver);
+}
+
+#[test]
+fn the_helper_drives_when_nobody_does_and_gives_way() {
+    let turn = turn(Desk::default());
+    let due = turn.now() + Duration::from_millis(30);
+    turn.work(|desk, _| desk.alarm = Some(due));
+    until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
+    until(&turn, "the helper sleeps", |shared| shared.helper_drives.load(Ordering::Acquire));
+    turn.work(|desk, _| desk.words.push((0, 1)));
+    assert_eq!(turn.wait(0, None, PATIENCE, |desk| desk.take(0)), Ok(1));
+    until(&turn, "the helper is gone", |shared| {
+        // Or it would come again, on a machine that is busy for as long as it has patience.
+        turn.work(|_, _| ());
+        shared.driver.try_lock().is_ok()
+    });
+}
+
+#[test]
+fn the_helper_drives_after_a_driver_has_panicked() {
+    let turn = turn(Desk::default());
+    let panicked = std::thread::scope(|scope| {
+        let driver = scope.spawn(|| {
+            until(&turn, "nobody else drives", |shared| {
+                // The helper gives way to who works.
+                turn.work(|_, _| ());
+                let driver = shared.driver.try_lock();
+                assert!(driver.is_err(), "it panics as soon as it drives");
+                false
+            });
+        });
+        driver.join().is_err()
+    });
+    assert!(panicked && turn.shared.driver.is_poisoned());
+    let due = turn.now() + Duration::from_millis(30);
+    turn.work(|desk, _| desk.alarm = Some(due));
+    until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
+}
+
+#[test]
+fn who_waits_hears_of_the_close_and_so_does_who_comes_later() {
+    let turn = turn(Desk::default());
+    std::thread::scope(|scope| {
+        let waits = [0, 1].map(|queue| {
+            let turn = &turn;
+            scope.spawn(move || turn.wait(queue, None, Duration::MAX, |desk| desk.take(queue)))
+        });
+        until(&turn, "one drives, one follows", |shared| a_driver_sleeps(shared) && shared.followers.any());
+        turn.close(|desk, _| desk.rung = 9);
+        for waits in waits {
+            assert_eq!(waits.join().expect("no panic"), Err(Ended::Closed));
+        }
+    });
+    assert_eq!(turn.read(|desk| desk.rung), 9, "the last work was done");
+    assert_eq!(turn.wait(0, None, Duration::MAX, |desk| desk.take(0)), Err(Ended::Closed));
+}
+
+#[test]
+fn each_queue_has_its_policy_and_report_until_it_is_forgotten() {
+    let turn = turn(Desk::default());
+    turn.set_queue_wait(1, Wait::Poll);
+    assert_eq!([0, 1].map(|queue| turn.wait_policy(queue)), [Wait::Interrupt, Wait::Poll]);
+    let short = Duration::from_micros(10);
+    let never = |_: &mut Desk| None::<()>;
+    assert_eq!(turn.wait(1, Some(Wait::Interrupt), short, never), Err(Ended::Timeout));
+    assert!(turn.wait_report(1).is_none(), "a call with a policy of its own teaches the queue nothing");
+    assert_eq!(turn.wait(1, None, PATIENCE, |desk| (desk.armed < u32::MAX).then_some(())), Ok(()));
+    assert!(turn.wait_report(1).is_none(), "what is there at once is not waited for");
+    // Nobody else drives, or the follower's place would learn nothing.
+    until(&turn, "a report", |_| {
+        assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+        turn.wait_report(1).is_some()
+    });
+    turn.forget_queue(1);
+    assert_eq!((turn.wait_policy(1), turn.wait_report(1).is_none()), (Wait::Interrupt, true));
+}

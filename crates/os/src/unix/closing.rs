@@ -1,0 +1,173 @@
+//! Closes files whose closing may block for as long as a peer chose.
+//!
+//! Problem          the thread that drops the last reference to a file closes it. A TCP socket with SO_LINGER
+//!                  and unsent data blocks the caller of close(2) for the time that its owner set; a file of
+//!                  a FUSE mount, until the program behind the mount answers.
+//! Linger           "When the socket is closed as part of exit(2), it always lingers in the background"
+//!                  (socket(7)). So a helper thread copies the descriptor table, waits until the socket is
+//!                  closed elsewhere, and exits: the kernel drops the last reference as part of that exit,
+//!                  which does not block. The helper closes nothing itself, because any file in its copy may
+//!                  linger too.
+//! Copy             for some microseconds the copy also holds every descriptor that the process closes
+//!                  meanwhile, so a port that another thread frees may stay in use that long. Without the
+//!                  copy, close(2) would block the thread for as long as the sender chose, and 64 sockets
+//!                  with SO_LINGER of an hour would use up all threads.
+//! Flush            close(2) of a descriptor that was *received* flushes the file, and a FUSE mount may not
+//!                  answer. That blocks one of the `THREADS_MAX` threads, even as the process ends. So only
+//!                  callers receive descriptors, from the process that they call. A descriptor that waits in
+//!                  a socket and was never received is released without a flush.
+//! Bound            [`Closer::is_full`]: while more than `WAITING_MAX` files of a listener's peers wait, the
+//!                  listener accepts nobody. Each listener has a [`Closer`] of its own, so that the peers of
+//!                  one cannot block another.
+//! Shortage         if the system gives no thread, files wait until any listener of this process accepts, or
+//!                  another file is to be closed: both try again for all closers.
+//! Old kernels      without close_range(2) (Linux 5.9), or if a sandbox refuses it, lingering sockets block
+//!                  these threads, and no others.
+
+use crate::lock;
+use crate::{thread, turn::quietly};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
+
+/// Limit of the threads that close; each uses a second one, which exits for it.
+const THREADS_MAX: usize = 64;
+/// Above this many files waiting to be closed, no more peers are accepted.
+const WAITING_MAX: usize = 128;
+/// Stack size of such a thread, in bytes; its calls are shallow.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Closes the files of one group of peers on threads that may block.
+#[derive(Clone, Debug, Default)]
+pub struct Closer(Arc<Mutex<Closing>>);
+
+#[derive(Debug, Default)]
+struct Closing {
+    threads: usize,
+    waiting: VecDeque<OwnedFd>,
+    /// Whether it is in [`SHORT`].
+    is_short: bool,
+    #[cfg(test)]
+    refuses_threads: bool,
+}
+
+/// For peers that this process has called.
+static CALLED: LazyLock<Closer> = LazyLock::new(Closer::default);
+
+/// Closers that found no thread.
+static SHORT: Mutex<Vec<Closer>> = Mutex::new(Vec::new());
+
+/// Tries again to begin threads where there were none.
+pub(super) fn try_again() {
+    let short = std::mem::take(&mut *lock(&SHORT));
+    for closer in short {
+        let mut closing = lock(&closer.0);
+        closing.is_short = false;
+        closer.begin(&mut closing);
+    }
+}
+
+/// Closes a file of a peer that this process has called.
+pub fn close(file: OwnedFd) {
+    CALLED.close(file);
+}
+
+impl Closer {
+    /// Returns the closer shared by all peers that this process calls.
+    pub(super) fn of_called() -> Closer {
+        CALLED.clone()
+    }
+
+    /// Closes a file on a thread that may block.
+    pub fn close(&self, file: OwnedFd) {
+        try_again();
+        let mut closing = lock(&self.0);
+        closing.waiting.push_back(file);
+        self.begin(&mut closing);
+    }
+
+    /// Returns whether too many files wait to be closed to accept another peer.
+    pub fn is_full(&self) -> bool {
+        lock(&self.0).waiting.len() > WAITING_MAX
+    }
+
+    /// Starts one more thread if files wait and the limit allows it.
+    fn begin(&self, closing: &mut Closing) {
+        if closing.waiting.is_empty() || closing.threads >= THREADS_MAX {
+            return;
+        }
+        let its = self.clone();
+        if !closing.is_refused() && spawn(move || its.work()) {
+            closing.threads += 1;
+        } else if !closing.is_short {
+            closing.is_short = true;
+            lock(&SHORT).push(self.clone());
+        }
+    }
+
+    fn work(&self) {
+        loop {
+            let mut closing = lock(&self.0);
+            let Some(file) = closing.waiting.pop_front() else {
+                closing.threads -= 1;
+                return;
+            };
+            drop(closing);
+            release(file);
+        }
+    }
+
+    /// Prevents threads from starting, as if the system gave none, or allows them again.
+    #[cfg(test)]
+    pub(super) fn refuse_threads(&self, refused: bool) {
+        lock(&self.0).refuses_threads = refused;
+    }
+}
+
+impl Closing {
+    #[cfg(test)]
+    fn is_refused(&self) -> bool {
+        self.refuses_threads
+    }
+
+    #[cfg(not(test))]
+    fn is_refused(&self) -> bool {
+        false
+    }
+}
+
+/// Starts a thread that takes none of the program's signals. Returns whether it was started; if not, files
+/// wait for the next call.
+fn spawn(work: impl FnOnce() + Send + 'static) -> bool {
+    quietly(|| thread::spawn(c"kiban-closing", STACK_BYTES, work)).is_ok()
+}
+
+/// Closes a file on this thread. For a socket, a thread that exits drops the last reference.
+fn release(file: OwnedFd) {
+    // Only sockets can linger, by themselves or through unread descriptors. Any other file could block the
+    // second thread, and with it a copy of every descriptor.
+    if rustix::net::sockopt::socket_type(&file).is_err() {
+        return;
+    }
+    let (tell, held) = mpsc::channel();
+    let (done, end) = mpsc::channel::<()>();
+    let holds = spawn(move || {
+        copy_table();
+        let _ = tell.send(());
+        // Wait until `done` is dropped.
+        let _ = end.recv();
+    });
+    if holds {
+        let _ = held.recv();
+    }
+    drop(file);
+    drop(done);
+}
+
+/// Gives this thread a copy of the process's descriptor table, unless the system refuses. close_range(2) may
+/// be allowed where unshare(2) is not, as in a container; the range given here is empty.
+fn copy_table() {
+    let none = libc::c_uint::MAX;
+    // SAFETY: the call closes nothing; afterwards the thread opens nothing, uses no descriptor, and exits.
+    unsafe { libc::syscall(libc::SYS_close_range, none, none, libc::CLOSE_RANGE_UNSHARE) };
+}

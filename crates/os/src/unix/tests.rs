@@ -1,0 +1,366 @@
+//! Peers that send files whose closing takes an hour.
+
+#[path = "../../tests/common/lingering.rs"]
+mod lingering;
+
+use super::names::Whose;
+use super::*;
+use crate::channel::{Door, Half, make};
+use lingering::lingering;
+use rustix::fs::FileType;
+use rustix::io::IoSlice;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Longer than anything here takes, if it does not wait for a peer.
+const LONG: Duration = Duration::from_secs(60);
+const BYTES: usize = 8192;
+
+/// Reads until the end, which comes when the file is closed: nobody holds it any more.
+fn is_closed(mut far: TcpStream) -> bool {
+    far.read_to_end(&mut Vec::new()).is_ok()
+}
+
+fn send(
+    socket: impl AsFd,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
+}
+
+/// Sends a lingering socket, and lets go of it: the peer of that.
+fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStream {
+    let (near, far) = lingering(LONG);
+    send(socket, bytes, &[near.as_fd()], flags).expect("a good message");
+    // Whoever has it now may have let go of it already: then this is the close that lingers.
+    closing::close(near);
+    far
+}
+
+/// Does some work that is not to wait for anybody.
+fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, done) = mpsc::channel();
+    std::thread::spawn(move || tell.send(work()));
+    done.recv_timeout(LONG).expect("it waits for a peer")
+}
+
+/// A pair, as on a system that does not refuse files: ours, and theirs.
+fn pair(kind: SocketType) -> (Peer, OwnedFd) {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");
+    (Peer::with(ours, true, Closer::of_called()).expect("a socket"), theirs)
+}
+
+fn place(name: &str) -> PathBuf {
+    names::own_folder().expect("a directory").join(format!("test-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn a_file_that_is_not_wanted_is_not_received_and_not_waited_for() {
+    for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
+        let (peer, theirs) = pair(kind);
+        let far = send_lingering(&theirs, b"x", SendFlags::empty());
+        let error = at_once(move || peer.receive(&mut [0; 9]).expect_err("a file"));
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(is_closed(far));
+    }
+    // Behind bytes, and behind out-of-band data, which recv(2) drops on its way.
+    for (first, flags) in [(&b"ab"[..], SendFlags::empty()), (b"", SendFlags::OOB), (b"ab", SendFlags::OOB)] {
+        let (peer, theirs) = pair(SocketType::STREAM);
+        if !first.is_empty() {
+            send(&theirs, first, &[], SendFlags::empty()).expect("bytes");
+        }
+        let far = send_lingering(&theirs, b"x", flags);
+        send(&theirs, b"later", &[], SendFlags::empty()).expect("bytes");
+        at_once(move || {
+            let mut heard = 0;
+            while heard < 16 {
+                match peer.receive(&mut [0; 9]) {
+                    Ok(length) => heard += length,
+                    Err(error) => return assert_eq!(error.kind(), io::ErrorKind::InvalidData),
+                }
+            }
+            panic!("more was received than was sent");
+        });
+        assert!(is_closed(far));
+    }
+}
+
+#[test]
+fn a_socket_with_files_unread_is_closed_without_waiting() {
+    for (kind, first) in [
+        (SocketType::STREAM, &b""[..]),
+        (SocketType::STREAM, b"bytes before"),
+        (SocketType::SEQPACKET, b"a packet before"),
+    ] {
+        let (peer, theirs) = pair(kind);
+        if !first.is_empty() {
+            send(&theirs, first, &[], SendFlags::empty()).expect("bytes");
+        }
+        // An empty packet looks like the end.
+        if kind == SocketType::SEQPACKET {
+            send(&theirs, b"", &[], SendFlags::empty()).expect("a packet");
+        }
+        let far = send_lingering(&theirs, b"x", SendFlags::empty());
+        at_once(move || drop(peer));
+        assert!(is_closed(far), "{kind:?} {first:?}");
+    }
+}
+
+#[test]
+fn a_listener_with_callers_unaccepted_is_closed_without_waiting() {
+    for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
+        let path = place("unaccepted");
+        let listener = Listener::open_with(&path, kind, |_| false).expect("nobody is there");
+        let caller = || Peer::connect(&path, kind, false).expect("it listens");
+        let (one, _silent, two) = (caller(), caller(), caller());
+        let far = [one, two].map(|caller| send_lingering(&caller, b"x", SendFlags::empty()));
+        at_once(move || drop(listener));
+        assert!(far.into_iter().all(is_closed));
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_memory_is_refused_and_not_waited_for() {
+    let (near, far) = lingering(LONG);
+    let memory = [make(4096).expect("memory"), make(4096).expect("memory"), make(4096).expect("memory")];
+    let memory = memory.each_ref().map(AsFd::as_fd);
+    for files in [&[near.as_fd()][..], &[memory[0], near.as_fd()], &[memory[0], memory[1], memory[2]]] {
+        let (peer, theirs) = pair(SocketType::STREAM);
+        send(&theirs, b"kiban-s4", files, SendFlags::empty()).expect("a good message");
+        drop(theirs);
+        at_once(move || {
+            let error = peer.receive_memory(&mut [0; 99]).expect_err("not what is wanted");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        });
+    }
+    // The others may have been closed already: then this is the close that lingers.
+    closing::close(near);
+    assert!(is_closed(far));
+    let (peer, theirs) = pair(SocketType::STREAM);
+    send(&theirs, b"hello", &memory[..1], SendFlags::empty()).expect("a good message");
+    let (length, received) = peer.receive_memory(&mut [0; 99]).expect("memory");
+    assert!(received.is_some());
+    assert_eq!(
+        (length, peer.receive(&mut [0; 9]).map_err(|error| error.kind())),
+        (5, Err(io::ErrorKind::WouldBlock))
+    );
+    send(&theirs, b"a reason", &[], SendFlags::empty()).expect("bytes");
+    assert!(matches!(peer.receive_memory(&mut [0; 99]), Ok((8, None))));
+}
+
+#[test]
+fn an_honest_caller_is_served_beside_hundreds_that_linger() {
+    let path = place("crowd");
+    let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("nobody is there");
+    let door = Door { listener };
+    let mut far = Vec::new();
+    // More than there are threads that close, and than files that may wait for them.
+    for round in 0..200 {
+        let caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
+        far.push(send_lingering(&caller, b"kiban-s4", SendFlags::empty()));
+        if round % 2 == 0 {
+            drop(caller);
+        }
+        let mut half = door.caller().expect("somebody calls");
+        assert!(at_once(move || half.complete(0..=BYTES).is_err()));
+    }
+    // None of them has been read from: all would linger still.
+    let mut honest = Half::call_at(&path, b"me", BYTES).expect("it listens");
+    let mut half = door.next_caller().expect("it accepts").expect("somebody calls");
+    let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
+    let caller = honest.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
+    // One whose channel stands may do the same.
+    far.push(send_lingering(caller.socket(), b"\0", SendFlags::empty()));
+    assert!(at_once(move || callee.is_gone()), "no descriptor is wanted there");
+    assert!(far.into_iter().all(is_closed));
+}
+
+#[test]
+fn files_that_wait_for_threads_shut_the_listener_that_they_were_sent_to_and_no_other() {
+    let (one, other) = (place("shut"), place("open"));
+    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
+    let beside = Listener::open_with(&other, SocketType::STREAM, |_| false).expect("nobody is there");
+    let call = |path: &Path| Peer::connect(path, SocketType::STREAM, false).expect("it listens");
+    listener.closer.refuse_threads(true);
+    let mut far = Vec::new();
+    let shut = loop {
+        let caller = call(&one);
+        match listener.accept() {
+            Ok(peer) => {
+                far.push(send_lingering(&caller, b"x", SendFlags::empty()));
+                drop(peer.expect("somebody calls"));
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(shut.to_string().contains("wait to be closed"), "{shut}");
+    let _honest = call(&other);
+    assert!(beside.accept().expect("it accepts").is_some());
+    // The last one called after all.
+    listener.closer.refuse_threads(false);
+    let clock = crate::Clock::new();
+    while listener.accept().is_err() {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "it is shut for good");
+        std::thread::yield_now();
+    }
+    assert!(far.into_iter().all(is_closed));
+}
+
+#[test]
+fn files_that_found_no_thread_are_closed_when_any_listener_accepts() {
+    let (one, other) = (place("short"), place("asks"));
+    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
+    let beside = Listener::open(&other, SocketType::STREAM).expect("nobody is there");
+    listener.closer.refuse_threads(true);
+    let caller = Peer::connect(&one, SocketType::STREAM, false).expect("it listens");
+    let peer = listener.accept().expect("it accepts").expect("somebody calls");
+    let far = send_lingering(&caller, b"x", SendFlags::empty());
+    drop(peer);
+    drop(caller);
+    listener.closer.refuse_threads(false);
+    // Nobody calls the first one any more.
+    assert!(beside.accept().is_ok_and(|caller| caller.is_none()));
+    assert!(is_closed(far));
+}
+
+#[test]
+fn where_the_system_refuses_files_none_is_sent() {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .expect("a pair");
+    let peer = Peer::new(ours).expect("a socket");
+    if peer.may_hold_files {
+        return println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+    }
+    let path = place("refuses");
+    let listener = Listener::open(&path, SocketType::SEQPACKET).expect("nobody is there");
+    let caller = Peer::connect(&path, SocketType::SEQPACKET, false).expect("it listens");
+    let accepted = listener.accept().expect("it accepts").expect("somebody calls");
+    let (near, _far) = lingering(LONG);
+    for socket in [theirs.as_fd(), caller.as_fd()] {
+        assert_eq!(send(socket, b"x", &[near.as_fd()], SendFlags::empty()), Err(Errno::PERM));
+    }
+    for (socket, peer) in [(theirs.as_fd(), peer), (caller.as_fd(), accepted)] {
+        send(socket, b"words", &[], SendFlags::empty()).expect("bytes");
+        assert_eq!(peer.receive(&mut [0; 9]).expect("they are there"), 5);
+    }
+    rustix::net::sockopt::set_socket_linger(&near, None).expect("an option");
+}
+
+#[test]
+fn a_path_has_one_listener_and_one_that_was_killed_makes_way() {
+    let path = place("one");
+    // What a killed process leaves: a socket, and a lock that nobody holds.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    std::fs::write(path.with_extension("lock"), "").expect("a file");
+    let open = || Listener::open(&path, SocketType::STREAM);
+    for _ in 0..20 {
+        // All at once, and one of them gets it.
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let (good, bad): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+        assert_eq!((good.len(), bad.len()), (1, 7));
+        for error in bad.into_iter().filter_map(Result::err) {
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        }
+        // The one that has it is the one that is called.
+        let listener = good.into_iter().flatten().next().expect("one of them");
+        let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
+        assert!(listener.accept().expect("it accepts").is_some());
+    }
+    assert!(!path.exists(), "it goes with its listener");
+    let _ = std::fs::remove_file(path.with_extension("lock"));
+}
+
+#[test]
+fn a_path_longer_than_addresses_are_is_reached() {
+    let folder = place(&"long-".repeat(30));
+    std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+    let path = folder.join("door");
+    let listener = Listener::open(&path, SocketType::STREAM).expect("nobody is there");
+    let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
+    assert!(listener.accept().expect("it accepts").is_some());
+    drop(listener);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn a_directory_that_others_may_enter_or_make_is_not_taken() {
+    let folder = place("folders");
+    let own = rustix::process::geteuid().as_raw();
+    let make = |name: &str, mode: u32| {
+        let path = folder.join(name);
+        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("it is ours");
+        path
+    };
+    std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+    let good = make("good", 0o700);
+    let judge = |path: &Path| names::judge(path, Whose::Own(own)).map_err(|error| error.to_string());
+    let refused = |path: &Path, words: &str| {
+        let error = judge(path).expect_err("it is not safe");
+        assert!(error.contains(words) && error.contains(&*path.to_string_lossy()), "{words}: {error}");
+    };
+    assert_eq!(judge(&good), Ok(()));
+    refused(&make("open", 0o750), "it has mode 0750, not 0700: chmod 700 ");
+    let theirs = names::judge(&good, Whose::Own(own + 1)).expect_err("another user's").to_string();
+    assert!(theirs.contains(&format!("it belongs to user {own}: set XDG_RUNTIME_DIR")), "{theirs}");
+    std::os::unix::fs::symlink(&good, folder.join("link")).expect("a link");
+    refused(&folder.join("link"), "it is a link: remove it");
+    let mode = Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).expect("a FIFO");
+    refused(&folder.join("fifo"), "it is not a directory: remove it");
+    let shared = make("shared", 0o777);
+    let inside = make("shared/kiban", 0o700);
+    refused(&inside, "others may write to it: set XDG_RUNTIME_DIR");
+    make("shared", 0o1777);
+    assert_eq!(judge(&inside), Ok(()), "as in /tmp");
+    // Root asks everybody's boards, in directories that only their user can have made.
+    if own == 0 {
+        let give =
+            |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).expect("we are root");
+        let asks = |uid: u32| names::judge(&inside, Whose::Asked(uid)).map_err(|error| error.to_string());
+        give(&inside, 7);
+        assert_eq!((asks(0), asks(7)), (Ok(()), Ok(())));
+        assert!(asks(8).is_err_and(|error| error.contains("ask its boards as root")));
+        give(&shared, 8);
+        assert!(asks(0).is_err() && asks(7).is_err(), "user 8 may put another one there");
+        give(&shared, 0);
+        make("shared/kiban", 0o755);
+        assert!(asks(0).is_err(), "users other than 7 may enter");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn names_are_files_of_one_network_namespace() {
+    let file = |name: &[u8]| names::file(name).expect("a good name");
+    assert!(file(b"lab").starts_with("lab.") && file(b"lab").ends_with(".shm"));
+    assert!(file(b"../a/\0").starts_with("..%2fa%2f%00."));
+    assert_ne!(file(b"a%2f"), file(b"a/"));
+    for name in [&b""[..], &[b'/'; 64]] {
+        assert_eq!(names::file(name).expect_err("no name").kind(), io::ErrorKind::InvalidInput);
+    }
+    let here = file(b"lab");
+    let there = std::thread::spawn(|| {
+        crate::interface::enter_new_namespace().map(|()| names::file(b"lab").expect("a good name"))
+    });
+    match there.join().expect("no panic") {
+        Ok(there) => assert_ne!(here, there),
+        Err(error) => println!("skipped: {error}"),
+    }
+}

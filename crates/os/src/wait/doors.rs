@@ -1,0 +1,156 @@
+//! The set of files and bells that a driver of links sleeps on, and how other threads wake it.
+//!
+//! Sleep            on the files of links and programs, under any waiting policy. Files are polled only
+//!                  during a sleep: a permanent registration (epoll) would cost the sender a call for every
+//!                  packet, whether or not anybody sleeps.
+//! Bells            in shared memory are armed together with the set's own bell.
+//! Wake             [`Waker`], from any thread: a flag, and an event if the driver sleeps.
+
+use super::sleepers::{Doorbell, EventSleeper, Sleeper};
+use crate::clock::machine_nanos;
+use crate::lock;
+use kiban_base::Bell;
+use smallvec::SmallVec;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The owner of a watched file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Own,
+    Link(usize),
+    Program,
+}
+
+/// Bells in shared memory that wake the driver too.
+type Others = Vec<Arc<dyn Doorbell + Send + Sync>>;
+
+/// The set of files and bells that wake a driver.
+pub struct Doors {
+    own: EventSleeper,
+    /// The first entry is the set's own eventfd.
+    files: Mutex<Vec<(Whose, libc::pollfd)>>,
+    bell: Bell,
+    others: Mutex<Others>,
+    /// Set by [`Waker::wake`].
+    woken: AtomicBool,
+}
+
+impl Doors {
+    /// Returns a set that contains only its own eventfd.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn new() -> io::Result<Arc<Doors>> {
+        let doors = Doors {
+            own: EventSleeper::new()?,
+            files: Mutex::default(),
+            bell: Bell::default(),
+            others: Mutex::default(),
+            woken: AtomicBool::new(false),
+        };
+        doors.watch(Whose::Own, doors.own.as_fd());
+        Ok(Arc::new(doors))
+    }
+
+    fn watch(&self, whose: Whose, file: BorrowedFd<'_>) {
+        let file = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        lock(&self.files).push((whose, file));
+    }
+
+    /// Watches a link's file for reading until [`Doors::forget`], in place of the file that the link had
+    /// before.
+    pub fn watch_link(&self, number: usize, file: Option<BorrowedFd<'_>>) {
+        self.forget(number);
+        if let Some(file) = file {
+            self.watch(Whose::Link(number), file);
+        }
+    }
+
+    /// Watches a program's file for reading, and arms its bell if it has one, for as long as the set exists.
+    pub fn watch_program(&self, file: BorrowedFd<'_>, bell: Option<Arc<dyn Doorbell + Send + Sync>>) {
+        self.watch(Whose::Program, file);
+        lock(&self.others).extend(bell);
+    }
+
+    /// Starts or stops watching a link's file for writability.
+    pub fn watch_room(&self, number: usize, wanted: bool) {
+        let events = if wanted { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        let mut files = lock(&self.files);
+        let of_link = files.iter_mut().filter(|(whose, _)| *whose == Whose::Link(number));
+        of_link.for_each(|(_, file)| file.events = events);
+    }
+
+    /// Stops watching a link's file. Call this before the file is closed.
+    pub fn forget(&self, number: usize) {
+        lock(&self.files).retain(|(whose, _)| *whose != Whose::Link(number));
+    }
+
+    /// Returns whether [`Waker::wake`] was called since the last call of this method.
+    pub fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+
+    /// Returns whether [`Waker::wake`] was called, without resetting the flag.
+    pub fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// Returns a handle that wakes the thread that sleeps on this set.
+    pub fn waker(doors: &Arc<Doors>) -> Waker {
+        Waker(doors.clone())
+    }
+}
+
+impl Doorbell for Doors {
+    fn arm(&self) {
+        lock(&self.others).iter().for_each(|other| other.arm());
+        self.bell.arm();
+    }
+
+    fn disarm(&self) -> Option<u64> {
+        let others = lock(&self.others).iter().filter_map(|other| other.disarm()).min();
+        self.bell.disarm().into_iter().chain(others).min()
+    }
+}
+
+impl Sleeper<Doors> for Doors {
+    fn sleep(&self, _: &Doors, timeout: Option<Duration>) {
+        let mut list: SmallVec<[libc::pollfd; 16]> =
+            lock(&self.files).iter().map(|(_, file)| *file).collect();
+        let timeout = timeout.map(|length| libc::timespec {
+            tv_sec: length.as_secs().min(1 << 40) as libc::time_t,
+            tv_nsec: length.subsec_nanos().into(),
+        });
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the list and the timeout outlive the call, which writes only to the list. A closed
+        // descriptor is reported in `revents` and does no harm.
+        let ready =
+            unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, std::ptr::null()) };
+        // On an error the sleep ends early, which is allowed.
+        if ready > 0 && list[0].revents != 0 {
+            self.own.hear();
+        }
+    }
+
+    fn wake(&self, _: &Doors) {
+        self.own.wake(&self.bell);
+    }
+}
+
+/// Wakes a driver from another thread.
+#[derive(Clone)]
+pub struct Waker(Arc<Doors>);
+
+impl Waker {
+    /// Ends the driver's wait; the driver then checks whether it is done.
+    pub fn wake(&self) {
+        self.0.woken.store(true, Ordering::Release);
+        if self.0.bell.ring(machine_nanos) {
+            self.0.own.wake(&self.0.bell);
+        }
+    }
+}

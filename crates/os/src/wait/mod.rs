@@ -1,0 +1,31 @@
+//! Waiting in real time: the driver of [`kiban_base::Waiter`].
+//!
+//! Purpose          the latency of spinning if something comes soon, the CPU time of sleeping if it does not.
+//! Sleepers         [`EventSleeper`] sleeps on an eventfd; [`FutexSleeper`] on the bell's own word, which may
+//!                  lie in memory shared by two processes.
+//! Order            arm the bell, look again, sleep, disarm, look ([`kiban_base::Bell`]): no wake-up is lost.
+//! Lost core        a jump of the tick counter inside the spin loop means that the core was lost, if the
+//!                  thread has also been switched away involuntarily ([`switched_away`]). The decision code
+//!                  is told of it. As long as the counter does not jump, no system call is made.
+//! Sharing          a thread that spins without end or for a fixed time offers its processor to others now
+//!                  and then ([`Offers`]), because the thread it waits for may be among them. The adaptive
+//!                  policy spins briefly, and learns from losing the core.
+//! Costs            [`costs`] are measured once per process (some ms); every wake-up updates the waiter's
+//!                  estimates.
+//! Limits           one thread at a time waits with one [`Waiting`]; it may move to another thread between
+//!                  two waits.
+//! Not implemented  waiting on a cache line (UMWAIT, MONITORX): not available to guests, and it saves only
+//!                  one system call.
+
+mod calibrate;
+pub mod doors;
+mod offers;
+mod sleepers;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use calibrate::costs;
+pub use offers::{LONG, Offers};
+pub use sleepers::{Doorbell, EventSleeper, FutexSleeper, Sleeper, ring, timespec, wake_on_time};
+pub use waiting::{Waiting, switched_away};

@@ -1,0 +1,193 @@
+//! Waits in real time: spins or sleeps as its [`Waiter`] decides.
+
+use super::calibrate::{Calibration, calibration};
+use super::offers::{LONG, OFFER, Offers};
+use super::sleepers::{Doorbell, Sleeper, wake_on_time};
+use crate::clock::{Clock, ticks};
+use kiban_base::{Costs, Evidence, Instant, Report, Step, Wait, Waiter};
+use std::time::Duration;
+
+/// A jump of the tick counter inside the spin loop longer than this is examined. An interrupt takes less; a
+/// switch to another thread and back takes more.
+const JUMP: Duration = Duration::from_micros(5);
+
+/// A waiter in real time, with what it has learnt about its waits.
+#[derive(Debug)]
+pub struct Waiting {
+    clock: Clock,
+    waiter: Waiter,
+    ticks_per_nano: f64,
+    jump_ticks: u64,
+    long_ticks: u64,
+    offer_ticks: u64,
+    offers: Offers,
+    switches: u64,
+}
+
+impl Waiting {
+    /// Returns a waiter that uses the costs of sleeping on this machine; the first one in a process measures
+    /// them (some ms).
+    pub fn new(wait: Wait, clock: Clock) -> Waiting {
+        Self::with_costs(wait, clock, calibration().costs)
+    }
+
+    /// Returns a waiter with the caller's costs, for example another price of latency.
+    pub fn with_costs(wait: Wait, clock: Clock, costs: Costs) -> Waiting {
+        let Calibration { scale, .. } = calibration();
+        let ticks_per_nano = 1.0 / scale.nanos_per_tick();
+        let in_ticks = |length: Duration| (length.as_nanos() as f64 * ticks_per_nano) as u64;
+        Waiting {
+            clock,
+            waiter: Waiter::new(wait, costs),
+            ticks_per_nano,
+            jump_ticks: in_ticks(JUMP),
+            long_ticks: in_ticks(LONG),
+            offer_ticks: in_ticks(OFFER),
+            offers: Offers::default(),
+            switches: switched_away(),
+        }
+    }
+
+    /// Returns statistics of the waits so far.
+    pub fn report(&self) -> &Report {
+        self.waiter.report()
+    }
+
+    /// Returns the state of the decision code, for inspection.
+    pub fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// Calls `look` until it finds something, or until `deadline` passes ([`Instant::NEVER`]: no deadline).
+    ///
+    /// A thread that makes something visible to `look` must ring `bell` through the same kind of `sleeper`.
+    /// The deadline is a time of this value's clock. After the deadline, `look` is called at least once more.
+    #[inline]
+    pub fn wait<T, B: Doorbell>(
+        &mut self,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = look() {
+            self.waiter.at_once();
+            return Some(found);
+        }
+        self.wait_long(bell, sleeper, deadline, look)
+    }
+
+    fn wait_long<T, B: Doorbell>(
+        &mut self,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let mut now = self.clock.now();
+        self.waiter.begin(now);
+        loop {
+            let (found, evidence) = match self.waiter.step(now) {
+                Step::Spin { until } => (self.spin(now, until.min(deadline), &mut look), Evidence::Spinning),
+                Step::Sleep { until } => self.sleep(now, until.min(deadline), bell, sleeper, &mut look),
+            };
+            now = self.clock.now();
+            if found.is_some() {
+                self.waiter.found(now, evidence);
+                return found;
+            }
+            if now >= deadline {
+                self.waiter.gave_up(now);
+                return None;
+            }
+        }
+    }
+
+    /// Calls `look` repeatedly, until a deadline or until the thread loses its core.
+    fn spin<T>(&mut self, now: Instant, until: Instant, look: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        let start = ticks();
+        let length = (until.since(now).as_nanos() as f64 * self.ticks_per_nano) as u64;
+        let mut last = start;
+        let mut offered = false;
+        let mut offer_at = if self.waiter.policy() == Wait::Adaptive { u64::MAX } else { self.long_ticks };
+        loop {
+            let found = look();
+            let spun = last.wrapping_sub(start);
+            if found.is_none() && spun >= offer_at {
+                offer_at = spun + self.offer_ticks;
+                if self.offers.offer() {
+                    offered = true;
+                    last = ticks();
+                }
+            } else if found.is_none() {
+                std::hint::spin_loop();
+            }
+            let tick = ticks();
+            let passed = tick.wrapping_sub(last);
+            last = tick;
+            if passed > self.jump_ticks && offered {
+                // The thread gave up the core itself by the offer, so count involuntary switches from here
+                // on.
+                offered = false;
+                self.switches = switched_away();
+            }
+            // After losing the core, a look usually finds something, so this is checked before `found`.
+            else if passed > self.jump_ticks && self.core_was_taken() {
+                let lost = Duration::from_nanos((passed as f64 / self.ticks_per_nano) as u64);
+                self.waiter.disturbed(self.clock.now(), lost);
+                return found.or_else(look);
+            }
+            if found.is_some() {
+                return found;
+            }
+            if tick.wrapping_sub(start) >= length {
+                return look();
+            }
+        }
+    }
+
+    /// Returns whether the thread was switched away involuntarily since the last call.
+    #[cold]
+    fn core_was_taken(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.switches, switched_away());
+        self.switches > before
+    }
+
+    fn sleep<T, B: Doorbell>(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
+        look: &mut impl FnMut() -> Option<T>,
+    ) -> (Option<T>, Evidence) {
+        bell.arm();
+        if let found @ Some(_) = look() {
+            bell.disarm();
+            return (found, Evidence::Spinning);
+        }
+        let timeout = (until != Instant::NEVER).then(|| until.since(now));
+        if timeout.is_some() {
+            wake_on_time();
+        }
+        sleeper.sleep(bell, timeout);
+        let evidence = bell.disarm().map_or(Evidence::Unrung, |at| Evidence::Rung { at: self.clock.at(at) });
+        let found = look();
+        // Switches until here belong to the sleep, not to spinning.
+        self.switches = switched_away();
+        (found, evidence)
+    }
+}
+
+/// Returns the number of involuntary context switches of the calling thread.
+pub fn switched_away() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: getrusage writes a whole `rusage` to a location that is large enough, and a structure of
+    // integers is valid whatever it holds; the call fails only for an unknown `who` or a bad address.
+    let usage = unsafe {
+        let result = libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        debug_assert_eq!(result, 0);
+        usage.assume_init()
+    };
+    usage.ru_nivcsw as u64
+}

@@ -1,0 +1,25 @@
+//! A socket whose closing takes as long as its owner chose; also for tests of other crates.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Makes a socket whose close(2) takes an hour, for its peer takes nothing; and that peer, which waits so
+/// long at most.
+///
+/// Whoever forks while there is one may hold its last reference in the child, and linger in its exec.
+pub(crate) fn lingering(patience: Duration) -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
+    // A bound, so that hundreds of these take little memory.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 256 << 10).expect("an option");
+    let mut near = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let (far, _) = listener.accept().expect("it called");
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 256 << 10).expect("an option");
+    near.set_nonblocking(true).expect("a socket");
+    while near.write(&[7; 65536]).is_ok() {}
+    let hour = Duration::from_secs(3600);
+    rustix::net::sockopt::set_socket_linger(&near, Some(hour)).expect("an option");
+    far.set_read_timeout(Some(patience)).expect("a socket");
+    (near.into(), far)
+}

@@ -1,0 +1,203 @@
+//! Transfers that are cancelled, restarted, cut and recovered.
+
+use super::*;
+
+#[test]
+fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
+    let contents: Vec<u8> = (0..30_000u32).map(|n| n as u8).collect();
+    for at in 0..60 {
+        for cancels in [true, false] {
+            for gets in [true, false] {
+                let mut ground = Ground::new();
+                ground.here.put(&path("mine"), &contents);
+                ground.there.put(&path("f"), &contents);
+                let mut pair = Pair::connected(&mut ground);
+                let job = if gets { get("f", "x") } else { put("mine", "x", BINARY) };
+                pair.initiator.start(job, &mut pair.caller, &mut ground.here).unwrap();
+                (0..at).for_each(|_| _ = pair.round(&mut ground));
+                let done = match cancels {
+                    true => pair.initiator.cancel(&mut pair.caller, &mut ground.here).is_ok(),
+                    false => pair.initiator.restart(&mut pair.caller).is_ok(),
+                };
+                pair.run(&mut ground);
+                let disk = if gets { &ground.here } else { &ground.there };
+                match &pair.events[..] {
+                    [Event::Ended(Err(failure))] if cancels && done => {
+                        assert!(failure.cancelled);
+                        assert_eq!(disk.contents(&path("x")), None);
+                    }
+                    [Event::Ended(Ok(Outcome::Done))] if !(cancels && done) => {
+                        assert_eq!(disk.contents(&path("x")), Some(&contents[..]));
+                    }
+                    other => panic!("{at} {cancels} {gets} {done}: {other:?}"),
+                }
+                pair.events.clear();
+                pair.close(&mut ground);
+                ground.is_tidy();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_is_cut_anywhere_is_recovered() {
+    let mut chance = SimRng::from_seed(7);
+    let binary: Vec<u8> = (0..25_000).map(|_| chance.draw() as u8).collect();
+    let some_lines = lines(800, &mut chance);
+    let mut recovered = 0;
+    for (document, contents) in [(BINARY, &binary), (text(27), &binary), (records(), &some_lines)] {
+        for kind in ["get", "put", "append"] {
+            for cut in (0..90).step_by(3) {
+                let mut ground = Ground::new();
+                ground.here.put(&path("mine"), contents);
+                ground.there.put(&path("old"), b"old\n");
+                let mut pair = Pair::connected(&mut ground);
+                pair.job(&mut ground, put("mine", "f", document.clone())).unwrap();
+                let job = match kind {
+                    "get" => get("f", "x"),
+                    "put" => put("mine", "old", document.clone()),
+                    _ => {
+                        Job::Append { local: path("mine"), remote: "old".into(), document: document.clone() }
+                    }
+                };
+                pair.left = Some(cut);
+                pair.initiator.start(job.clone(), &mut pair.caller, &mut ground.here).unwrap();
+                (0..200).for_each(|_| _ = pair.round(&mut ground));
+                let finished = pair.events.contains(&Event::Ended(Ok(Outcome::Done)));
+                let keys = crate::ftam::filestore::Disk::kept(&mut ground.here);
+                let told = lose(pair, &mut ground);
+                // Both programs end, whatever they had still to do.
+                ground.here.crash();
+                ground.there.crash();
+                ground.locks = Locks::new(100);
+                let expected: Vec<u8> = match kind {
+                    "append" => [b"old\n", &contents[..]].concat(),
+                    _ => contents.clone(),
+                };
+                let is_there = |ground: &Ground| match kind {
+                    "get" => ground.here.contents(&path("x")).map(<[u8]>::to_vec),
+                    _ => ground.there.contents(&path("old")).map(<[u8]>::to_vec),
+                };
+                if finished {
+                    assert_eq!(is_there(&ground), Some(expected));
+                    continue;
+                }
+                let mut pair = Pair::connected(&mut ground);
+                match told {
+                    Some(key) => {
+                        assert_eq!(keys, core::slice::from_ref(&key));
+                        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
+                        pair.run(&mut ground);
+                        match &pair.events[..] {
+                            [Event::Ended(Ok(Outcome::Done))] => {
+                                recovered += 1;
+                                assert_eq!(is_there(&ground), Some(expected), "{document:?} {kind} {cut}");
+                            }
+                            // The request that begins, or the answer that ends it, may be what was lost: the
+                            // responder knows no such transfer, or has it whole.
+                            [Event::Ended(Err(failure))] => {
+                                let said = errors(failure);
+                                assert!(
+                                    said == [ErrorIdentifier::ACTIVITY_NOT_RECOGNIZED.0],
+                                    "{document:?} {kind} {cut}: {failure:?}"
+                                );
+                                let there = is_there(&ground);
+                                let untouched = if kind == "get" { None } else { Some(b"old\n".to_vec()) };
+                                assert!(there == Some(expected) || there == untouched, "{kind} {cut}");
+                            }
+                            other => panic!("{document:?} {kind} {cut}: {other:?}"),
+                        }
+                    }
+                    // Nothing had begun.
+                    None => assert_eq!(pair.job(&mut ground, job), Ok(Outcome::Done), "{kind} {cut}"),
+                }
+                pair.events.clear();
+                pair.close(&mut ground);
+                ground.is_tidy();
+            }
+        }
+    }
+    assert!(recovered > 150, "only {recovered} transfers were recovered");
+}
+
+#[test]
+fn a_file_that_changed_meanwhile_is_not_recovered() {
+    for (kind, remote) in [("get", true), ("put", false)] {
+        let mut ground = Ground::new();
+        ground.here.put(&path("mine"), &[7; 20_000]);
+        ground.there.put(&path("f"), &[7; 20_000]);
+        let mut pair = Pair::connected(&mut ground);
+        let job = if kind == "get" { get("f", "x") } else { put("mine", "x", BINARY) };
+        pair.left = Some(14);
+        pair.initiator.start(job, &mut pair.caller, &mut ground.here).unwrap();
+        (0..100).for_each(|_| _ = pair.round(&mut ground));
+        let key = lose(pair, &mut ground).expect("it was cut");
+        if remote {
+            ground.there.put(&path("f"), &[8; 20_000])
+        } else {
+            ground.here.put(&path("mine"), &[8; 20_000])
+        }
+        let mut pair = Pair::connected(&mut ground);
+        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
+        pair.run(&mut ground);
+        assert!(matches!(&pair.events[..], [Event::Ended(Err(_))]), "{kind}: {:?}", pair.events);
+        assert_eq!((ground.here.contents(&path("x")), ground.there.contents(&path("x"))), (None, None));
+    }
+}
+
+#[test]
+fn without_recovery_nothing_is_left_behind() {
+    for cut in 0..60 {
+        let mut ground = Ground::new();
+        ground.here.put(&path("mine"), &[7; 20_000]);
+        let ours = initiator::Config { quality: QualityOfService::NO_RECOVERY, ..small() };
+        let mut pair = Pair::connected_with(&mut ground, ours, responder_small());
+        pair.left = Some(cut);
+        pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut ground.here).unwrap();
+        (0..100).for_each(|_| _ = pair.round(&mut ground));
+        assert_eq!(lose(pair, &mut ground), None);
+        ground.is_tidy();
+    }
+}
+
+#[test]
+fn a_note_that_cannot_be_read_now_is_not_forgotten() {
+    let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
+    // Where the responder looks for what is too old; where the transfer is to go on.
+    for fetches in 0..2 {
+        let cut = |cut| {
+            let mut ground = Ground::new();
+            ground.here.put(&path("mine"), &contents);
+            let mut pair = Pair::connected(&mut ground);
+            pair.left = Some(cut);
+            pair.initiator.start(put("mine", "f", BINARY), &mut pair.caller, &mut ground.here).unwrap();
+            (0..200).for_each(|_| _ = pair.round(&mut ground));
+            let key = lose(pair, &mut ground)?;
+            ground.here.crash();
+            ground.there.crash();
+            ground.locks = Locks::new(100);
+            let is_noted = crate::ftam::filestore::Disk::kept(&mut ground.there).len() == 1;
+            is_noted.then_some((ground, key))
+        };
+        let (mut ground, key) = (1..90).find_map(cut).expect("some cut is in the midst of it");
+        ground.there.fail_after(Call::Fetch, fetches, Trouble::Failed);
+        let mut pair = Pair::connected(&mut ground);
+        let kept = crate::ftam::filestore::Disk::kept(&mut ground.there);
+        assert_eq!(kept.len(), 1, "{fetches}: connecting forgets nothing that it cannot read");
+        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
+        pair.run(&mut ground);
+        let ended = pair.events.drain(..).next();
+        pair.close(&mut ground);
+        match (fetches, ended) {
+            (0, Some(Event::Ended(Ok(Outcome::Done)))) => {
+                assert_eq!(ground.there.contents(&path("f")), Some(&contents[..]));
+                ground.is_tidy();
+            }
+            (1, Some(Event::Ended(Err(failure)))) => {
+                assert_eq!(errors(&failure), [ErrorIdentifier::LOCAL_FAILURE_DEVICE.0]);
+                assert_eq!(crate::ftam::filestore::Disk::kept(&mut ground.there).len(), 1);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

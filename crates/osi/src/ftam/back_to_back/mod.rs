@@ -1,0 +1,277 @@
+//! Initiator and responder, two machines, and nothing but a queue between them: every job, every trouble.
+
+mod cuts;
+mod hostile;
+mod stories;
+mod worlds;
+
+use crate::ftam::below::{Indication as Up, Request as Down, Resynchronise};
+use crate::ftam::filestore::memory::{Call, MemoryDisk};
+use crate::ftam::filestore::{
+    Action, Actions, Admission, Doorkeeper, Judgement, Locks, Path, Refusal, Trouble, Visitor,
+};
+use crate::ftam::initiator::{self, Event, Initiator, Job, Outcome};
+use crate::ftam::responder::{self, Responder, Store};
+use crate::ftam::{Config, Machine, Role};
+use crate::wire::ber::Null;
+use crate::wire::ftam::{
+    Account, AccountAttribute, AttributeNames, BinaryParameters, ChangeAttributes, DirectoryParameters,
+    Document, ErrorIdentifier, LegalQualificationAttribute, QualityOfService, SizeAttribute, TextParameters,
+};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use kiban_base::SimRng;
+
+const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
+
+fn text(universal_class: i64) -> Document {
+    Document::UnstructuredText(TextParameters {
+        universal_class_number: Some(universal_class),
+        ..TextParameters::NONE
+    })
+}
+
+fn records() -> Document {
+    Document::SequentialText(TextParameters::NONE)
+}
+
+fn path(name: &str) -> Path {
+    Path::read(name).unwrap()
+}
+
+/// Lets everybody in whose password is his name; a name with a `!` may only read.
+struct Door {
+    waits: u32,
+    rights: Actions,
+    home: Path,
+}
+
+impl Doorkeeper for Door {
+    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+        if self.waits > 0 {
+            self.waits -= 1;
+            return Judgement::Wait;
+        }
+        let user = visitor.user.clone().unwrap_or_default();
+        match visitor.password.as_deref() {
+            Some(b"later") => Judgement::Refused(Refusal::Later),
+            _ if visitor.account.as_deref() == Some("wrong") => Judgement::Refused(Refusal::Account),
+            Some(password) if password == user.as_bytes() => {
+                Judgement::Admitted(Admission { user, rights: self.rights, home: self.home.clone() })
+            }
+            _ => Judgement::Refused(Refusal::Password),
+        }
+    }
+}
+
+/// What outlives an association.
+struct Ground {
+    here: MemoryDisk,
+    there: MemoryDisk,
+    locks: Locks,
+    door: Door,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let door = Door { waits: 0, rights: Actions::ALL, home: Path::root() };
+        Ground { here: MemoryDisk::new(), there: MemoryDisk::new(), locks: Locks::new(100), door }
+    }
+
+    fn is_tidy(&mut self) {
+        use crate::ftam::filestore::Disk;
+        assert_eq!(self.here.loose_ends(), (0, 0), "here");
+        assert_eq!(self.there.loose_ends(), (0, 0), "there");
+        assert_eq!(self.locks.holders(), 0);
+        assert_eq!((self.here.kept(), self.there.kept()), (vec![], vec![]));
+    }
+}
+
+/// One association.
+struct Pair {
+    initiator: Initiator,
+    responder: Responder,
+    caller: Machine,
+    called: Machine,
+    serial: u32,
+    /// How much may still cross, before the line is cut.
+    left: Option<u32>,
+    events: Vec<Event>,
+}
+
+impl Pair {
+    fn new(initiator: initiator::Config, responder: responder::Config) -> Pair {
+        use crate::wire::ftam::oids;
+        let syntaxes =
+            vec![oids::FADU, oids::UNSTRUCTURED_TEXT, oids::UNSTRUCTURED_BINARY, oids::NBS_DIRECTORY_ENTRY];
+        Pair {
+            initiator: Initiator::new(initiator),
+            responder: Responder::new(responder, "10.0.0.1"),
+            caller: Machine::new(Config { role: Role::Initiator, abstract_syntaxes: vec![] }),
+            called: Machine::new(Config { role: Role::Responder, abstract_syntaxes: syntaxes }),
+            serial: 1,
+            left: None,
+            events: Vec::new(),
+        }
+    }
+
+    fn connected(ground: &mut Ground) -> Pair {
+        Pair::connected_with(ground, small(), responder_small())
+    }
+
+    fn connected_with(ground: &mut Ground, ours: initiator::Config, theirs: responder::Config) -> Pair {
+        let mut pair = Pair::new(ours, theirs);
+        pair.initiator.connect(&mut pair.caller).unwrap();
+        pair.run(ground);
+        assert_eq!(pair.events, [Event::Connected]);
+        pair.events.clear();
+        pair
+    }
+
+    /// What the services below make of a request, at the other end.
+    fn carry(&mut self, request: Down) -> Option<Up> {
+        Some(match request {
+            Down::Associate(associate) => Up::Associate(associate),
+            Down::AssociateResponse(response) => Up::AssociateConfirm(response),
+            Down::Release(value) => Up::Release(vec![value]),
+            Down::ReleaseResponse(value) => Up::ReleaseConfirm(vec![value]),
+            Down::Abort(value) => Up::Abort(vec![value]),
+            Down::Data(values) => Up::Data(values),
+            Down::SyncMinor => {
+                self.serial += 1;
+                Up::SyncMinor { serial: self.serial - 1 }
+            }
+            Down::SyncMinorResponse { serial } => Up::SyncMinorConfirm { serial },
+            Down::Resynchronise(how, value) => {
+                if let Resynchronise::Restart { serial, .. } = how {
+                    self.serial = serial;
+                }
+                Up::Resynchronise { serial: self.serial, values: vec![value] }
+            }
+            Down::ResynchroniseResponse(value) => {
+                Up::ResynchroniseConfirm { serial: self.serial, values: vec![value] }
+            }
+            Down::GiveToken => return None,
+        })
+    }
+
+    /// What both have sent and the other has not seen, as session has it when one of them resynchronises:
+    /// what the other end has sent is void; of two that meet, abandoning wins, and else the caller.
+    fn sent(&mut self) -> [Vec<Down>; 2] {
+        let mut ours: Vec<Down> = core::iter::from_fn(|| self.caller.poll_down()).collect();
+        let mut theirs: Vec<Down> = core::iter::from_fn(|| self.called.poll_down()).collect();
+        let abandons = |sent: &[Down]| {
+            sent.iter().find_map(|request| match request {
+                Down::Resynchronise(how, _) => Some(*how == Resynchronise::Abandon),
+                _ => None,
+            })
+        };
+        match (abandons(&ours), abandons(&theirs)) {
+            (None, None) => {}
+            (Some(false), Some(true)) | (None, Some(_)) => ours.retain(|sent| matches!(sent, Down::Abort(_))),
+            _ => theirs.retain(|sent| matches!(sent, Down::Abort(_))),
+        }
+        [ours, theirs]
+    }
+
+    /// One round: whether anything crossed. False for ever once the line is cut.
+    fn round(&mut self, ground: &mut Ground) -> bool {
+        let mut crossed = false;
+        for (by_caller, sent) in [true, false].into_iter().zip(self.sent()) {
+            for request in sent {
+                match &mut self.left {
+                    Some(0) => return false,
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                crossed = true;
+                if let Some(up) = self.carry(request) {
+                    if by_caller { self.called.arrive(up) } else { self.caller.arrive(up) }
+                }
+            }
+        }
+        self.initiator.work(&mut self.caller, &mut ground.here, 3000);
+        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+        self.responder.work(&mut self.called, &mut store, 3000);
+        while let Some(event) = self.initiator.event() {
+            self.events.push(event);
+        }
+        crossed
+    }
+
+    fn run(&mut self, ground: &mut Ground) {
+        let mut quiet = 0;
+        for _ in 0..1_000_000 {
+            quiet = if self.round(ground) { 0 } else { quiet + 1 };
+            if quiet > 4 {
+                assert_eq!(self.responder.counters().misuses, 0);
+                return;
+            }
+        }
+        panic!("it never ends");
+    }
+
+    fn job(&mut self, ground: &mut Ground, job: Job) -> Result<Outcome, initiator::Failure> {
+        let about = format!("{job:?}");
+        self.initiator.start(job, &mut self.caller, &mut ground.here).unwrap();
+        self.run(ground);
+        let mut ended = self.events.drain(..).filter_map(|event| match event {
+            Event::Ended(result) => Some(result),
+            _ => None,
+        });
+        ended.next().unwrap_or_else(|| panic!("{about} has not ended"))
+    }
+
+    fn close(mut self, ground: &mut Ground) {
+        self.initiator.terminate(&mut self.caller).unwrap();
+        self.run(ground);
+        assert_eq!(self.events, [Event::Closed]);
+    }
+}
+
+/// The process of the responder is told that the line is cut; that of the initiator as well.
+fn lose(mut pair: Pair, ground: &mut Ground) -> Option<String> {
+    pair.initiator.lost(&mut ground.here);
+    let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+    pair.responder.end(&mut store);
+    let mut docket = None;
+    while let Some(event) = pair.initiator.event() {
+        if let Event::Ended(Err(failure)) = event {
+            docket = failure.docket;
+        }
+    }
+    docket
+}
+
+fn small() -> initiator::Config {
+    initiator::Config {
+        user: Some("ann".into()),
+        password: Some("ann".into()),
+        fdata_bytes: 1000,
+        checkpoint_bytes: 3000,
+        ..initiator::Config::default()
+    }
+}
+
+fn responder_small() -> responder::Config {
+    responder::Config { fdata_bytes: 700, checkpoint_bytes: 2500, ..responder::Config::default() }
+}
+
+fn lines(count: usize, chance: &mut SimRng) -> Vec<u8> {
+    (0..count).flat_map(|n| format!("{n} {}\n", "x".repeat(chance.below(60) as usize)).into_bytes()).collect()
+}
+
+fn get(remote: &str, local: &str) -> Job {
+    Job::Get { remote: remote.into(), local: path(local), document: None }
+}
+
+fn put(local: &str, remote: &str, document: Document) -> Job {
+    Job::Put { local: path(local), remote: remote.into(), document }
+}
+
+fn errors(failure: &initiator::Failure) -> Vec<i64> {
+    failure.diagnostics.iter().map(|item| item.error_identifier).collect()
+}

@@ -1,0 +1,418 @@
+//! Jobs, and what may go wrong with them.
+
+use super::*;
+
+/// So many bytes of a file are not read at once.
+const LONG_BYTES: usize = 300_000;
+
+#[test]
+fn every_document_comes_back_as_it_was() {
+    let mut chance = SimRng::from_seed(1);
+    let binary: Vec<u8> = (0..20_000).map(|_| chance.draw() as u8).collect();
+    let some_lines = lines(500, &mut chance);
+    let mut ground = Ground::new();
+    let mut pair = Pair::connected(&mut ground);
+    for (contents, document) in [
+        (&binary, BINARY),
+        (&binary, text(27)),
+        (&some_lines, text(22)),
+        (&some_lines, text(26)),
+        (&some_lines, records()),
+        (&Vec::new(), BINARY),
+        (&Vec::new(), records()),
+    ] {
+        ground.here.put(&path("mine"), contents);
+        assert_eq!(
+            pair.job(&mut ground, put("mine", "theirs", document.clone())),
+            Ok(Outcome::Done),
+            "{document:?}"
+        );
+        assert_eq!(ground.there.contents(&path("theirs")), Some(&contents[..]), "{document:?}");
+        assert_eq!(pair.job(&mut ground, get("theirs", "back")), Ok(Outcome::Done), "{document:?}");
+        assert_eq!(ground.here.contents(&path("back")), Some(&contents[..]), "{document:?}");
+        let append = Job::Append { local: path("mine"), remote: "theirs".into(), document: document.clone() };
+        assert_eq!(pair.job(&mut ground, append), Ok(Outcome::Done), "{document:?}");
+        assert_eq!(ground.there.contents(&path("theirs")).unwrap(), [&contents[..], contents].concat());
+    }
+    // What is stored as records can be had as plain text.
+    let simple = Job::Get { remote: "theirs".into(), local: path("back"), document: Some(text(27)) };
+    assert_eq!(pair.job(&mut ground, simple), Ok(Outcome::Done));
+    pair.close(&mut ground);
+    ground.is_tidy();
+}
+
+#[test]
+fn directories_attributes_and_names() {
+    let mut ground = Ground::new();
+    ground.there.set_date(crate::ftam::filestore::Date(1_700_000_000));
+    ground.here.put(&path("mine"), b"contents");
+    let mut pair = Pair::connected(&mut ground);
+    let done = Ok(Outcome::Done);
+    assert_eq!(pair.job(&mut ground, Job::MakeDirectory { remote: "d".into() }), done);
+    assert_eq!(pair.job(&mut ground, put("mine", "d/f", BINARY)), done);
+    assert_eq!(pair.job(&mut ground, put("mine", "g", text(27))), done);
+    assert_eq!(pair.job(&mut ground, Job::Rename { remote: "g".into(), to: "d/g".into() }), done);
+    let attributes = ChangeAttributes {
+        storage_account: Some(AccountAttribute::Actual(Account("sales".into()))),
+        future_object_size: Some(SizeAttribute::Actual(99)),
+        legal_qualification: Some(LegalQualificationAttribute::Actual("none".into())),
+        ..ChangeAttributes::NONE
+    };
+    let change = Job::Change { remote: "d/g".into(), attributes: Box::new(attributes) };
+    assert_eq!(pair.job(&mut ground, change), done);
+    let Ok(Outcome::Attributes(read)) = pair.job(&mut ground, Job::Stat { remote: "d/g".into() }) else {
+        panic!("no attributes");
+    };
+    assert_eq!(read.pathname.unwrap().text(), "d/g");
+    assert_eq!(read.object_size, Some(SizeAttribute::Actual(8)));
+    assert_eq!(read.future_object_size, Some(SizeAttribute::Actual(99)));
+    assert_eq!(read.storage_account, Some(AccountAttribute::Actual(Account("sales".into()))));
+    assert_eq!(read.legal_qualification, Some(LegalQualificationAttribute::Actual("none".into())));
+    assert_eq!(read.contents_type, Some(text(27).contents_type()));
+    let written = format!("{:?}", (read.identity_of_creator, read.date_and_time_of_creation));
+    assert!(written.contains("ann") && written.contains("20231114221320Z"), "{written}");
+    let Ok(Outcome::Entries(entries)) = pair.job(&mut ground, Job::List { remote: "d".into() }) else {
+        panic!("no entries");
+    };
+    let names: Vec<String> = entries.iter().map(|entry| entry.pathname.as_ref().unwrap().text()).collect();
+    assert_eq!(names, ["f", "g"]);
+    let Ok(Outcome::Entries(root)) = pair.job(&mut ground, Job::List { remote: ".".into() }) else {
+        panic!("no entries");
+    };
+    assert_eq!(root.len(), 1);
+    for name in ["d/f", "d/g", "d"] {
+        assert_eq!(pair.job(&mut ground, Job::Remove { remote: name.into() }), done, "{name}");
+    }
+    assert_eq!(ground.there.tree().count(), 0);
+    pair.close(&mut ground);
+    ground.is_tidy();
+}
+
+#[test]
+fn what_fails_and_what_is_said() {
+    use ErrorIdentifier as E;
+    let directory = Document::Directory(DirectoryParameters(AttributeNames::KERNEL));
+    type Prepare = fn(&mut Ground);
+    let rows: Vec<(&str, Prepare, Job, ErrorIdentifier)> = vec![
+        ("no file", |_| {}, get("none", "x"), E::FILE_NON_EXISTENT),
+        ("dots", |_| {}, get("../secret", "x"), E::FILENAME_NOT_FOUND),
+        ("reserved", |_| {}, get(".kiban-ftam/x", "x"), E::FILENAME_NOT_FOUND),
+        ("through a file", |_| {}, get("f/g", "x"), E::FILENAME_NOT_FOUND),
+        ("denied", |g| g.there.deny(&path("f")), get("f", "x"), E::LOCAL_SECURITY),
+        (
+            "a directory as file",
+            |_| {},
+            Job::Get { remote: "d".into(), local: path("x"), document: Some(BINARY) },
+            E::CONTENTS_TYPE_INCONSISTENT,
+        ),
+        ("a file as directory", |_| {}, Job::List { remote: "f".into() }, E::CONTENTS_TYPE_INCONSISTENT),
+        (
+            "another document",
+            |_| {},
+            Job::Get { remote: "marked".into(), local: path("x"), document: Some(records()) },
+            E::CONTENTS_TYPE_INCONSISTENT,
+        ),
+        ("a put to a directory", |_| {}, put("mine", "d", BINARY), E::OVERRIDE_NOT_POSSIBLE),
+        ("a put as directory", |_| {}, put("mine", "f", directory), E::OVERRIDE_NOT_POSSIBLE),
+        ("no directory for it", |_| {}, put("mine", "none/f", BINARY), E::FILE_CANNOT_BE_CREATED),
+        ("full", |g| g.there.set_capacity(Some(100)), put("mine", "new", BINARY), E::LOCAL_FAILURE_SPACE),
+        (
+            "full at the end",
+            |g| g.there.fail_after(Call::Finish, 0, Trouble::Full),
+            put("mine", "new", BINARY),
+            E::LOCAL_FAILURE_SPACE,
+        ),
+        (
+            "a device that fails",
+            |g| g.there.fail_after(Call::Read, 1, Trouble::Failed),
+            get("long", "x"),
+            E::LOCAL_FAILURE_DEVICE,
+        ),
+        (
+            "changed under the reader",
+            |g| g.there.fail_after(Call::Read, 1, Trouble::Changed),
+            get("long", "x"),
+            E::LOCAL_FAILURE_DATA,
+        ),
+        (
+            "nothing may be opened",
+            |g| g.there.fail_after(Call::Open, 0, Trouble::TooMany),
+            get("f", "x"),
+            E::RESOURCES,
+        ),
+        (
+            "it cannot be settled",
+            |g| g.there.fail_after(Call::Settle, 1, Trouble::Failed),
+            put("mine", "new", BINARY),
+            E::LOCAL_FAILURE_DEVICE,
+        ),
+        (
+            "it cannot be noted",
+            |g| g.there.fail_after(Call::Keep, 1, Trouble::Full),
+            put("mine", "new", BINARY),
+            E::LOCAL_FAILURE_SPACE,
+        ),
+        ("a directory that exists", |_| {}, Job::MakeDirectory { remote: "d".into() }, E::FILE_EXISTS),
+        ("a directory that is full", |_| {}, Job::Remove { remote: "d".into() }, E::FILE_CANNOT_BE_DELETED),
+        ("nothing to delete", |_| {}, Job::Remove { remote: "none".into() }, E::FILE_NON_EXISTENT),
+        (
+            "a name that is taken",
+            |_| {},
+            Job::Rename { remote: "f".into(), to: "d/f".into() },
+            E::FILE_EXISTS,
+        ),
+        (
+            "a name that is none",
+            |_| {},
+            Job::Rename { remote: "f".into(), to: "..".into() },
+            E::FILENAME_NOT_FOUND,
+        ),
+        (
+            "too long a value",
+            |_| {},
+            Job::Change {
+                remote: "f".into(),
+                attributes: Box::new(ChangeAttributes {
+                    legal_qualification: Some(LegalQualificationAttribute::Actual(
+                        "x".repeat(600).as_str().into(),
+                    )),
+                    ..ChangeAttributes::NONE
+                }),
+            },
+            E::BAD_ATTRIBUTE_VALUE,
+        ),
+        (
+            "a group that is not there",
+            |_| {},
+            Job::Change {
+                remote: "f".into(),
+                attributes: Box::new(ChangeAttributes {
+                    private_use: Some(crate::wire::ftam::PrivateUseAttribute::NoValueAvailable(Null)),
+                    ..ChangeAttributes::NONE
+                }),
+            },
+            E::ATTRIBUTE_UNSUPPORTED,
+        ),
+        (
+            "no right to write",
+            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            put("mine", "new", BINARY),
+            E::PERMITTED_ACTIONS_VIOLATED,
+        ),
+        (
+            "no right to read",
+            |g| g.door.rights = Actions::WRITING,
+            get("f", "x"),
+            E::PERMITTED_ACTIONS_VIOLATED,
+        ),
+        (
+            "no right to delete",
+            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            Job::Remove { remote: "f".into() },
+            E::PERMITTED_ACTIONS_VIOLATED,
+        ),
+        (
+            "somebody has it",
+            |g| {
+                use crate::ftam::filestore::{Concurrency, Control};
+                g.locks.take(&path("f"), Control::usual(Actions::ALL)).unwrap();
+            },
+            get("f", "x"),
+            E::FILE_BUSY,
+        ),
+        ("no more locks", |g| g.locks = Locks::new(0), get("f", "x"), E::RESOURCES),
+    ];
+    for (about, prepare, job, expected) in rows {
+        let mut ground = Ground::new();
+        ground.here.put(&path("mine"), &[7; 9000]);
+        crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("d")).unwrap();
+        for name in ["f", "d/f", "marked"] {
+            ground.there.put(&path(name), &[8; 9000]);
+        }
+        ground.there.put(&path("long"), &[8; LONG_BYTES]);
+        let mut first = Pair::connected(&mut ground);
+        first.job(&mut ground, put("mine", "marked", BINARY)).unwrap();
+        first.close(&mut ground);
+        let before: Vec<(Path, Option<Vec<u8>>)> = ground
+            .there
+            .tree()
+            .map(|(path, contents)| (path.clone(), contents.map(<[u8]>::to_vec)))
+            .collect();
+        prepare(&mut ground);
+        let mut pair = Pair::connected(&mut ground);
+        let failure = pair.job(&mut ground, job).expect_err(about);
+        assert_eq!(pair.caller.state(), crate::ftam::State::Initialized, "{about}: {failure:?}");
+        assert_eq!(errors(&failure).first(), Some(&expected.0), "{about}: {failure:?}");
+        let after: Vec<(Path, Option<Vec<u8>>)> = ground
+            .there
+            .tree()
+            .map(|(path, contents)| (path.clone(), contents.map(<[u8]>::to_vec)))
+            .collect();
+        assert_eq!(after, before, "{about}: nothing has changed");
+        assert_eq!(ground.here.contents(&path("x")), None, "{about}");
+        // The association lives on.
+        if about != "somebody has it" && about != "no more locks" {
+            pair.close(&mut ground);
+            ground.is_tidy();
+        }
+    }
+}
+
+#[test]
+fn trouble_at_home() {
+    let mut ground = Ground::new();
+    ground.there.put(&path("f"), &[8; 9000]);
+    let mut pair = Pair::connected(&mut ground);
+    let failure = pair.job(&mut ground, put("none", "x", BINARY)).unwrap_err();
+    assert_eq!(failure.local, Some(Trouble::NotThere));
+    for (call, after, trouble) in [
+        (Call::Begin, 0, Trouble::Denied),
+        (Call::Write, 2, Trouble::Full),
+        (Call::Settle, 0, Trouble::Failed),
+        (Call::Finish, 0, Trouble::Full),
+    ] {
+        ground.here.fail_after(call, after, trouble);
+        let failure = pair.job(&mut ground, get("f", "x")).unwrap_err();
+        assert_eq!(failure.local, Some(trouble), "{call:?}");
+        assert_eq!(ground.here.contents(&path("x")), None);
+    }
+    ground.here.put(&path("mine"), &[7; LONG_BYTES]);
+    for (call, after, trouble) in [(Call::Open, 0, Trouble::Denied), (Call::Read, 1, Trouble::Changed)] {
+        ground.here.fail_after(call, after, trouble);
+        let failure = pair.job(&mut ground, put("mine", "x", BINARY)).unwrap_err();
+        assert_eq!(failure.local, Some(trouble), "{call:?}");
+        assert_eq!(ground.there.contents(&path("x")), None);
+    }
+    ground.here.put(&path("wide"), &[b'x'; 70_000]);
+    let failure = pair.job(&mut ground, put("wide", "x", records())).unwrap_err();
+    assert_eq!(errors(&failure), [ErrorIdentifier::LOCAL_FAILURE_DATA.0]);
+    pair.close(&mut ground);
+    ground.is_tidy();
+}
+
+#[test]
+fn who_is_let_in() {
+    use ErrorIdentifier as E;
+    let rows: [(&str, &str, Option<&str>, Option<ErrorIdentifier>); 5] = [
+        ("ann", "ann", None, None),
+        ("ann", "bob", None, Some(E::FILESTORE_PASSWORD)),
+        ("ann", "later", None, Some(E::USER_NOT_ALLOWED)),
+        ("ann", "ann", Some("wrong"), Some(E::ASSOCIATION_BAD_ACCOUNT)),
+        ("ann", "", None, Some(E::FILESTORE_PASSWORD)),
+    ];
+    for (user, password, account, expected) in rows {
+        let mut ground = Ground::new();
+        ground.door.waits = 3;
+        let ours = initiator::Config {
+            user: Some(user.into()),
+            password: Some(password.into()),
+            account: account.map(Into::into),
+            ..small()
+        };
+        let mut pair = Pair::new(ours, responder_small());
+        pair.initiator.connect(&mut pair.caller).unwrap();
+        pair.run(&mut ground);
+        match (&pair.events[..], expected) {
+            ([Event::Connected], None) => {}
+            ([Event::Refused(failure), ..], Some(expected)) => assert_eq!(errors(failure), [expected.0]),
+            other => panic!("{user} {password}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_home_is_all_there_is() {
+    let mut ground = Ground::new();
+    crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("home")).unwrap();
+    ground.there.put(&path("secret"), b"secret");
+    ground.here.put(&path("mine"), b"mine");
+    ground.door.home = path("home");
+    let mut pair = Pair::connected(&mut ground);
+    pair.job(&mut ground, put("mine", "/f", BINARY)).unwrap();
+    assert_eq!(ground.there.contents(&path("home/f")), Some(&b"mine"[..]));
+    for name in ["secret", "/secret", "../secret", "home/../../secret"] {
+        assert!(pair.job(&mut ground, get(name, "x")).is_err(), "{name}");
+    }
+    let Ok(Outcome::Entries(entries)) = pair.job(&mut ground, Job::List { remote: "/".into() }) else {
+        panic!("no entries");
+    };
+    assert_eq!(entries.len(), 1);
+    let Ok(Outcome::Attributes(read)) = pair.job(&mut ground, Job::Stat { remote: "f".into() }) else {
+        panic!("no attributes");
+    };
+    assert_eq!(read.pathname.unwrap().text(), "f");
+}
+
+#[test]
+fn two_who_want_one_file_are_kept_apart() {
+    let mut ground = Ground::new();
+    ground.here.put(&path("mine"), &[7; 20_000]);
+    ground.there.put(&path("f"), b"old");
+    let (mut first, mut second) = (Pair::connected(&mut ground), Pair::connected(&mut ground));
+    first.initiator.start(put("mine", "f", BINARY), &mut first.caller, &mut ground.here).unwrap();
+    (0..6).for_each(|_| _ = first.round(&mut ground));
+    assert!(first.initiator.progress().0 > 0 && first.initiator.is_busy());
+    // Who reads has what was there; who writes has to wait.
+    assert_eq!(second.job(&mut ground, get("f", "x")), Ok(Outcome::Done));
+    assert_eq!(ground.here.contents(&path("x")), Some(&b"old"[..]));
+    for job in [put("mine", "f", BINARY), Job::Rename { remote: "f".into(), to: "f".into() }] {
+        let busy = second.job(&mut ground, job.clone());
+        match job {
+            Job::Put { .. } => assert_eq!(errors(&busy.unwrap_err())[0], ErrorIdentifier::FILE_BUSY.0),
+            _ => assert_eq!(busy, Ok(Outcome::Done)),
+        }
+    }
+    first.run(&mut ground);
+    first.events.clear();
+    assert_eq!(ground.there.contents(&path("f")).unwrap().len(), 20_000);
+    assert_eq!(second.job(&mut ground, put("mine", "f", BINARY)), Ok(Outcome::Done));
+    first.close(&mut ground);
+    second.close(&mut ground);
+    ground.is_tidy();
+}
+
+#[test]
+fn records_are_read_with_their_structure_by_who_asks_for_it() {
+    use crate::ftam::{Indication, Request};
+    use crate::wire::ftam::*;
+    let mut ground = Ground::new();
+    ground.here.put(&path("mine"), b"one\ntwo\n");
+    let mut pair = Pair::connected(&mut ground);
+    pair.job(&mut ground, put("mine", "f", records())).unwrap();
+    let say = |pair: &mut Pair, pdu: Pdu| pair.caller.request(Request::Pdu(pdu)).unwrap();
+    say(&mut pair, Pdu::BeginGroupRequest(Box::new(BeginGroupRequest { threshold: 2 })));
+    say(&mut pair, Pdu::SelectRequest(Box::new(SelectRequest::new("f".into(), AccessRequest::READ))));
+    let open = OpenRequest::new(ProcessingMode::READ, OpenContentsType::Unknown(Null));
+    say(&mut pair, Pdu::OpenRequest(Box::new(open)));
+    say(&mut pair, Pdu::EndGroupRequest(Box::new(EndGroupRequest {})));
+    let mut elements = Vec::new();
+    for asks in [false, true] {
+        if asks {
+            let context = AccessContext::of(AccessContextKind::FLAT_ALL_DATA_UNITS);
+            say(&mut pair, Pdu::ReadRequest(Box::new(ReadRequest::new(FaduIdentity::FIRST, context))));
+        }
+        for _ in 0..4 {
+            for (by_caller, sent) in [true, false].into_iter().zip(pair.sent()) {
+                for up in sent.into_iter().filter_map(|sent| pair.carry(sent)).collect::<Vec<_>>() {
+                    if by_caller { pair.called.arrive(up) } else { pair.caller.arrive(up) }
+                }
+            }
+            let mut store =
+                Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+            pair.responder.work(&mut pair.called, &mut store, 3000);
+            while let Some(indication) = pair.caller.poll_up() {
+                if let Indication::Data(element) = indication {
+                    elements.push(match element {
+                        DataElement::Value { contents, .. } => contents.to_vec(),
+                        DataElement::Structuring(structuring) => {
+                            assert_eq!(structuring, Structuring::RECORD);
+                            b"record".to_vec()
+                        }
+                        DataElement::DirectoryEntry(_) => b"entry".to_vec(),
+                    });
+                }
+            }
+        }
+    }
+    assert_eq!(elements, [&b"record"[..], b"one", b"record", b"two"]);
+}

@@ -1,0 +1,213 @@
+//! The storage interface of a filestore.
+//!
+//! Purpose       one interface for a directory of a host and for memory, so that tests exercise the real
+//!               code.
+//! Reading       a reader sees one version of the file: a change while it reads is an error, never mixed
+//!               data.
+//! Writing       new contents are stored beside the old ones, invisible, until [`Disk::finish`] puts them in
+//!               place atomically. An extension of a file is stored there, too, and appended when it is
+//!               complete; if that fails, the file is truncated again. So a peer that disappears has changed
+//!               nothing, whatever it was doing.
+//! Interruption  unfinished contents that are left ([`Disk::leave`]) wait under their token for
+//!               [`Disk::resume`].
+//! Dockets       small records, stored by key, that outlive the process: the data that recovery needs.
+//! Limits        a disk limits open files, unfinished contents and records; beyond that it returns
+//!               [`Trouble::TooMany`].
+
+use super::{Date, Mark, Marks, Path};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_base::{Bytes, Rope};
+
+/// The kind of the object at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// Identifies a version of a file: equal stamps mean the same version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stamp(pub [u64; 4]);
+
+/// Information on a file or a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// File or directory.
+    pub kind: Kind,
+    /// The length in bytes.
+    pub bytes: u64,
+    /// When it was created, if the host records that.
+    pub created: Option<Date>,
+    /// When its contents were last changed.
+    pub modified: Option<Date>,
+    /// When it was last read.
+    pub read: Option<Date>,
+    /// Attributes that the host cannot store itself.
+    pub marks: Marks,
+    /// Its version.
+    pub stamp: Stamp,
+}
+
+/// A file or contents that a disk has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u64);
+
+/// How contents are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Create a new file; none may exist.
+    New,
+    /// Replace the contents of an existing file, or create one.
+    Replace,
+    /// Append to the existing contents.
+    Extend,
+}
+
+/// Contents being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The handle for writing.
+    pub handle: Handle,
+    /// The token with which they are found again if they are left.
+    pub token: String,
+}
+
+/// Errors of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// The file does not exist.
+    NotThere,
+    /// The file exists already.
+    Exists,
+    /// The host denies access.
+    Denied,
+    /// No space is left.
+    Full,
+    /// The file is in use.
+    Busy,
+    /// The file has changed since it was opened, or left.
+    Changed,
+    /// The path leads through a link, or out of the filestore.
+    Outside,
+    /// It is a directory, but a file is needed.
+    NotAFile,
+    /// It is a file, but a directory is needed.
+    NotADirectory,
+    /// The directory is not empty.
+    NotEmpty,
+    /// The host cannot store a name or value of this length.
+    Long,
+    /// A limit of the disk is reached.
+    TooMany,
+    /// The handle is not open, or the disk does not support this.
+    Unable,
+    /// The device failed.
+    Failed,
+}
+
+/// A filestore's files. Every call is complete when it returns, and waits for no other user.
+#[expect(clippy::missing_errors_doc, reason = "every call fails with the trouble that there is")]
+pub trait Disk {
+    /// Returns information on the object at `path`.
+    fn look(&mut self, path: &Path) -> Result<Entry, Trouble>;
+
+    /// Returns the names in a directory, sorted; [`Trouble::TooMany`] if there are more than `names_max`.
+    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, Trouble>;
+
+    /// Opens a file for reading.
+    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), Trouble>;
+
+    /// Reads at most `bytes_max` from offset `at`: fewer only at the end, none beyond it.
+    /// [`Trouble::Changed`] if the file has changed since it was opened.
+    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble>;
+
+    /// Begins new contents.
+    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble>;
+
+    /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::settle`] covered is
+    /// there.
+    fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble>;
+
+    /// Writes at offset `at`, relative to the beginning of the new contents, and not beyond their end. An
+    /// error may be reported later, at the latest by [`Disk::settle`] or [`Disk::finish`].
+    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), Trouble>;
+
+    /// Makes written data durable, as far as the disk's policy requires it at a checkpoint.
+    fn settle(&mut self, handle: Handle) -> Result<(), Trouble>;
+
+    /// Puts written contents in place, with these marks; other marks of an existing file are kept. The handle
+    /// is closed in any case; on an error the old contents are unchanged.
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble>;
+
+    /// Closes; written contents are kept for [`Disk::resume`].
+    fn leave(&mut self, handle: Handle);
+
+    /// Closes; written contents are removed, and the old ones are unchanged.
+    fn abandon(&mut self, handle: Handle);
+
+    /// Removes contents that were left and will not be resumed.
+    fn discard(&mut self, path: &Path, token: &str);
+
+    /// Renames a file; [`Trouble::Exists`] if the new name is taken.
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Trouble>;
+
+    /// Removes a file, or an empty directory.
+    fn remove(&mut self, path: &Path) -> Result<(), Trouble>;
+
+    /// Creates a directory.
+    fn make_directory(&mut self, path: &Path) -> Result<(), Trouble>;
+
+    /// Changes marks; an empty value removes a mark.
+    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble>;
+
+    /// Stores a record, atomically replacing one with the same key.
+    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), Trouble>;
+
+    /// Returns a stored record.
+    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, Trouble>;
+
+    /// Removes a record, if it exists.
+    fn forget(&mut self, key: &str);
+
+    /// Returns the keys of all records, sorted.
+    fn kept(&mut self) -> Vec<String>;
+
+    /// Returns the current date, for records.
+    fn date(&mut self) -> Date;
+}
+
+/// Maximum length of a record's key in bytes.
+pub const KEY_BYTES_MAX: usize = 64;
+/// Maximum length of a record in bytes.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// Returns whether a key is valid: it may become the name of a file.
+pub fn is_key(key: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(plain)
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Trouble::NotThere => "there is no such file",
+            Trouble::Exists => "there is a file of that name",
+            Trouble::Denied => "the host does not allow it",
+            Trouble::Full => "no room is left on the disk",
+            Trouble::Busy => "somebody uses it",
+            Trouble::Changed => "the file has been changed meanwhile",
+            Trouble::Outside => "the way leads through a link, or out of the filestore",
+            Trouble::NotAFile => "it is not a file",
+            Trouble::NotADirectory => "it is not a directory",
+            Trouble::NotEmpty => "the directory has something in it",
+            Trouble::Long => "the host cannot hold a name or a value of this length",
+            Trouble::TooMany => "too much is open, left or kept already",
+            Trouble::Unable => "the filestore cannot do this",
+            Trouble::Failed => "the device failed",
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! Marks: attributes that a host's file system cannot store itself, kept with a file as words and bytes.
+//!
+//! Purpose   an attribute that one initiator sets is read by the next, whichever server it uses, at any time.
+//! Storage   chosen by the disk: extended attributes, or files of its own.
+//! Limits    [`MARK_BYTES_MAX`] for a value.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Maximum length of a value in bytes: all marks fit in one block of a file system with extended attributes.
+pub const MARK_BYTES_MAX: usize = 512;
+
+/// The kinds of marks, named after the attributes of ISO 8571-2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// The contents type: document type and parameters.
+    ContentsType,
+    /// The storage account.
+    Account,
+    /// The identity of the creator.
+    Creator,
+    /// The identity of the last modifier of its contents.
+    Modifier,
+    /// The identity of the last reader.
+    Reader,
+    /// The identity of the last attribute modifier.
+    AttributeModifier,
+    /// When it was created, if the host does not record that.
+    Created,
+    /// When its attributes were last changed.
+    AttributesModified,
+    /// File availability: whether opening may take a while.
+    Availability,
+    /// The future file size.
+    FutureSize,
+    /// Access control.
+    AccessControl,
+    /// Legal qualifications.
+    Legal,
+    /// Private use.
+    Private,
+}
+
+impl Mark {
+    /// All kinds.
+    pub const ALL: [Mark; 13] = [
+        Mark::ContentsType,
+        Mark::Account,
+        Mark::Creator,
+        Mark::Modifier,
+        Mark::Reader,
+        Mark::AttributeModifier,
+        Mark::Created,
+        Mark::AttributesModified,
+        Mark::Availability,
+        Mark::FutureSize,
+        Mark::AccessControl,
+        Mark::Legal,
+        Mark::Private,
+    ];
+
+    /// Returns the word under which it is stored.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Mark::ContentsType => "contents-type",
+            Mark::Account => "account",
+            Mark::Creator => "creator",
+            Mark::Modifier => "modifier",
+            Mark::Reader => "reader",
+            Mark::AttributeModifier => "attribute-modifier",
+            Mark::Created => "created",
+            Mark::AttributesModified => "attributes-modified",
+            Mark::Availability => "availability",
+            Mark::FutureSize => "future-size",
+            Mark::AccessControl => "access-control",
+            Mark::Legal => "legal",
+            Mark::Private => "private",
+        }
+    }
+
+    /// Returns the mark stored under a word.
+    pub fn of_word(word: &str) -> Option<Mark> {
+        Mark::ALL.into_iter().find(|mark| mark.word() == word)
+    }
+}
+
+/// The marks of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(BTreeMap<Mark, Vec<u8>>);
+
+impl Marks {
+    /// Returns the value of a mark.
+    pub fn get(&self, mark: Mark) -> Option<&[u8]> {
+        self.0.get(&mark).map(Vec::as_slice)
+    }
+
+    /// Returns the value of a mark, if it is text.
+    pub fn text(&self, mark: Mark) -> Option<&str> {
+        core::str::from_utf8(self.get(mark)?).ok()
+    }
+
+    /// Sets a value; an empty one removes the mark. Returns false if it is too long.
+    #[must_use]
+    pub fn set(&mut self, mark: Mark, value: &[u8]) -> bool {
+        if value.is_empty() {
+            self.0.remove(&mark);
+        } else if value.len() <= MARK_BYTES_MAX {
+            self.0.insert(mark, value.into());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Returns the marks with one more; a value that is too long is left out.
+    #[must_use]
+    pub fn with(mut self, mark: Mark, value: &[u8]) -> Marks {
+        let _ = self.set(mark, value);
+        self
+    }
+
+    /// Sets the marks in `changes` (an empty value removes one); the others are kept. A value that is too
+    /// long is left out.
+    pub fn change(&mut self, changes: &[(Mark, Vec<u8>)]) {
+        for (mark, value) in changes {
+            let _ = self.set(*mark, value);
+        }
+    }
+
+    /// Returns all marks that are set.
+    pub fn each(&self) -> impl Iterator<Item = (Mark, &[u8])> {
+        self.0.iter().map(|(mark, value)| (*mark, value.as_slice()))
+    }
+
+    /// Returns whether no mark is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_lead_back_to_their_marks() {
+        for mark in Mark::ALL {
+            assert_eq!(Mark::of_word(mark.word()), Some(mark));
+        }
+        assert_eq!(Mark::of_word("colour"), None);
+    }
+
+    #[test]
+    fn values_have_a_bound_and_an_empty_one_is_none() {
+        let mut marks = Marks::default().with(Mark::Account, b"sales");
+        assert!(!marks.set(Mark::Account, &[0; MARK_BYTES_MAX + 1]));
+        assert_eq!(marks.text(Mark::Account), Some("sales"));
+        assert!(marks.set(Mark::Account, b"") && marks.is_empty());
+    }
+}

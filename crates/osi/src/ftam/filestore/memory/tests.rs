@@ -1,0 +1,84 @@
+//! Tests of memory's own behaviour; those of every disk are with the directory's.
+
+use super::*;
+
+fn path(text: &str) -> Path {
+    Path::read(text).unwrap()
+}
+
+fn put(disk: &mut MemoryDisk, name: &str, way: Way, pieces: &[&str]) -> Result<(), Trouble> {
+    let begun = disk.begin(&path(name), way)?;
+    let mut at = 0;
+    for piece in pieces {
+        if let Err(trouble) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
+            disk.abandon(begun.handle);
+            return Err(trouble);
+        }
+        at += piece.len() as u64;
+    }
+    disk.finish(begun.handle, &[])
+}
+
+#[test]
+fn a_failed_put_leaves_what_was_there() {
+    let mut disk = MemoryDisk::with_capacity(10);
+    put(&mut disk, "a", Way::New, &["old"]).unwrap();
+    for way in [Way::Replace, Way::Extend] {
+        assert_eq!(put(&mut disk, "a", way, &["1234", "5678"]), Err(Trouble::Full));
+        assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
+    }
+    disk.fail_after(Call::Finish, 0, Trouble::Failed);
+    assert_eq!(put(&mut disk, "a", Way::Replace, &["1"]), Err(Trouble::Failed));
+    assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
+    put(&mut disk, "a", Way::Extend, &["er"]).unwrap();
+    assert_eq!(disk.contents(&path("a")), Some(&b"older"[..]));
+    assert_eq!(disk.loose_ends(), (0, 0));
+}
+
+#[test]
+fn a_change_under_the_reader_is_told() {
+    let mut disk = MemoryDisk::new();
+    disk.put(&path("a"), b"contents");
+    let (reader, _) = disk.open(&path("a")).unwrap();
+    assert_eq!(disk.read(reader, 0, 3).unwrap(), "con");
+    disk.put(&path("a"), b"contentS");
+    assert_eq!(disk.read(reader, 3, 3), Err(Trouble::Changed));
+}
+
+#[test]
+fn what_was_settled_outlives_the_process() {
+    let mut disk = MemoryDisk::new();
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    disk.write(begun.handle, 0, Rope::copied(b"settled")).unwrap();
+    disk.settle(begun.handle).unwrap();
+    disk.write(begun.handle, 7, Rope::copied(b"lost")).unwrap();
+    disk.keep("docket-1", b"record").unwrap();
+    assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 7), Err(Trouble::Busy));
+    disk.crash();
+    assert_eq!(disk.write(begun.handle, 7, Rope::new()), Err(Trouble::Unable));
+    assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 8), Err(Trouble::Changed));
+    assert_eq!(disk.resume(&path("b"), Way::New, &begun.token, 7), Err(Trouble::Changed));
+    let again = disk.resume(&path("a"), Way::New, &begun.token, 7).unwrap();
+    disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
+    disk.finish(again.handle, &[]).unwrap();
+    assert_eq!(disk.contents(&path("a")), Some(&b"settled!"[..]));
+    assert_eq!(disk.fetch("docket-1").unwrap(), b"record");
+}
+
+#[test]
+fn what_is_denied_is_there_and_not_to_be_had() {
+    let mut disk = MemoryDisk::new();
+    disk.put(&path("secret"), b"x");
+    disk.deny(&path("secret"));
+    assert_eq!(disk.look(&path("secret")).err(), Some(Trouble::Denied));
+    assert_eq!(disk.list(&path("."), 3).unwrap(), ["secret"]);
+}
+
+#[test]
+fn every_call_can_fail_at_will() {
+    let mut disk = MemoryDisk::new();
+    disk.put(&path("a"), b"x");
+    disk.fail_after(Call::Look, 2, Trouble::Failed);
+    let looks = [0; 4].map(|_| disk.look(&path("a")).err());
+    assert_eq!(looks, [None, None, Some(Trouble::Failed), None]);
+}

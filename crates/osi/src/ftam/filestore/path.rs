@@ -1,0 +1,257 @@
+//! Names of files, validated before any disk sees them.
+//!
+//! Purpose    whatever filename a peer sends, the disk gets a plain path below its root.
+//! Format     ISO 8571-2 has filenames of several strings. Some peers send a whole path in one string, others
+//!            one string a level. Both are equivalent here: strings are joined by `/` and split at `/`.
+//! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
+//!            limit, or is the name that the disk reserves for itself. A leading `/` is the root that the
+//!            user sees, as in a chroot jail; a trailing one, common for directories, is ignored. `.` alone
+//!            is the root, and a trailing `/.` is ignored: ISODE's `ls` sends these.
+//! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
+//! Missing    names of a host that are not UTF-8.
+
+use alloc::string::String;
+use core::fmt;
+
+/// Maximum number of components of a path.
+pub const COMPONENTS_MAX: usize = 32;
+/// Maximum length of a component in bytes.
+pub const COMPONENT_BYTES_MAX: usize = 255;
+/// Maximum length of a path in bytes.
+pub const PATH_BYTES_MAX: usize = 1024;
+/// The name that a disk reserves for itself, in every directory.
+pub const RESERVED: &str = ".kiban-ftam";
+
+/// A path below the root of a filestore.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Path(String);
+
+/// Why a name is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadName {
+    /// There is no string at all.
+    Missing,
+    /// A component is empty.
+    Empty,
+    /// `..` is a component, or `.` is one other than the last.
+    Dots,
+    /// There is a control character, such as NUL.
+    Control,
+    /// A component or the path is too long, or there are too many components.
+    Long,
+    /// The name is reserved by the disk.
+    Reserved,
+}
+
+impl Path {
+    /// Returns the root.
+    pub fn root() -> Path {
+        Path::default()
+    }
+
+    /// Parses a filename that consists of these strings.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn from_filename<'a>(strings: impl IntoIterator<Item = &'a str>) -> Result<Path, BadName> {
+        let mut joined = String::new();
+        for (at, string) in strings.into_iter().enumerate() {
+            if joined.len() + string.len() > PATH_BYTES_MAX {
+                return Err(BadName::Long);
+            }
+            if at > 0 {
+                joined.push('/');
+            } else if string.is_empty() {
+                return Err(BadName::Missing);
+            }
+            joined.push_str(string);
+        }
+        Path::read(&joined)
+    }
+
+    /// Parses a path with `/` between its components.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn read(text: &str) -> Result<Path, BadName> {
+        if text.is_empty() {
+            return Err(BadName::Missing);
+        }
+        let inner = text.strip_prefix('/').unwrap_or(text);
+        if inner.is_empty() || inner == "." {
+            return Ok(Path::root());
+        }
+        let plain = inner.strip_suffix("/.").or_else(|| inner.strip_suffix('/')).unwrap_or(inner);
+        plain.split('/').try_fold(Path::root(), |path, name| path.join(name))
+    }
+
+    /// Returns this path with one component appended.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn join(&self, name: &str) -> Result<Path, BadName> {
+        match name {
+            "" => return Err(BadName::Empty),
+            "." | ".." => return Err(BadName::Dots),
+            _ if name.contains('/') => return Err(BadName::Empty),
+            // GraphicString has none, and log readers should see none.
+            _ if name.chars().any(char::is_control) => return Err(BadName::Control),
+            // Some hosts' names are case-insensitive.
+            _ if name.eq_ignore_ascii_case(RESERVED) => return Err(BadName::Reserved),
+            _ if name.len() > COMPONENT_BYTES_MAX => return Err(BadName::Long),
+            _ if self.0.len() + 1 + name.len() > PATH_BYTES_MAX => return Err(BadName::Long),
+            _ if self.components().count() == COMPONENTS_MAX => return Err(BadName::Long),
+            _ => {}
+        }
+        let mut path = self.clone();
+        if !path.0.is_empty() {
+            path.0.push('/');
+        }
+        path.0.push_str(name);
+        Ok(path)
+    }
+
+    /// Returns whether it is the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns its components, from the root down.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// Returns the last component; the root has none.
+    pub fn name(&self) -> Option<&str> {
+        self.components().next_back()
+    }
+
+    /// Returns the parent directory; the root has none.
+    pub fn parent(&self) -> Option<Path> {
+        match self.0.rfind('/') {
+            _ if self.is_root() => None,
+            Some(at) => Some(Path(self.0[..at].into())),
+            None => Some(Path::root()),
+        }
+    }
+
+    /// Returns whether it equals `above` or is below it.
+    pub fn is_within(&self, above: &Path) -> bool {
+        above.is_root()
+            || self
+                .0
+                .strip_prefix(above.0.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Returns the path with `/` between its components; empty for the root.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", self.0)
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadName::Missing => "there is no name",
+            BadName::Empty => "a component of the name is empty",
+            BadName::Dots => "`.` and `..` are no components of a name here",
+            BadName::Control => "the name has control characters",
+            BadName::Long => "the name is too long",
+            BadName::Reserved => "the name is kept for the filestore itself",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn spellings_and_what_they_come_to() {
+        let long = "x".repeat(COMPONENT_BYTES_MAX + 1);
+        let deep = "d/".repeat(COMPONENTS_MAX + 1);
+        let wide = ["y".repeat(COMPONENT_BYTES_MAX).as_str(); 5].join("/");
+        let rows: &[(&[&str], Result<&str, BadName>)] = &[
+            (&["a"], Ok("a")),
+            (&["a", "b"], Ok("a/b")),
+            (&["a/b", "c"], Ok("a/b/c")),
+            (&["/etc/passwd"], Ok("etc/passwd")),
+            (&["d/"], Ok("d")),
+            (&["d/."], Ok("d")),
+            (&["d", "."], Ok("d")),
+            (&["d/./"], Err(BadName::Dots)),
+            (&["./."], Err(BadName::Dots)),
+            (&["//."], Err(BadName::Empty)),
+            (&["."], Ok("")),
+            (&["/"], Ok("")),
+            (&["/."], Ok("")),
+            (&["..."], Ok("...")),
+            (&["Grüße"], Ok("Grüße")),
+            (&[], Err(BadName::Missing)),
+            (&[""], Err(BadName::Missing)),
+            (&["", "a"], Err(BadName::Missing)),
+            (&["a", ""], Ok("a")),
+            (&["a", "", "b"], Err(BadName::Empty)),
+            (&["a//b"], Err(BadName::Empty)),
+            (&["//a"], Err(BadName::Empty)),
+            (&["a", "/b"], Err(BadName::Empty)),
+            (&[".."], Err(BadName::Dots)),
+            (&["a", ".."], Err(BadName::Dots)),
+            (&["a/../b"], Err(BadName::Dots)),
+            (&["a", ".", "b"], Err(BadName::Dots)),
+            (&["a", "../../etc"], Err(BadName::Dots)),
+            (&["./a"], Err(BadName::Dots)),
+            (&["a\0b"], Err(BadName::Control)),
+            (&["a\nb"], Err(BadName::Control)),
+            (&["a\u{7f}"], Err(BadName::Control)),
+            (&["a\u{85}"], Err(BadName::Control)),
+            (&[RESERVED], Err(BadName::Reserved)),
+            (&["a", ".Kiban-FTAM", "b"], Err(BadName::Reserved)),
+            (&[&long], Err(BadName::Long)),
+            (&[&deep], Err(BadName::Long)),
+            (&[&wide], Err(BadName::Long)),
+        ];
+        for (given, expected) in rows {
+            let path = Path::from_filename(given.iter().copied());
+            assert_eq!(path.as_ref().map(Path::as_str), expected.as_ref().copied(), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_knows_its_place() {
+        let path = Path::read("a/b/c").unwrap();
+        assert_eq!(path.name(), Some("c"));
+        assert_eq!(path.parent(), Path::read("a/b").ok());
+        assert_eq!(Path::read("a").unwrap().parent(), Some(Path::root()));
+        assert_eq!((Path::root().parent(), Path::root().name()), (None, None));
+        assert!(path.is_within(&Path::read("a").unwrap()) && path.is_within(&path));
+        assert!(!Path::read("ab").unwrap().is_within(&Path::read("a").unwrap()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_spelling_leads_up(strings in proptest::collection::vec("[a./\\\\\0 ]{0,6}", 0..5)) {
+            if let Ok(path) = Path::from_filename(strings.iter().map(|string| string.as_str())) {
+                let components: Vec<&str> = path.components().collect();
+                prop_assert!(components.iter().all(|name| !["", ".", ".."].contains(name) && !name.contains('\0')));
+                prop_assert_eq!(components.join("/"), path.as_str());
+                prop_assert!(!path.as_str().starts_with('/'));
+            }
+        }
+    }
+}

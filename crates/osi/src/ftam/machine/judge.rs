@@ -1,0 +1,102 @@
+//! Validation of FPDUs sent and received: decides the effect, which is applied elsewhere.
+
+use super::change::{Change, is_positive};
+use super::group::{self, Group, is_groupable};
+use super::state::{Sends, State, Verdict, verdict};
+use super::{GROUP_MAX, Machine};
+use crate::ftam::{Misuse, Role};
+use crate::wire::ftam::{ActionResult, FunctionalUnits, Kind, Pdu};
+use alloc::vec::Vec;
+
+impl Machine {
+    /// Returns the effect of an FPDU of this end (`own`) or its peer.
+    pub(super) fn judge(&self, own: bool, pdu: &Pdu) -> Result<Change, Misuse> {
+        let kind = pdu.kind();
+        if matches!(kind, Kind::UserAbort | Kind::ProviderAbort) {
+            return self.plain(own, pdu);
+        }
+        self.has_unit(group::units_of(kind))?;
+        let by_initiator = (self.role == Role::Initiator) == own;
+        match &self.group {
+            Group::None => match kind {
+                Kind::BeginGroupRequest if by_initiator => match self.state {
+                    State::Initialized | State::Selected | State::DataTransferIdle => {
+                        Ok(Change::To(self.state, Group::Requests { kinds: Vec::new(), regime: self.state }))
+                    }
+                    _ => Err(Misuse::State),
+                },
+                _ if group::must_be_grouped(self.class, kind) => Err(Misuse::Group),
+                _ => self.plain(own, pdu),
+            },
+            Group::Requests { kinds, .. } if kind == Kind::EndGroupRequest && by_initiator => {
+                if !group::is_sequence(self.class, self.state, kinds) {
+                    return Err(Misuse::Group);
+                }
+                let left = kinds.iter().copied().collect();
+                Ok(Change::To(self.state, Group::Responses { left, has_begun: false }))
+            }
+            Group::Requests { kinds, regime } if by_initiator && is_groupable(kind) => {
+                let response = kind.response().expect("what can be in a group is answered");
+                let regime = self
+                    .then(own, *regime, kind, true)
+                    .and_then(|pending| self.then(!own, pending, response, true));
+                if kinds.len() == GROUP_MAX {
+                    return Err(Misuse::Group);
+                }
+                let kinds = kinds.iter().copied().chain([kind]).collect();
+                Ok(Change::To(self.state, Group::Requests { kinds, regime: regime.ok_or(Misuse::State)? }))
+            }
+            Group::Responses { left, has_begun: false }
+                if kind == Kind::BeginGroupResponse && !by_initiator =>
+            {
+                Ok(Change::To(self.state, Group::Responses { left: left.clone(), has_begun: true }))
+            }
+            Group::Responses { left, has_begun: true } if !by_initiator => match left.front() {
+                None if kind == Kind::EndGroupResponse => Ok(Change::To(self.state, Group::None)),
+                Some(request) if request.response() == Some(kind) => {
+                    let mut left = left.clone();
+                    left.pop_front();
+                    let group = Group::Responses { left, has_begun: true };
+                    let pending = self.then(!own, self.state, *request, true);
+                    match pending.and_then(|pending| self.then(own, pending, kind, is_positive(pdu))) {
+                        Some(state) => Ok(Change::To(state, group)),
+                        // An earlier one failed, so the state did not allow this one to be done.
+                        None if is_positive(pdu) && pdu.action_result() == Some(ActionResult::SUCCESS) => {
+                            Err(Misuse::Value)
+                        }
+                        None => Ok(Change::To(self.state, group)),
+                    }
+                }
+                _ => Err(Misuse::Group),
+            },
+            _ => Err(Misuse::Group),
+        }
+    }
+
+    /// As [`Machine::judge`], outside of a group.
+    fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, Misuse> {
+        let sends = Sends::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
+        match verdict(self.role, own, self.synchronise, self.state, sends) {
+            Verdict::To(State::Closed) => Ok(Change::To(State::Closed, Group::None)),
+            Verdict::To(state) => Ok(Change::To(state, self.group.clone())),
+            Verdict::Void => Ok(Change::Void),
+            Verdict::Error => Err(Misuse::State),
+        }
+    }
+
+    fn then(&self, own: bool, state: State, kind: Kind, positive: bool) -> Option<State> {
+        match verdict(self.role, own, self.synchronise, state, Sends::Pdu { kind, positive }) {
+            Verdict::To(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Checks that one of these functional units was negotiated.
+    pub(super) fn has_unit(&self, one_of: FunctionalUnits) -> Result<(), Misuse> {
+        if one_of == FunctionalUnits::NONE || (self.units & one_of) != FunctionalUnits::NONE {
+            Ok(())
+        } else {
+            Err(Misuse::Unit)
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The file protocol machine (ISO 8571-4): one association, either role.
+//!
+//! Transmit path    an FPDU becomes one presentation data value; a group's FPDUs share one P-DATA. A data
+//!                  element gets its header in front of the user's rope, and has a P-DATA of its own.
+//! Receive path     FPDUs and data elements, in any form and number per P-DATA. Elements are split off a rope
+//!                  when they are polled, so that a long rope of many elements needs no memory beyond its
+//!                  own.
+//! Checkpoints      a checkpoint is a minor synchronisation point, numbered from the beginning of the
+//!                  transfer. F-CANCEL and F-RESTART resynchronise. This applies if recovery or restart is
+//!                  among the functional units; otherwise F-CANCEL is P-DATA.
+//! Peer's errors    F-P-ABORT with the standard's diagnostic, and a counter.
+//! Limits           [`GROUP_MAX`] primitives in a group; [`FPDUS_MAX`] FPDUs in a value; [`WINDOW_MAX`]
+//!                  unanswered checkpoints.
+//! Not implemented  presentation context management (contexts are those of the association), overlapped
+//!                  access, the semantics of FADU locking (the parameters are passed on), and the filestore
+//!                  management of amendment 1.
+
+mod below_up;
+mod change;
+mod effects;
+mod group;
+mod judge;
+mod opening;
+mod state;
+
+use super::below::{self, Context, Form, Value};
+use super::{Docket, Indication, Initialize, Misuse, Request, Role};
+use crate::wire::ber::{Asn1, Oid};
+use crate::wire::ftam::{
+    DataElement, DiagnosticItem, DiagnosticType, Document, EntityReference, ErrorIdentifier, FunctionalUnits,
+    InitializeRequest, InitializeResponse, Kind, Pdu, ProviderAbort, ServiceClass, oids,
+};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use change::{Change, is_positive};
+pub use group::GROUP_MAX;
+use group::Group;
+use kiban_base::Rope;
+use opening::{Opening, syntax_of};
+pub use state::{Sends, State, Verdict, verdict};
+
+/// Maximum number of FPDUs in one value.
+pub const FPDUS_MAX: usize = 64;
+/// Maximum number of unanswered checkpoints.
+pub const WINDOW_MAX: i64 = 16;
+
+kiban_base::counters! {
+    /// Counters of a machine.
+    pub struct Counters {
+        /// FPDUs received.
+        fpdus_in,
+        /// FPDUs sent.
+        fpdus_out,
+        /// Data elements received.
+        elements_in,
+        /// Data elements sent.
+        elements_out,
+        /// FPDUs and data elements received that crossed with a cancel.
+        void_in,
+        /// FPDUs and data elements received that the state or the group does not allow.
+        misplaced_in,
+        /// Malformed FPDUs and data elements received.
+        malformed_in,
+    }
+}
+
+/// Configuration of a machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The role of this end.
+    pub role: Role,
+    /// For a responder: the abstract syntaxes of contents for which it accepts presentation contexts.
+    pub abstract_syntaxes: Vec<Oid>,
+}
+
+/// An item to be polled.
+#[derive(Debug)]
+enum Up {
+    Indication(Indication),
+    /// Encoded data elements.
+    Elements(Rope),
+}
+
+/// The file protocol machine of one association.
+#[derive(Debug)]
+pub struct Machine {
+    role: Role,
+    offered: Vec<Oid>,
+    state: State,
+    group: Group,
+    counters: Counters,
+
+    /// The contexts of the association; before it is established, the proposed ones.
+    contexts: Vec<Context>,
+    pci: i64,
+    /// Whether session has minor synchronise and resynchronise.
+    synchronise: bool,
+    serial_next: i64,
+    proposal: Option<InitializeRequest>,
+    class: ServiceClass,
+    units: FunctionalUnits,
+    window: i64,
+
+    opening: Opening,
+    docket: Option<Docket>,
+    contents_context: Option<i64>,
+    /// The serial number of the synchronisation point that corresponds to checkpoint 1 of the transfer.
+    base: i64,
+    /// The lowest checkpoint of the transfer that this connection knows.
+    lowest: i64,
+    /// The checkpoint of the restart in progress.
+    restart: i64,
+
+    batch: Vec<Value>,
+    up: VecDeque<Up>,
+    down: VecDeque<below::Request>,
+}
+
+impl Machine {
+    /// Creates a machine without an association.
+    pub fn new(config: Config) -> Machine {
+        Machine {
+            role: config.role,
+            offered: config.abstract_syntaxes,
+            state: State::Closed,
+            group: Group::None,
+            counters: Counters::default(),
+            contexts: Vec::new(),
+            pci: 1,
+            synchronise: false,
+            serial_next: 1,
+            proposal: None,
+            class: ServiceClass::NONE,
+            units: FunctionalUnits::NONE,
+            window: 1,
+            opening: Opening::default(),
+            docket: None,
+            contents_context: None,
+            base: 1,
+            lowest: 0,
+            restart: 0,
+            batch: Vec::new(),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+        }
+    }
+
+    /// Returns the state; while a group is being requested, the state before it.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the negotiated functional units.
+    pub fn units(&self) -> FunctionalUnits {
+        self.units
+    }
+
+    /// Returns the negotiated service class.
+    pub fn class(&self) -> ServiceClass {
+        self.class
+    }
+
+    /// Returns the maximum number of unanswered checkpoints.
+    pub fn window(&self) -> i64 {
+        self.window
+    }
+
+    /// Returns whether data of a document has a presentation context.
+    pub fn has_context(&self, document: &Document) -> bool {
+        self.context_of(document.abstract_syntax()).is_some()
+    }
+
+    /// Returns the data needed to recover the open regime, the current one or that of the lost association.
+    pub fn docket(&self) -> Option<&Docket> {
+        self.docket.as_ref()
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Accepts a request or response.
+    ///
+    /// # Errors
+    /// [`Misuse`]: nothing has changed.
+    pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
+        match request {
+            Request::Initialize(initialize) => self.initialize(*initialize),
+            Request::Pdu(pdu) => self.send(pdu),
+            Request::Data(element) => self.send_element(element),
+            Request::Check => self.check(),
+            Request::CheckResponse { checkpoint } => self.answer_check(checkpoint),
+        }
+    }
+
+    /// Returns the next indication or confirm.
+    pub fn poll_up(&mut self) -> Option<Indication> {
+        loop {
+            match self.up.front_mut()? {
+                Up::Elements(rope) if rope.is_empty() => drop(self.up.pop_front()),
+                Up::Elements(rope) => match DataElement::read(rope) {
+                    Ok(element) => {
+                        self.counters.elements_in += 1;
+                        return Some(Indication::Data(element));
+                    }
+                    Err(_) => {
+                        self.counters.malformed_in += 1;
+                        self.up.pop_front();
+                        if self.state != State::Closed {
+                            // Whatever was received after it is discarded, too.
+                            self.up.clear();
+                            self.abort(ErrorIdentifier::BAD_DATA_ELEMENT_TYPE);
+                        }
+                    }
+                },
+                Up::Indication(_) => match self.up.pop_front() {
+                    Some(Up::Indication(indication)) => return Some(indication),
+                    _ => unreachable!("it was looked at"),
+                },
+            }
+        }
+    }
+
+    /// Returns the next request to the services below.
+    pub fn poll_down(&mut self) -> Option<below::Request> {
+        self.down.pop_front()
+    }
+
+    fn initialize(&mut self, initialize: Initialize) -> Result<(), Misuse> {
+        let Initialize { calling, called, abstract_syntaxes, request } = initialize;
+        let pdu = Pdu::InitializeRequest(Box::new(request.clone()));
+        let Change::To(state, _) = self.judge(true, &pdu)? else { return Err(Misuse::State) };
+        if !(1..=WINDOW_MAX).contains(&request.checkpoint_window) {
+            return Err(Misuse::Value);
+        }
+        let listed = request.contents_type_list.iter().flat_map(|list| &list.0).filter_map(syntax_of);
+        let mut syntaxes = alloc::vec![oids::PCI];
+        for syntax in listed.chain(abstract_syntaxes) {
+            if !syntaxes.contains(&syntax) {
+                syntaxes.push(syntax);
+            }
+        }
+        let odd = (1..).step_by(2);
+        self.contexts =
+            odd.zip(syntaxes).map(|(id, abstract_syntax)| Context { id, abstract_syntax }).collect();
+        (self.pci, self.serial_next, self.docket, self.contents_context) = (1, 1, None, None);
+        self.synchronise = wants_synchronise(request.functional_units);
+        let associate = below::Associate {
+            calling,
+            called,
+            contexts: self.contexts.clone(),
+            synchronise: self.synchronise,
+            initial_serial: 1,
+            user_information: alloc::vec![self.value(&pdu)],
+        };
+        self.state = state;
+        self.proposal = Some(request);
+        self.counters.fpdus_out += 1;
+        self.down.push_back(below::Request::Associate(associate));
+        Ok(())
+    }
+
+    fn send(&mut self, pdu: Pdu) -> Result<(), Misuse> {
+        let kind = pdu.kind();
+        if kind == Kind::InitializeRequest {
+            // It needs addresses: use `Request::Initialize`.
+            return Err(Misuse::Value);
+        }
+        let Change::To(state, group) = self.judge(true, &pdu)? else { return Err(Misuse::State) };
+        self.fits(true, &pdu)?;
+        let was = core::mem::replace(&mut self.state, state);
+        self.group = group;
+        self.counters.fpdus_out += 1;
+        let value = self.value(&pdu);
+        // Before the FPDU, since its receiver may need the token at once.
+        let has_read = was == State::ReadTransferEndPending && kind == Kind::TransferEndResponse;
+        if self.synchronise && (has_read || kind == Kind::ReadRequest) {
+            self.down.push_back(below::Request::GiveToken);
+        }
+        match &pdu {
+            Pdu::InitializeResponse(response) => self.answer_association(value, is_positive(&pdu), response),
+            Pdu::TerminateRequest(_) => self.down.push_back(below::Request::Release(value)),
+            Pdu::TerminateResponse(_) => self.down.push_back(below::Request::ReleaseResponse(value)),
+            Pdu::UserAbort(_) => self.down.push_back(below::Request::Abort(value)),
+            Pdu::CancelRequest(_) if self.synchronise => {
+                self.down.push_back(below::Request::Resynchronise(below::Resynchronise::Abandon, value));
+            }
+            Pdu::RestartRequest(restart) => {
+                let serial = (self.base + restart.checkpoint_identifier) as u32;
+                let reads = state == State::ReadRestartRequested;
+                let token = if reads { Role::Responder } else { Role::Initiator };
+                let how = below::Resynchronise::Restart { serial, token };
+                self.down.push_back(below::Request::Resynchronise(how, value));
+            }
+            Pdu::CancelResponse(_) | Pdu::RestartResponse(_) if self.synchronise => {
+                self.down.push_back(below::Request::ResynchroniseResponse(value));
+            }
+            _ if self.group == Group::None && self.batch.is_empty() => {
+                self.down.push_back(below::Request::Data(alloc::vec![value]));
+            }
+            _ => {
+                self.batch.push(value);
+                if matches!(kind, Kind::EndGroupRequest | Kind::EndGroupResponse) {
+                    self.down.push_back(below::Request::Data(core::mem::take(&mut self.batch)));
+                }
+            }
+        }
+        self.effect(&pdu);
+        Ok(())
+    }
+
+    fn send_element(&mut self, element: DataElement) -> Result<(), Misuse> {
+        self.may(true, Sends::Data)?;
+        let context =
+            if element.is_structure() { self.context_of(oids::FADU) } else { self.contents_context };
+        let context = context.ok_or(Misuse::Context)?;
+        self.counters.elements_out += 1;
+        self.down.push_back(below::Request::Data(alloc::vec![Value {
+            context,
+            form: Form::Single(element.into_rope())
+        }]));
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Misuse> {
+        self.may(true, Sends::Check)?;
+        self.may_check()?;
+        let window = self.window;
+        let transfer = self.transfer().ok_or(Misuse::State)?;
+        if transfer.checkpoint_last - transfer.checkpoint_answered >= window {
+            return Err(Misuse::Checkpoint);
+        }
+        transfer.checkpoint_last += 1;
+        self.serial_next += 1;
+        self.down.push_back(below::Request::SyncMinor);
+        Ok(())
+    }
+
+    fn answer_check(&mut self, checkpoint: i64) -> Result<(), Misuse> {
+        self.may(true, Sends::CheckResponse)?;
+        self.may_check()?;
+        let transfer = self.transfer().ok_or(Misuse::State)?;
+        if checkpoint <= transfer.checkpoint_answered || checkpoint > transfer.checkpoint_last {
+            return Err(Misuse::Checkpoint);
+        }
+        transfer.checkpoint_answered = checkpoint;
+        let serial = (self.base + checkpoint - 1) as u32;
+        self.down.push_back(below::Request::SyncMinorResponse { serial });
+        Ok(())
+    }
+
+    /// Checks that checkpoints are among the functional units.
+    fn may_check(&self) -> Result<(), Misuse> {
+        if self.synchronise { Ok(()) } else { Err(Misuse::Unit) }
+    }
+
+    fn may(&self, own: bool, sends: Sends) -> Result<(), Misuse> {
+        match verdict(self.role, own, self.synchronise, self.state, sends) {
+            Verdict::To(_) => Ok(()),
+            Verdict::Void | Verdict::Error => Err(Misuse::State),
+        }
+    }
+
+    fn answer_association(&mut self, value: Value, accepted: bool, response: &InitializeResponse) {
+        self.synchronise &= wants_synchronise(response.functional_units);
+        self.down.push_back(below::Request::AssociateResponse(below::AssociateResponse {
+            accepted,
+            contexts: self.contexts.iter().map(|context| context.id).collect(),
+            synchronise: self.synchronise,
+            user_information: alloc::vec![value],
+        }));
+    }
+
+    /// Aborts the association after a protocol error of the peer.
+    fn abort(&mut self, error: ErrorIdentifier) {
+        let machine = match self.role {
+            Role::Initiator => EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
+            Role::Responder => EntityReference::RESPONDING_FILE_PROTOCOL_MACHINE,
+        };
+        let peer = match self.role {
+            Role::Initiator => EntityReference::RESPONDING_FILE_PROTOCOL_MACHINE,
+            Role::Responder => EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
+        };
+        let pdu = provider_abort(error, machine, peer);
+        self.counters.fpdus_out += 1;
+        let value = self.value(&pdu);
+        self.down.push_back(below::Request::Abort(value));
+        self.close();
+        self.up.push_back(Up::Indication(Indication::Pdu(pdu)));
+    }
+
+    /// Resets after the end of the association. The docket is kept.
+    fn close(&mut self) {
+        (self.state, self.group) = (State::Closed, Group::None);
+        self.batch.clear();
+        self.proposal = None;
+        (self.class, self.units, self.synchronise) = (ServiceClass::NONE, FunctionalUnits::NONE, false);
+    }
+
+    fn value(&self, pdu: &Pdu) -> Value {
+        Value { context: self.pci, form: Form::Single(pdu.to_rope()) }
+    }
+
+    fn context_of(&self, syntax: Oid) -> Option<i64> {
+        self.contexts.iter().find(|context| context.abstract_syntax == syntax).map(|context| context.id)
+    }
+}
+
+/// Returns whether functional units need synchronisation points: recovery and restart do.
+fn wants_synchronise(units: FunctionalUnits) -> bool {
+    (units & (FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER)) != FunctionalUnits::NONE
+}
+
+fn provider_abort(error: ErrorIdentifier, observer: EntityReference, source: EntityReference) -> Pdu {
+    let item = DiagnosticItem::new(DiagnosticType::PERMANENT, error, observer, source);
+    Pdu::ProviderAbort(Box::new(ProviderAbort {
+        action_result: crate::wire::ftam::ActionResult::PERMANENT_ERROR,
+        diagnostic: Some(item.into()),
+    }))
+}

@@ -1,0 +1,24 @@
+//! Information on a file and its contents, gathered before it is open.
+
+use crate::wire::ber::Oid;
+use crate::wire::ftam::documents::abstract_syntax_of;
+use crate::wire::ftam::{AccessRequest, ContentsTypeName, RecoverRequest, SelectAttributes};
+
+/// Information on the file that is being selected and opened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Opening {
+    pub(super) file: Option<SelectAttributes>,
+    pub(super) access: AccessRequest,
+    pub(super) activity: Option<i64>,
+    pub(super) recover: Option<RecoverRequest>,
+    /// The checkpoint after which the next transfer continues; 0: it begins.
+    pub(super) resume: i64,
+}
+
+/// Returns the abstract syntax of an entry of the contents type list.
+pub(super) fn syntax_of(name: &ContentsTypeName) -> Option<Oid> {
+    match name {
+        ContentsTypeName::Document(name) => abstract_syntax_of(name.0),
+        ContentsTypeName::AbstractSyntax(name) => Some(name.0),
+    }
+}

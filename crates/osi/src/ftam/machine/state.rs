@@ -1,0 +1,319 @@
+//! The states of the file protocol machine, as one table.
+//!
+//! Source    the service sequences of ISO 8571-3 and the procedures of ISO 8571-4 (clauses 8 to 10 for the
+//!           basic protocol, and those of the bulk data protocol). The standard's own tables (ISO 8571-4
+//!           annex A, replaced by amendment 4) were not available: states are named after the services, and a
+//!           state that waits for a response is called pending.
+//! Roles     one table serves both: it distinguishes which end sends. All confirmed services but F-CANCEL and
+//!           F-RESTART are requested by the initiator; data, its end and checkpoints by the sender, which is
+//!           the responder in a read.
+//! Choices   where the available texts leave it open:
+//!           - F-RECOVER leads to data transfer idle. The initiator then requests F-READ or F-WRITE again,
+//!             with the number of the lost bulk transfer, and data continues after the recovery point.
+//!           - Collisions of F-CANCEL and F-RESTART by resynchronisation are resolved by session: the loser
+//!             gets the winner's indication. With F-CANCEL by P-DATA from both ends, each answers the
+//!             other's.
+
+use super::super::Role;
+use crate::wire::ftam::Kind;
+
+/// The state of the association.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum State {
+    /// No FTAM regime.
+    Closed,
+    InitializePending,
+    /// The FTAM regime: no file is selected.
+    Initialized,
+    TerminatePending,
+    SelectPending,
+    CreatePending,
+    RecoverPending,
+    /// The file selection regime.
+    Selected,
+    DeselectPending,
+    DeletePending,
+    ReadAttributesPending,
+    ChangeAttributesPending,
+    OpenPending,
+    /// The file open regime, without a transfer.
+    DataTransferIdle,
+    ClosePending,
+    LocatePending,
+    ErasePending,
+    /// The responder sends.
+    Reading,
+    /// The initiator sends.
+    Writing,
+    /// The responder has sent all data.
+    ReadEnded,
+    /// The initiator has sent all data.
+    WriteEnded,
+    ReadTransferEndPending,
+    WriteTransferEndPending,
+    /// This end has requested a cancel.
+    CancelRequested,
+    /// The peer has requested a cancel.
+    CancelIndicated,
+    /// Both ends have requested a cancel, by P-DATA.
+    CancelCollision,
+    /// This end has requested a restart of a read.
+    ReadRestartRequested,
+    /// The peer has requested a restart of a read.
+    ReadRestartIndicated,
+    /// This end has requested a restart of a write.
+    WriteRestartRequested,
+    /// The peer has requested a restart of a write.
+    WriteRestartIndicated,
+}
+
+impl State {
+    /// All states.
+    pub const ALL: [State; 30] = [
+        State::Closed,
+        State::InitializePending,
+        State::Initialized,
+        State::TerminatePending,
+        State::SelectPending,
+        State::CreatePending,
+        State::RecoverPending,
+        State::Selected,
+        State::DeselectPending,
+        State::DeletePending,
+        State::ReadAttributesPending,
+        State::ChangeAttributesPending,
+        State::OpenPending,
+        State::DataTransferIdle,
+        State::ClosePending,
+        State::LocatePending,
+        State::ErasePending,
+        State::Reading,
+        State::Writing,
+        State::ReadEnded,
+        State::WriteEnded,
+        State::ReadTransferEndPending,
+        State::WriteTransferEndPending,
+        State::CancelRequested,
+        State::CancelIndicated,
+        State::CancelCollision,
+        State::ReadRestartRequested,
+        State::ReadRestartIndicated,
+        State::WriteRestartRequested,
+        State::WriteRestartIndicated,
+    ];
+
+    /// Returns whether a bulk transfer is in progress, up to its response.
+    pub const fn is_transfer(self) -> bool {
+        self as u8 >= State::Reading as u8
+    }
+}
+
+/// An item that an end sends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sends {
+    /// An FPDU. `positive`: for a response, whether the state changes as requested.
+    Pdu {
+        /// The kind of FPDU.
+        kind: Kind,
+        /// Whether it reports success.
+        positive: bool,
+    },
+    /// A data element.
+    Data,
+    /// A checkpoint (F-CHECK request).
+    Check,
+    /// The response to a checkpoint.
+    CheckResponse,
+}
+
+/// The contents of a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The next state.
+    To(State),
+    /// It crossed with a request of this end, and is ignored.
+    Void,
+    /// No cell: an error of the sender.
+    Error,
+}
+
+/// Returns the effect on `state`, at the end with this `role`, of something sent by this end (`own`) or its
+/// peer. `resynchronise`: F-CANCEL is carried by resynchronisation.
+pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: Sends) -> Verdict {
+    use State as S;
+    use Verdict::{Error, To};
+    let by_initiator = (role == Role::Initiator) == own;
+    let (kind, positive) = match sends {
+        Sends::Pdu { kind, positive } => (kind, positive),
+        Sends::Data | Sends::Check | Sends::CheckResponse => {
+            return element(by_initiator, own, resynchronise, state, sends);
+        }
+    };
+    match kind {
+        Kind::UserAbort if state != S::Closed => return To(S::Closed),
+        // Sent by the machine only, never by a user.
+        Kind::ProviderAbort if state != S::Closed && !own => return To(S::Closed),
+        Kind::CancelRequest => return cancel(by_initiator, own, resynchronise, state),
+        Kind::CancelResponse => return cancelled(own, state),
+        Kind::RestartRequest => return restart(by_initiator, own, resynchronise, state),
+        Kind::RestartResponse => return restarted(own, state),
+        // Groups are handled separately: they change no state.
+        Kind::BeginGroupRequest
+        | Kind::BeginGroupResponse
+        | Kind::EndGroupRequest
+        | Kind::EndGroupResponse => {
+            return Error;
+        }
+        _ => {}
+    }
+    // Whatever was sent before a cancel by P-DATA arrived crosses with it.
+    if crosses(own, resynchronise, state)
+        && matches!(kind, Kind::DataEndRequest | Kind::TransferEndRequest | Kind::TransferEndResponse)
+    {
+        return Verdict::Void;
+    }
+    let (by_responder, then, negative) = (!by_initiator, positive, !positive);
+    match (state, kind) {
+        (S::Closed, Kind::InitializeRequest) if by_initiator => To(S::InitializePending),
+        (S::InitializePending, Kind::InitializeResponse) if by_responder && then => To(S::Initialized),
+        (S::InitializePending, Kind::InitializeResponse) if by_responder && negative => To(S::Closed),
+        (S::Initialized, Kind::TerminateRequest) if by_initiator => To(S::TerminatePending),
+        (S::TerminatePending, Kind::TerminateResponse) if by_responder => To(S::Closed),
+
+        (S::Initialized, Kind::SelectRequest) if by_initiator => To(S::SelectPending),
+        (S::SelectPending, Kind::SelectResponse) if by_responder => {
+            To(if then { S::Selected } else { S::Initialized })
+        }
+        (S::Initialized, Kind::CreateRequest) if by_initiator => To(S::CreatePending),
+        (S::CreatePending, Kind::CreateResponse) if by_responder => {
+            To(if then { S::Selected } else { S::Initialized })
+        }
+        (S::Initialized, Kind::RecoverRequest) if by_initiator => To(S::RecoverPending),
+        (S::RecoverPending, Kind::RecoverResponse) if by_responder => {
+            To(if then { S::DataTransferIdle } else { S::Initialized })
+        }
+
+        (S::Selected, Kind::ReadAttributesRequest) if by_initiator => To(S::ReadAttributesPending),
+        (S::ReadAttributesPending, Kind::ReadAttributesResponse) if by_responder => To(S::Selected),
+        (S::Selected, Kind::ChangeAttributesRequest) if by_initiator => To(S::ChangeAttributesPending),
+        (S::ChangeAttributesPending, Kind::ChangeAttributesResponse) if by_responder => To(S::Selected),
+        // A selection ends, whatever the action result.
+        (S::Selected, Kind::DeselectRequest) if by_initiator => To(S::DeselectPending),
+        (S::DeselectPending, Kind::DeselectResponse) if by_responder => To(S::Initialized),
+        (S::Selected, Kind::DeleteRequest) if by_initiator => To(S::DeletePending),
+        (S::DeletePending, Kind::DeleteResponse) if by_responder => To(S::Initialized),
+
+        (S::Selected, Kind::OpenRequest) if by_initiator => To(S::OpenPending),
+        (S::OpenPending, Kind::OpenResponse) if by_responder => {
+            To(if then { S::DataTransferIdle } else { S::Selected })
+        }
+        (S::DataTransferIdle, Kind::CloseRequest) if by_initiator => To(S::ClosePending),
+        (S::ClosePending, Kind::CloseResponse) if by_responder => To(S::Selected),
+        (S::DataTransferIdle, Kind::LocateRequest) if by_initiator => To(S::LocatePending),
+        (S::LocatePending, Kind::LocateResponse) if by_responder => To(S::DataTransferIdle),
+        (S::DataTransferIdle, Kind::EraseRequest) if by_initiator => To(S::ErasePending),
+        (S::ErasePending, Kind::EraseResponse) if by_responder => To(S::DataTransferIdle),
+
+        (S::DataTransferIdle, Kind::ReadRequest) if by_initiator => To(S::Reading),
+        (S::DataTransferIdle, Kind::WriteRequest) if by_initiator => To(S::Writing),
+        (S::Reading, Kind::DataEndRequest) if by_responder => To(S::ReadEnded),
+        (S::Writing, Kind::DataEndRequest) if by_initiator => To(S::WriteEnded),
+        (S::ReadEnded, Kind::TransferEndRequest) if by_initiator => To(S::ReadTransferEndPending),
+        (S::WriteEnded, Kind::TransferEndRequest) if by_initiator => To(S::WriteTransferEndPending),
+        (S::ReadTransferEndPending | S::WriteTransferEndPending, Kind::TransferEndResponse)
+            if by_responder =>
+        {
+            To(S::DataTransferIdle)
+        }
+        _ => Error,
+    }
+}
+
+/// Returns whether the peer sent this before it knew of this end's cancel. With resynchronisation, session
+/// discards such data.
+const fn crosses(own: bool, resynchronise: bool, state: State) -> bool {
+    !own && !resynchronise && matches!(state, State::CancelRequested)
+}
+
+fn element(by_initiator: bool, own: bool, resynchronise: bool, state: State, sends: Sends) -> Verdict {
+    use State as S;
+    if crosses(own, resynchronise, state) {
+        return Verdict::Void;
+    }
+    let stays = match sends {
+        Sends::CheckResponse => match state {
+            S::Reading | S::ReadEnded => by_initiator,
+            // The end of data may arrive before responses to checkpoints.
+            S::Writing | S::WriteEnded | S::WriteTransferEndPending => !by_initiator,
+            _ => false,
+        },
+        _ => match state {
+            S::Reading => !by_initiator,
+            S::Writing => by_initiator,
+            _ => false,
+        },
+    };
+    if stays { Verdict::To(state) } else { Verdict::Error }
+}
+
+fn cancel(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> Verdict {
+    use State as S;
+    let to = Verdict::To(if own { S::CancelRequested } else { S::CancelIndicated });
+    match state {
+        S::Reading | S::Writing | S::ReadEnded | S::WriteEnded => to,
+        // An end that has requested the end of transfer waits for the response, which may be on its way.
+        S::ReadTransferEndPending | S::WriteTransferEndPending if !by_initiator => to,
+        // The peer sent its request before it received this end's, or wins over it in session.
+        S::CancelRequested if !own => {
+            Verdict::To(if resynchronise { S::CancelIndicated } else { S::CancelCollision })
+        }
+        S::ReadRestartRequested | S::WriteRestartRequested if !own && resynchronise => {
+            Verdict::To(S::CancelIndicated)
+        }
+        _ => Verdict::Error,
+    }
+}
+
+fn cancelled(own: bool, state: State) -> Verdict {
+    use State as S;
+    match (state, own) {
+        (S::CancelRequested, false) | (S::CancelIndicated, true) => Verdict::To(S::DataTransferIdle),
+        (S::CancelCollision, false) => Verdict::To(S::CancelIndicated),
+        (S::CancelCollision, true) => Verdict::To(S::CancelRequested),
+        _ => Verdict::Error,
+    }
+}
+
+fn restart(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> Verdict {
+    use State as S;
+    if !resynchronise {
+        return Verdict::Error;
+    }
+    match state {
+        S::Reading | S::ReadEnded => {
+            Verdict::To(if own { S::ReadRestartRequested } else { S::ReadRestartIndicated })
+        }
+        S::Writing | S::WriteEnded => {
+            Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
+        }
+        // The receiver has not answered the end of transfer: it may still request the data again.
+        S::WriteTransferEndPending if !by_initiator => {
+            Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
+        }
+        // The sender restarts before it has seen this end's request for the end of transfer.
+        S::ReadTransferEndPending if !own && !by_initiator => Verdict::To(S::ReadRestartIndicated),
+        S::ReadRestartRequested if !own => Verdict::To(S::ReadRestartIndicated),
+        S::WriteRestartRequested if !own => Verdict::To(S::WriteRestartIndicated),
+        _ => Verdict::Error,
+    }
+}
+
+fn restarted(own: bool, state: State) -> Verdict {
+    use State as S;
+    match (state, own) {
+        (S::ReadRestartRequested, false) | (S::ReadRestartIndicated, true) => Verdict::To(S::Reading),
+        (S::WriteRestartRequested, false) | (S::WriteRestartIndicated, true) => Verdict::To(S::Writing),
+        _ => Verdict::Error,
+    }
+}

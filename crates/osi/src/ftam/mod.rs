@@ -1,0 +1,50 @@
+//! FTAM: access to remote files over an association of two ends (ISO 8571).
+//!
+//! Purpose   the file service of ISO 8571-3 by the file protocol of ISO 8571-4, for the initiator, which asks
+//!           for files, and the responder, which holds them.
+//!
+//! ```text
+//!   regime of     begun by            ended by               within it
+//!   FTAM          F-INITIALIZE        F-TERMINATE            -
+//!   selection     F-SELECT, F-CREATE  F-DESELECT, F-DELETE   F-READ-ATTRIB, F-CHANGE-ATTRIB
+//!   open          F-OPEN, F-RECOVER   F-CLOSE                F-LOCATE, F-ERASE
+//!   transfer      F-READ, F-WRITE     F-TRANSFER-END,        F-DATA, F-DATA-END, F-CHECK, F-RESTART
+//!                                     F-CANCEL
+//! ```
+//!
+//! Machine   [`Machine`]: one association, either role, in states and groups; it stores no file and uses no
+//!           disk.
+//! Above     [`Request`] and [`Indication`]: the service's primitives; those with an FPDU carry the wire's
+//!           structs.
+//! Below     [`below`]: the primitives of ACSE and presentation that the machine uses.
+//! Recovery  a [`Docket`] holds what is needed to resume a transfer after the association is lost. The
+//!           machine's user stores it, and requests F-RECOVER.
+
+mod attributes;
+#[cfg(test)]
+mod back_to_back;
+pub mod below;
+mod contents;
+pub mod filestore;
+pub mod initiator;
+mod machine;
+mod primitive;
+mod record;
+pub mod responder;
+
+pub use machine::{
+    Config, Counters, FPDUS_MAX, GROUP_MAX, Machine, Sends, State, Verdict, WINDOW_MAX, verdict,
+};
+pub use primitive::{Docket, Indication, Initialize, Misuse, Request, Role, Transfer};
+
+use crate::wire::ber::Oid;
+use crate::wire::ftam::oids;
+
+/// Abstract syntaxes of the contents of all document types: those that an end offers contexts for.
+pub const ABSTRACT_SYNTAXES: [Oid; 5] = [
+    oids::UNSTRUCTURED_BINARY,
+    oids::UNSTRUCTURED_TEXT,
+    oids::FADU,
+    oids::NBS_DIRECTORY_ENTRY,
+    oids::NBS_DIRECTORY_ENTRY_OLD,
+];

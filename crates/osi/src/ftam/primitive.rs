@@ -1,0 +1,140 @@
+//! The file service's primitives (ISO 8571-3).
+//!
+//! Mapping   a primitive with an FPDU is that FPDU: a request or response on its way down, an indication or
+//!           confirm on its way up, by [`Pdu`]'s variants. Data and checkpoints have none.
+//! Groups    F-BEGIN-GROUP, the group's primitives and F-END-GROUP are requested one by one, and indicated
+//!           one by one.
+
+use crate::Selectors;
+use crate::wire::ber::Oid;
+use crate::wire::ftam::{
+    AccessRequest, ContentsType, DataElement, InitializeRequest, Pdu, RecoveryMode, SelectAttributes,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The role of an end of the association.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Requests files.
+    Initiator,
+    /// Holds files.
+    Responder,
+}
+
+/// F-INITIALIZE request and indication, with the addresses of the association.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Initialize {
+    /// The calling selectors.
+    pub calling: Selectors,
+    /// The called selectors.
+    pub called: Selectors,
+    /// In a request: abstract syntaxes of contents to propose in addition to those of the contents type list.
+    /// In an indication: those that the association has.
+    pub abstract_syntaxes: Vec<Oid>,
+    /// The FPDU.
+    pub request: InitializeRequest,
+}
+
+/// Requests and responses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// F-INITIALIZE request.
+    Initialize(Box<Initialize>),
+    /// Any other with an FPDU. F-P-ABORT is sent by the machine only.
+    Pdu(Pdu),
+    /// F-DATA request: one data element.
+    Data(DataElement),
+    /// F-CHECK request: sets a checkpoint after the data sent so far. Its number is one above the last.
+    Check,
+    /// F-CHECK response: this checkpoint and all before it are secured.
+    CheckResponse {
+        /// The checkpoint number.
+        checkpoint: i64,
+    },
+}
+
+/// Indications and confirms.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Indication {
+    /// F-INITIALIZE indication.
+    Initialize(Box<Initialize>),
+    /// Any other with an FPDU, and the F-P-ABORT indication: the peer's machine, this one or the services
+    /// below ended the association.
+    Pdu(Pdu),
+    /// F-DATA indication: one data element, with its contents as received.
+    Data(DataElement),
+    /// F-CHECK indication.
+    Check {
+        /// The checkpoint number.
+        checkpoint: i64,
+    },
+    /// F-CHECK confirm: the peer has secured this checkpoint and all before it.
+    CheckConfirm {
+        /// The checkpoint number.
+        checkpoint: i64,
+    },
+}
+
+/// What is needed to resume a lost open regime (ISO 8571-4, error recovery protocol).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Docket {
+    /// The activity identifier in F-OPEN; without one there is no recovery.
+    pub activity: Option<i64>,
+    /// The file, as named in the answer to F-SELECT or F-CREATE.
+    pub file: Option<SelectAttributes>,
+    /// The requested actions.
+    pub access: AccessRequest,
+    /// The contents type.
+    pub contents_type: ContentsType,
+    /// The points from which a transfer can be recovered.
+    pub recovery_mode: RecoveryMode,
+    /// The number of the current or last bulk transfer, counted from 1 in an open regime; 0: none yet.
+    pub bulk_transfer_number: i64,
+    /// The transfer, unless it has ended.
+    pub transfer: Option<Transfer>,
+}
+
+/// A bulk transfer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// The F-READ or F-WRITE request.
+    pub request: Pdu,
+    /// The last checkpoint sent or received; 0 is the beginning.
+    pub checkpoint_last: i64,
+    /// The last checkpoint that was answered, or that both ends restarted from.
+    pub checkpoint_answered: i64,
+}
+
+/// A request that is not allowed: the caller's fault; nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misuse {
+    /// Not allowed in this state, or for this end.
+    State,
+    /// A functional unit or service class that was not negotiated.
+    Unit,
+    /// Not allowed at this point of a group, or only allowed in a group.
+    Group,
+    /// A parameter that does not match what was requested or negotiated.
+    Value,
+    /// The contents' abstract syntax has no presentation context.
+    Context,
+    /// A checkpoint that does not exist or was already answered, or one beyond the window.
+    Checkpoint,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misuse::State => "the file service is in no state for this: look at the indications first",
+            Misuse::Unit => "this needs a functional unit or a service class that was not negotiated",
+            Misuse::Group => "this cannot stand here in a group, or must stand in one",
+            Misuse::Value => "a parameter does not fit with what was asked or negotiated",
+            Misuse::Context => "there is no presentation context for contents of this type",
+            Misuse::Checkpoint => "the checkpoint is unknown or answered, or the window is full",
+        })
+    }
+}
+
+impl core::error::Error for Misuse {}

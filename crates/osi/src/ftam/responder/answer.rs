@@ -1,0 +1,140 @@
+//! Diagnostics: the mapping of a filestore's errors, and the answers to failed requests.
+
+use super::super::filestore::{BadName, Refused, Trouble};
+use crate::wire::ftam::{
+    ActionResult, ChangeAttributesResponse, CloseResponse, ContentsType, CreateResponse, DeleteResponse,
+    DeselectResponse, Diagnostic, DiagnosticItem, DiagnosticType, EntityReference, ErrorIdentifier,
+    OpenContentsType, OpenResponse, Pdu, ReadAttributesResponse, RecoverResponse, SelectResponse,
+    StateResult, oids,
+};
+use alloc::boxed::Box;
+
+/// Maps a disk error to a diagnostic's error identifier and type.
+pub(in super::super) fn kind_of_failure(trouble: Trouble) -> (ErrorIdentifier, DiagnosticType) {
+    use DiagnosticType as T;
+    use ErrorIdentifier as E;
+    match trouble {
+        Trouble::NotThere => (E::FILE_NON_EXISTENT, T::PERMANENT),
+        Trouble::Exists => (E::FILE_EXISTS, T::PERMANENT),
+        Trouble::Denied => (E::LOCAL_SECURITY, T::PERMANENT),
+        Trouble::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
+        Trouble::Busy => (E::FILE_BUSY, T::TRANSIENT),
+        Trouble::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
+        // A peer must not learn what exists outside of the filestore.
+        Trouble::Outside | Trouble::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
+        Trouble::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
+        Trouble::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
+        Trouble::Long => (E::SELECTION_BAD_ATTRIBUTE_VALUE, T::PERMANENT),
+        Trouble::TooMany => (E::RESOURCES, T::TRANSIENT),
+        Trouble::Unable => (E::OPERATION_NOT_AVAILABLE, T::PERMANENT),
+        Trouble::Failed => (E::LOCAL_FAILURE_DEVICE, T::PERMANENT),
+    }
+}
+
+/// Builds a diagnostic of the filestore.
+pub(in super::super) fn item_of(error: ErrorIdentifier, kind: DiagnosticType) -> DiagnosticItem {
+    let here = EntityReference::RESPONDING_FILE_SERVICE_USER;
+    let source = match error.0 {
+        // An impossible request is the requester's error.
+        3000..=3999 | 1000..=1999 => EntityReference::INITIATING_FILE_SERVICE_USER,
+        _ => here,
+    };
+    DiagnosticItem::new(kind, error, here, source)
+}
+
+pub(super) fn bad_name(name: BadName) -> DiagnosticItem {
+    use alloc::string::ToString;
+    item_of(ErrorIdentifier::FILENAME_NOT_FOUND, DiagnosticType::PERMANENT).with_details(&name.to_string())
+}
+
+pub(super) fn refused(refused: Refused) -> DiagnosticItem {
+    match refused {
+        Refused::Conflict => item_of(ErrorIdentifier::FILE_BUSY, DiagnosticType::TRANSIENT),
+        Refused::TooMany => item_of(ErrorIdentifier::RESOURCES, DiagnosticType::TRANSIENT),
+    }
+}
+
+pub(super) fn permanent(error: ErrorIdentifier) -> DiagnosticItem {
+    item_of(error, DiagnosticType::PERMANENT)
+}
+
+/// Returns whether an answer reports success throughout.
+pub(super) fn succeeded(answer: &Pdu) -> bool {
+    answer.state_result().unwrap_or(StateResult::SUCCESS) == StateResult::SUCCESS
+        && answer.action_result().unwrap_or(ActionResult::SUCCESS) == ActionResult::SUCCESS
+}
+
+/// Returns the action result that goes with a diagnostic: error types have the same numbers.
+pub(super) fn result_of(item: &DiagnosticItem) -> ActionResult {
+    ActionResult(item.diagnostic_type.0)
+}
+
+/// Builds the answer to a failed request.
+pub(super) fn failed(request: &Pdu, item: DiagnosticItem) -> Pdu {
+    let action_result = result_of(&item);
+    let diagnostic: Option<Diagnostic> = Some(item.into());
+    let (state_result, shared_ase_information) = (StateResult::FAILURE, None);
+    match request {
+        Pdu::SelectRequest(request) => Pdu::SelectResponse(Box::new(SelectResponse {
+            state_result,
+            action_result,
+            diagnostic,
+            ..SelectResponse::new(request.attributes.clone())
+        })),
+        Pdu::CreateRequest(request) => Pdu::CreateResponse(Box::new(CreateResponse {
+            state_result,
+            action_result,
+            diagnostic,
+            ..CreateResponse::new(request.initial_attributes.clone())
+        })),
+        Pdu::OpenRequest(request) => {
+            let contents_type = match &request.contents_type {
+                OpenContentsType::Proposed(contents_type) => contents_type.clone(),
+                OpenContentsType::Unknown(_) => ContentsType::document(oids::FTAM_3, None),
+            };
+            Pdu::OpenResponse(Box::new(OpenResponse {
+                state_result,
+                action_result,
+                diagnostic,
+                ..OpenResponse::new(contents_type)
+            }))
+        }
+        Pdu::RecoverRequest(_) => Pdu::RecoverResponse(Box::new(RecoverResponse {
+            state_result,
+            action_result,
+            diagnostic,
+            ..RecoverResponse::new(ContentsType::document(oids::FTAM_3, None), 0)
+        })),
+        Pdu::ReadAttributesRequest(_) => {
+            let attributes = None;
+            Pdu::ReadAttributesResponse(Box::new(ReadAttributesResponse {
+                action_result,
+                attributes,
+                diagnostic,
+            }))
+        }
+        Pdu::ChangeAttributesRequest(_) => {
+            let attributes = None;
+            Pdu::ChangeAttributesResponse(Box::new(ChangeAttributesResponse {
+                action_result,
+                attributes,
+                diagnostic,
+            }))
+        }
+        Pdu::CloseRequest(_) => {
+            Pdu::CloseResponse(Box::new(CloseResponse { action_result, shared_ase_information, diagnostic }))
+        }
+        Pdu::DeleteRequest(_) => Pdu::DeleteResponse(Box::new(DeleteResponse {
+            action_result,
+            shared_ase_information,
+            charging: None,
+            diagnostic,
+        })),
+        _ => Pdu::DeselectResponse(Box::new(DeselectResponse {
+            action_result,
+            charging: None,
+            shared_ase_information,
+            diagnostic,
+        })),
+    }
+}

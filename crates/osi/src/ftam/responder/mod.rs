@@ -1,0 +1,507 @@
+//! The responder: a filestore, served to one association (ISO 8571-3, the responder's part; ISO 8571-2, the
+//! virtual filestore).
+//!
+//! Purpose          every confirmed service is answered, with the standard's diagnostic if it fails; contents
+//!                  are read and written in pieces, never faster than the association takes them.
+//! Operation        `work` handles the machine's indications, uses the disk, the locks and the doorkeeper
+//!                  that the caller passes in, and answers through the machine. It never blocks: [`Progress`]
+//!                  says what it waits for.
+//! Modules          `regimes` state of each regime, `select` selection and attributes, `open` the open regime
+//!                  and recovery, `transfer` bulk data, `answer` diagnostics.
+//! Creation         a created file becomes visible when its first transfer ends, or when it is deselected;
+//!                  until then an existing file stays visible.
+//! Groups           are handled as a whole. If fewer requests succeed than the threshold requires, selections
+//!                  and opens of the group are undone and answered as failed; an action that cannot be undone
+//!                  is not done once the threshold is out of reach.
+//! Recovery         with an activity identifier and a recovery mode, received data is settled and a docket
+//!                  written before a checkpoint is answered; the docket is a record on the disk, keyed by
+//!                  user and activity.
+//! Logging          refusals and failures are reported for a log ([`Responder::setback`]).
+//! Limits           [`Config`] names them.
+//! Not implemented  access control lists are stored and returned, but not enforced: rights come from the
+//!                  doorkeeper; passwords of single files; FADU locking; LOCATE and ERASE (no file access
+//!                  unit is offered).
+
+mod answer;
+mod open;
+mod regimes;
+mod select;
+mod transfer;
+
+use super::filestore::{Admission, Concurrency, Disk, Doorkeeper, Judgement, Refusal, Trouble, Visitor};
+use super::{Indication, Initialize, Machine, Request, State};
+use crate::wire::ftam::{
+    ActionResult, AttributeGroups, BeginGroupResponse, BinaryParameters, ContentsTypeList, ContentsTypeName,
+    DiagnosticItem, DiagnosticType, Document, EndGroupResponse, EntityReference, ErrorIdentifier,
+    FunctionalUnits, InitializeResponse, Kind as FpduKind, Pdu, QualityOfService, ServiceClass, StateResult,
+    TerminateResponse, UserAbort, documents,
+};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use answer::{failed, succeeded};
+pub(super) use answer::{item_of, kind_of_failure};
+pub(super) use open::{points_of, stamp_of};
+pub(super) use regimes::{Point, Points};
+use regimes::{Selected, Transfer};
+
+kiban_base::counters! {
+    /// Counters of a responder.
+    pub struct Counters {
+        /// Files selected or created.
+        selected,
+        /// Transfers completed successfully.
+        transfers,
+        /// Transfers that failed.
+        transfers_failed,
+        /// Octets of contents sent.
+        bytes_out,
+        /// Octets of contents received.
+        bytes_in,
+        /// Transfers recovered.
+        recovered,
+        /// Setbacks that were dropped because nobody fetched them.
+        setbacks_untold,
+        /// Answers that the machine rejected: a defect of this responder.
+        misuses,
+    }
+}
+
+/// Maximum number of setbacks kept for the log.
+pub const SETBACKS_MAX: usize = 16;
+/// Maximum number of characters of a file name in a setback.
+const FILE_CHARACTERS_MAX: usize = 256;
+
+/// Configuration of a responder: the services it offers, and its limits.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The functional units.
+    pub units: FunctionalUnits,
+    /// The attribute groups beside the kernel group.
+    pub groups: AttributeGroups,
+    /// The maximum FTAM quality of service.
+    pub quality: QualityOfService,
+    /// The document type of a file without a contents type.
+    pub document: Document,
+    /// Maximum number of unanswered checkpoints.
+    pub window: i64,
+    /// Length of a data element in octets.
+    pub fdata_bytes: usize,
+    /// Octets between checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Maximum length of a received file in octets.
+    pub file_bytes_max: u64,
+    /// Maximum number of names in the listing of a directory.
+    pub names_max: usize,
+    /// Maximum number of dockets: transfers in progress or interrupted that can be recovered.
+    pub dockets_max: usize,
+    /// Maximum number of dockets of one user.
+    pub user_dockets_max: usize,
+    /// Seconds for which an interrupted transfer can be recovered.
+    pub docket_seconds_max: i64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        use FunctionalUnits as U;
+        Config {
+            units: U::READ
+                | U::WRITE
+                | U::LIMITED_FILE_MANAGEMENT
+                | U::ENHANCED_FILE_MANAGEMENT
+                | U::GROUPING
+                | U::RECOVERY
+                | U::RESTART_DATA_TRANSFER,
+            groups: AttributeGroups::STORAGE | AttributeGroups::SECURITY | AttributeGroups::PRIVATE,
+            quality: QualityOfService::CLASS_3_RECOVERY,
+            document: Document::UnstructuredBinary(BinaryParameters::NONE),
+            window: 3,
+            fdata_bytes: 16 * 1024,
+            checkpoint_bytes: 4 * 1024 * 1024,
+            file_bytes_max: 1 << 40,
+            names_max: 65_536,
+            dockets_max: 8000,
+            user_dockets_max: 4096,
+            docket_seconds_max: 7 * 24 * 3600,
+        }
+    }
+}
+
+/// The resources that the caller lends to a responder.
+pub struct Store<'a> {
+    /// The files.
+    pub disk: &'a mut dyn Disk,
+    /// The locks.
+    pub locks: &'a mut dyn Concurrency,
+    /// The authentication of initiators.
+    pub door: &'a mut dyn Doorkeeper,
+}
+
+/// A refusal or a failure, for a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setback {
+    /// The FPDU that reported it.
+    pub kind: FpduKind,
+    /// The name that the peer used for the last requested file, possibly truncated.
+    pub file: String,
+    /// The diagnostic.
+    pub item: DiagnosticItem,
+}
+
+/// What a responder waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The peer.
+    Peer,
+    /// Room below: there is more to send.
+    Room,
+    /// The doorkeeper.
+    Door,
+}
+
+/// The responder of one association.
+pub struct Responder {
+    config: Config,
+    address: String,
+    groups: AttributeGroups,
+    pending: Option<Box<Initialize>>,
+    admission: Option<Admission>,
+    group: Option<(i64, Vec<Pdu>)>,
+    selected: Option<Selected>,
+    transfer: Option<Transfer>,
+    /// The name that the peer used for the last requested file.
+    file: String,
+    setbacks: VecDeque<Setback>,
+    counters: Counters,
+}
+
+impl Responder {
+    /// Creates a responder for an association with the peer at `address`.
+    pub fn new(config: Config, address: &str) -> Responder {
+        Responder {
+            config,
+            address: address.into(),
+            groups: AttributeGroups::NONE,
+            pending: None,
+            admission: None,
+            group: None,
+            selected: None,
+            transfer: None,
+            file: String::new(),
+            setbacks: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Returns the admitted user.
+    pub fn user(&self) -> Option<&str> {
+        self.admission.as_ref().map(|admission| admission.user.as_str())
+    }
+
+    /// Returns the name that the peer used for the last requested file, possibly truncated.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Returns the oldest refusal or failure not yet fetched. Only the last [`SETBACKS_MAX`] are kept.
+    pub fn setback(&mut self) -> Option<Setback> {
+        self.setbacks.pop_front()
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Does pending work; hands down at most about `room_bytes` of contents.
+    pub fn work(&mut self, machine: &mut Machine, store: &mut Store<'_>, room_bytes: usize) -> Progress {
+        if let Some(initialize) = self.pending.take() {
+            self.on_initialize(initialize, machine, store);
+        }
+        while let Some(indication) = machine.poll_up() {
+            match indication {
+                Indication::Initialize(initialize) => self.on_initialize(initialize, machine, store),
+                Indication::Pdu(pdu) => self.on_pdu(pdu, machine, store),
+                Indication::Data(element) => self.on_data(element, machine, store),
+                Indication::Check { checkpoint } => self.on_check(checkpoint, machine, store),
+                Indication::CheckConfirm { .. } => {}
+            }
+        }
+        if self.pending.is_some() {
+            return Progress::Door;
+        }
+        self.send_contents(machine, store, room_bytes)
+    }
+
+    /// Handles the loss of the association: keeps what can be recovered, and undoes the rest.
+    pub fn end(&mut self, store: &mut Store<'_>) {
+        self.pending = None;
+        self.group = None;
+        self.stop_transfer(store, true);
+        if let Some(selected) = self.selected.take() {
+            if let Some(fresh) = selected.fresh {
+                store.disk.abandon(fresh.begun.handle);
+            }
+            store.locks.give(selected.hold);
+        }
+        self.admission = None;
+    }
+
+    fn say(&mut self, machine: &mut Machine, pdu: Pdu) {
+        // The indication that ended the association after the request is still to be polled.
+        if machine.state() == State::Closed {
+            return;
+        }
+        self.note_setback(&pdu);
+        if machine.request(Request::Pdu(pdu)).is_err() {
+            self.counters.misuses += 1;
+            let item = DiagnosticItem::new(
+                DiagnosticType::PERMANENT,
+                ErrorIdentifier::RESPONDER_ERROR,
+                EntityReference::RESPONDING_FILE_SERVICE_USER,
+                EntityReference::RESPONDING_FILE_SERVICE_USER,
+            );
+            let abort =
+                UserAbort { action_result: ActionResult::PERMANENT_ERROR, diagnostic: Some(item.into()) };
+            let _ = machine.request(Request::Pdu(Pdu::UserAbort(Box::new(abort))));
+        }
+    }
+
+    fn note_setback(&mut self, pdu: &Pdu) {
+        let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
+        // A mere consequence of another failure is not reported.
+        let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
+        let item = items.iter().find(|item| {
+            item.diagnostic_type != DiagnosticType::INFORMATIVE
+                && !followed.contains(&item.error())
+                // The end of a transfer whose error was reported at the end of its data.
+                && !(pdu.kind() == FpduKind::TransferEndResponse && item.error() == ErrorIdentifier::BAD_READ)
+        });
+        let Some(item) = item else { return };
+        if item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE && self.selected.is_none() {
+            // Nothing was interrupted.
+            return;
+        }
+        if self.setbacks.len() == SETBACKS_MAX {
+            self.setbacks.pop_front();
+            self.counters.setbacks_untold += 1;
+        }
+        let (kind, file, item) = (pdu.kind(), self.file.clone(), item.clone());
+        self.setbacks.push_back(Setback { kind, file, item });
+    }
+
+    fn on_initialize(&mut self, initialize: Box<Initialize>, machine: &mut Machine, store: &mut Store<'_>) {
+        let request = &initialize.request;
+        let visitor = Visitor {
+            user: request.initiator_identity.as_ref().map(|user| user.0.text().into_owned()),
+            account: request.account.as_ref().map(|account| account.0.text().into_owned()),
+            password: request.filestore_password.as_ref().map(|password| password.bytes().to_vec()),
+            address: self.address.clone(),
+        };
+        let error = match store.door.judge(&visitor) {
+            Judgement::Wait => {
+                self.pending = Some(initialize);
+                return;
+            }
+            Judgement::Admitted(admission) => {
+                self.admission = Some(admission);
+                None
+            }
+            Judgement::Refused(Refusal::Password) => Some(ErrorIdentifier::FILESTORE_PASSWORD),
+            Judgement::Refused(Refusal::Account) => Some(ErrorIdentifier::ASSOCIATION_BAD_ACCOUNT),
+            Judgement::Refused(Refusal::Later) => Some(ErrorIdentifier::USER_NOT_ALLOWED),
+        };
+        let response = match error {
+            None => self.accept(&initialize),
+            Some(error) => Err(error),
+        };
+        let response = response.unwrap_or_else(|error| {
+            self.admission = None;
+            let kind = match error {
+                ErrorIdentifier::USER_NOT_ALLOWED => DiagnosticType::TRANSIENT,
+                _ => DiagnosticType::PERMANENT,
+            };
+            let mut response = InitializeResponse::new(request.service_class, FunctionalUnits::NONE);
+            response.state_result = StateResult::FAILURE;
+            response.action_result = ActionResult(kind.0);
+            response.diagnostic = Some(item_of(error, kind).into());
+            response
+        });
+        if self.admission.is_some() {
+            self.sweep(store);
+        }
+        self.say(machine, Pdu::InitializeResponse(Box::new(response)));
+    }
+
+    /// Negotiates: the richest service class, and for the rest what both ends have.
+    fn accept(&mut self, initialize: &Initialize) -> Result<InitializeResponse, ErrorIdentifier> {
+        use ServiceClass as C;
+        let (request, config) = (&initialize.request, &self.config);
+        let mut units = FunctionalUnits(request.functional_units.0 & config.units.0);
+        let moves = units.0 & (FunctionalUnits::READ | FunctionalUnits::WRITE).0 != 0;
+        let can = |class: C| match class {
+            C::TRANSFER_AND_MANAGEMENT => {
+                moves && units.contains(FunctionalUnits::GROUPING | FunctionalUnits::LIMITED_FILE_MANAGEMENT)
+            }
+            C::TRANSFER => moves && units.contains(FunctionalUnits::GROUPING),
+            C::MANAGEMENT => {
+                units.contains(FunctionalUnits::GROUPING | FunctionalUnits::LIMITED_FILE_MANAGEMENT)
+            }
+            _ => moves,
+        };
+        let classes = [C::TRANSFER_AND_MANAGEMENT, C::TRANSFER, C::MANAGEMENT, C::UNCONSTRAINED];
+        let class = classes.into_iter().find(|class| request.service_class.contains(*class) && can(*class));
+        let class = class.ok_or(ErrorIdentifier::SERVICE_CLASS_UNSUPPORTED)?;
+        let quality = request.ftam_quality_of_service.0.clamp(0, config.quality.0);
+        if quality == 0 {
+            units = units.without(FunctionalUnits::RECOVERY);
+        }
+        let mut response = InitializeResponse::new(class, units);
+        self.groups = AttributeGroups(request.attribute_groups.0 & config.groups.0);
+        response.attribute_groups = self.groups;
+        response.ftam_quality_of_service = QualityOfService(quality);
+        response.checkpoint_window = request.checkpoint_window.clamp(1, config.window);
+        if let Some(list) = &request.contents_type_list {
+            // In the proposed order, on which some initiators rely.
+            let known = |name: &&ContentsTypeName| match name {
+                ContentsTypeName::Document(name) => documents::abstract_syntax_of(name.0)
+                    .is_some_and(|syntax| initialize.abstract_syntaxes.contains(&syntax)),
+                ContentsTypeName::AbstractSyntax(name) => initialize.abstract_syntaxes.contains(&name.0),
+            };
+            let kept: Vec<ContentsTypeName> = list.0.iter().filter(known).cloned().collect();
+            if kept.len() < list.0.len() {
+                let cut = ErrorIdentifier::CONTENTS_TYPES_CUT_BY_RESPONDER;
+                response.diagnostic = Some(item_of(cut, DiagnosticType::INFORMATIVE).into());
+            }
+            response.contents_type_list = Some(ContentsTypeList(kept));
+        }
+        Ok(response)
+    }
+
+    fn on_pdu(&mut self, pdu: Pdu, machine: &mut Machine, store: &mut Store<'_>) {
+        match pdu {
+            Pdu::BeginGroupRequest(begin) => self.group = Some((begin.threshold, Vec::new())),
+            Pdu::EndGroupRequest(_) => self.on_group(machine, store),
+            Pdu::TerminateRequest(_) => {
+                self.end(store);
+                let response = TerminateResponse { shared_ase_information: None, charging: None };
+                self.say(machine, Pdu::TerminateResponse(Box::new(response)));
+            }
+            Pdu::UserAbort(_) | Pdu::ProviderAbort(_) => {
+                // The peer violated the protocol, or gave up; its diagnostic says why.
+                self.note_setback(&pdu);
+                self.end(store);
+            }
+            Pdu::ReadRequest(request) => self.on_read(&request, machine, store),
+            Pdu::WriteRequest(request) => self.on_write(&request, machine, store),
+            Pdu::DataEndRequest(end) => self.on_data_end(&end, machine, store),
+            Pdu::TransferEndRequest(_) => self.on_transfer_end(machine, store),
+            Pdu::CancelRequest(_) => self.on_cancel(machine, store),
+            Pdu::RestartRequest(restart) => self.on_restart(&restart, machine, store),
+            Pdu::RecoverRequest(request) => {
+                let answer = self.recover(&request, machine, store);
+                self.say(machine, answer);
+            }
+            Pdu::CancelResponse(_) => self.stop_transfer(store, false),
+            other => match &mut self.group {
+                Some((_, requests)) => requests.push(other),
+                None => {
+                    let answer = self.perform(&other, machine, store);
+                    self.say(machine, answer);
+                }
+            },
+        }
+    }
+
+    fn on_group(&mut self, machine: &mut Machine, store: &mut Store<'_>) {
+        let Some((threshold, requests)) = self.group.take() else { return };
+        let count = requests.len() as i64;
+        let needed = threshold.min(count);
+        let selects = matches!(requests.first(), Some(Pdu::SelectRequest(_) | Pdu::CreateRequest(_)));
+        let mut failures = 0;
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in &requests {
+            let answer = if selects && count - failures < needed {
+                failed(request, item_of(ErrorIdentifier::SUBSEQUENT_ERROR, DiagnosticType::PERMANENT))
+            } else {
+                self.perform(request, machine, store)
+            };
+            failures += i64::from(!succeeded(&answer));
+            answers.push(answer);
+        }
+        if selects && count - failures < needed {
+            self.undo(store);
+            for (request, answer) in requests.iter().zip(&mut answers) {
+                if succeeded(answer) {
+                    let item = item_of(ErrorIdentifier::GROUPING_THRESHOLD, DiagnosticType::PERMANENT);
+                    *answer = failed(request, item);
+                }
+            }
+        }
+        self.say(machine, Pdu::BeginGroupResponse(Box::new(BeginGroupResponse {})));
+        for answer in answers {
+            self.say(machine, answer);
+        }
+        self.say(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
+    }
+
+    /// Undoes the selection of a failed group.
+    fn undo(&mut self, store: &mut Store<'_>) {
+        if let Some(selected) = self.selected.take() {
+            if let Some(fresh) = selected.fresh {
+                store.disk.abandon(fresh.begun.handle);
+            }
+            store.locks.give(selected.hold);
+        }
+    }
+
+    fn note_name(&mut self, request: &Pdu) {
+        let name = match request {
+            Pdu::SelectRequest(request) => &request.attributes.pathname,
+            Pdu::CreateRequest(request) => &request.initial_attributes.pathname,
+            _ => return,
+        };
+        self.file.clear();
+        for (at, string) in name.components().iter().enumerate() {
+            let room = FILE_CHARACTERS_MAX.saturating_sub(self.file.chars().count());
+            if room == 0 {
+                break;
+            }
+            self.file.extend((at > 0).then_some('/'));
+            self.file.extend(string.text().chars().take(room));
+        }
+    }
+
+    fn perform(&mut self, request: &Pdu, machine: &Machine, store: &mut Store<'_>) -> Pdu {
+        self.note_name(request);
+        let answer = match request {
+            Pdu::SelectRequest(request) => self.select(request, store),
+            Pdu::CreateRequest(request) => self.create(request, store),
+            Pdu::ReadAttributesRequest(request) => self.read_attributes(request, store),
+            Pdu::ChangeAttributesRequest(request) => self.change_attributes(request, store),
+            Pdu::OpenRequest(request) => self.open(request, machine, store),
+            Pdu::CloseRequest(_) => self.close(store),
+            Pdu::DeselectRequest(_) => self.deselect(store),
+            Pdu::DeleteRequest(_) => self.delete(store),
+            _ => Err(item_of(ErrorIdentifier::FUNCTIONAL_UNIT_ERROR, DiagnosticType::PERMANENT)),
+        };
+        answer.unwrap_or_else(|item| failed(request, item))
+    }
+
+    fn admission(&self) -> Result<&Admission, DiagnosticItem> {
+        self.admission
+            .as_ref()
+            .ok_or_else(|| item_of(ErrorIdentifier::USER_NOT_ALLOWED, DiagnosticType::PERMANENT))
+    }
+
+    fn selected(&mut self) -> Result<&mut Selected, DiagnosticItem> {
+        let none = || item_of(ErrorIdentifier::SUBSEQUENT_ERROR, DiagnosticType::PERMANENT);
+        self.selected.as_mut().ok_or_else(none)
+    }
+}
+
+fn trouble(trouble: Trouble) -> DiagnosticItem {
+    let (error, kind) = kind_of_failure(trouble);
+    item_of(error, kind)
+}

@@ -1,0 +1,122 @@
+//! The state of an association's regimes: file selection, file open, data transfer.
+
+use crate::ftam::WINDOW_MAX;
+use crate::ftam::contents::{Inflow, Outflow};
+use crate::ftam::filestore::{Actions, Begun, Entry, Handle, Hold, Kind, Mark, Path, Stamp, Way};
+use crate::wire::ftam::{AttributeNames, Document};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::{self, Vec};
+
+/// Contents that are not in place yet, and the marks that they will have there. They are part of the docket,
+/// so that a recovered transfer ends as the original one would have.
+pub(super) struct Unfinished {
+    pub(super) begun: Begun,
+    pub(super) way: Way,
+    pub(super) marks: Vec<(Mark, Vec<u8>)>,
+}
+
+/// The file selection regime.
+pub(super) struct Selected {
+    pub(super) path: Path,
+    pub(super) kind: Kind,
+    pub(super) access: Actions,
+    pub(super) hold: Hold,
+    /// The document type that it is stored as, if known.
+    pub(super) document: Option<Document>,
+    /// A created file that is not visible yet.
+    pub(super) fresh: Option<Unfinished>,
+    /// Information on the file when it was selected; `None` for a new file.
+    pub(super) entry: Option<Entry>,
+    pub(super) open: Option<Open>,
+}
+
+/// The file open regime.
+pub(super) struct Open {
+    pub(super) document: Document,
+    pub(super) mode: Actions,
+    /// The key of the docket, if the regime can be recovered.
+    pub(super) docket: Option<String>,
+    pub(super) bulk: i64,
+    pub(super) resume: Option<Resume>,
+}
+
+/// The point where a recovered transfer continues.
+pub(super) struct Resume {
+    pub(super) point: Point,
+    /// The interrupted contents, for a write.
+    pub(super) begun: Option<Unfinished>,
+}
+
+/// Maximum number of checkpoints that a transfer can be restarted from.
+const POINTS_MAX: usize = 1024;
+
+/// A position in the contents that both ends know by its checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Point {
+    pub(in super::super) checkpoint: i64,
+    /// Offset in octets of the host's file.
+    pub(in super::super) at: u64,
+    /// Whether a CR is held back after that.
+    pub(in super::super) held: bool,
+}
+
+/// The checkpoints of a transfer in ascending order; the first is its beginning.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Points(VecDeque<Point>);
+
+impl Points {
+    pub(in super::super) fn new(first: Point) -> Points {
+        Points([first].into())
+    }
+
+    pub(in super::super) fn push(&mut self, point: Point) {
+        if self.0.len() == POINTS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(point);
+    }
+
+    /// Goes back to a checkpoint, and drops those after it.
+    pub(in super::super) fn back_to(&mut self, checkpoint: i64) -> Option<Point> {
+        let place = self.0.iter().position(|point| point.checkpoint == checkpoint)?;
+        self.0.truncate(place + 1);
+        self.0.back().copied()
+    }
+
+    pub(in super::super) fn newest(&self) -> Point {
+        *self.0.back().expect("the first is never taken")
+    }
+
+    /// Returns the last ones: as many as the window that the peer may be behind, and one more.
+    pub(in super::super) fn last(&self) -> impl Iterator<Item = &Point> {
+        self.0.iter().skip(self.0.len().saturating_sub(WINDOW_MAX as usize + 1))
+    }
+}
+
+pub(super) enum Transfer {
+    Read(Box<Reading>),
+    Write(Box<Writing>),
+}
+
+pub(super) struct Reading {
+    pub(super) source: Source,
+    pub(super) points: Points,
+    pub(super) unchecked: u64,
+    pub(super) ended: bool,
+}
+
+pub(super) enum Source {
+    File { handle: Handle, stamp: Stamp, outflow: Outflow },
+    Directory { names: vec::IntoIter<String>, wanted: AttributeNames },
+}
+
+pub(super) struct Writing {
+    pub(super) contents: Unfinished,
+    pub(super) inflow: Inflow,
+    pub(super) at: u64,
+    pub(super) points: Points,
+    /// Whether the sender reported a failure.
+    pub(super) failed: bool,
+}

@@ -1,0 +1,194 @@
+//! The state table of LAPB (X.25 §2.4.4 to §2.4.7, ISO 7776).
+//!
+//! Rows are events, columns states; a cell is an action and the next state. Sequence numbers are not checked
+//! here: [`Act::Transfer`] continues with the rules of information transfer (§2.4.5).
+
+/// The state of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Disconnected phase (§2.4.4.4).
+    Disconnected,
+    /// SABM was sent, and UA is awaited (§2.4.4.1).
+    SettingUp,
+    /// Information transfer (§2.4.4.2).
+    Connected,
+    /// A frame was rejected (§2.4.7.3).
+    Rejecting,
+    /// DISC was sent, and UA is awaited (§2.4.4.3).
+    Disconnecting,
+}
+
+impl State {
+    /// All states, in the order of the columns.
+    pub const ALL: [State; 5] =
+        [State::Disconnected, State::SettingUp, State::Connected, State::Rejecting, State::Disconnecting];
+}
+
+/// An event: the kind of a received frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// SABM or SABME, whichever this link is configured for.
+    Set,
+    /// The one that it is not configured for.
+    OtherSet,
+    /// DISC.
+    Disc,
+    /// I, RR, RNR or REJ as a command with P = 1.
+    PollCommand,
+    /// The same with P = 0.
+    Command,
+    /// RR, RNR or REJ as a response.
+    Response,
+    /// UA with F = 1.
+    UaFinal,
+    /// UA with F = 0.
+    Ua,
+    /// DM with F = 1.
+    DmFinal,
+    /// DM with F = 0.
+    Dm,
+    /// FRMR.
+    Frmr,
+    /// A frame to be rejected: undefined, or with a field that it must not have (§2.4.6.3).
+    Invalid,
+}
+
+impl Event {
+    /// All events, in the order of the rows.
+    pub const ALL: [Event; 12] = [
+        Event::Set,
+        Event::OtherSet,
+        Event::Disc,
+        Event::PollCommand,
+        Event::Command,
+        Event::Response,
+        Event::UaFinal,
+        Event::Ua,
+        Event::DmFinal,
+        Event::Dm,
+        Event::Frmr,
+        Event::Invalid,
+    ];
+}
+
+/// An action.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Act {
+    /// Does nothing.
+    Ignore,
+    /// Sends UA; sequence numbers restart.
+    Ua,
+    /// Sends DM.
+    Dm,
+    /// Sends UA if the link may come up, otherwise DM and keeps the state.
+    UaOrDm,
+    /// Sends SABM or SABME.
+    Set,
+    /// Sends SABM or SABME if the link is wanted, otherwise keeps the state.
+    SetIfWanted,
+    /// The peer has accepted; sequence numbers restart.
+    Agreed,
+    /// The peer has refused, or disconnected.
+    Gone,
+    /// Applies the rules of information transfer.
+    Transfer,
+    /// Sends FRMR.
+    Reject,
+    /// Sends the same FRMR again.
+    RejectAgain,
+}
+
+/// Looks up the cell of an event in a state.
+pub fn cell(state: State, event: Event) -> (Act, State) {
+    use Act::*;
+    use State::*;
+    let row = match event {
+        // §2.4.4.5: if the same commands collide, each end answers; if different ones do, both are
+        // disconnected.
+        Event::Set => {
+            [(UaOrDm, Connected), (Ua, Connected), (Ua, Connected), (Ua, Connected), (Dm, Disconnected)]
+        }
+        Event::OtherSet => [
+            (Dm, Disconnected),
+            (Dm, Disconnected),
+            (Reject, Rejecting),
+            (RejectAgain, Rejecting),
+            (Dm, Disconnected),
+        ],
+        Event::Disc => [
+            (Dm, Disconnected),
+            (Dm, Disconnected),
+            (Ua, Disconnected),
+            (Ua, Disconnected),
+            (Ua, Disconnected),
+        ],
+        // §2.4.4.4.2: a command with P = 1 is answered by DM, any other is ignored.
+        Event::PollCommand => [
+            (Dm, Disconnected),
+            (Ignore, SettingUp),
+            (Transfer, Connected),
+            (RejectAgain, Rejecting),
+            (Ignore, Disconnecting),
+        ],
+        Event::Command => [
+            (Ignore, Disconnected),
+            (Ignore, SettingUp),
+            (Transfer, Connected),
+            (RejectAgain, Rejecting),
+            (Ignore, Disconnecting),
+        ],
+        Event::Response => [
+            (Ignore, Disconnected),
+            (Ignore, SettingUp),
+            (Transfer, Connected),
+            (Ignore, Rejecting),
+            (Ignore, Disconnecting),
+        ],
+        // A second UA in information transfer answers a repeated SABM.
+        Event::UaFinal => [
+            (Ignore, Disconnected),
+            (Agreed, Connected),
+            (Ignore, Connected),
+            (Ignore, Rejecting),
+            (Gone, Disconnected),
+        ],
+        Event::Ua => [
+            (Ignore, Disconnected),
+            (Ignore, SettingUp),
+            (Ignore, Connected),
+            (Ignore, Rejecting),
+            (Ignore, Disconnecting),
+        ],
+        Event::DmFinal => [
+            (Ignore, Disconnected),
+            (Gone, Disconnected),
+            (Set, SettingUp),
+            (Set, SettingUp),
+            (Gone, Disconnected),
+        ],
+        // §2.4.4.4.1: DM with F = 0 requests a set-up; §2.4.4.6: if it collides with a command of this end,
+        // it has no meaning.
+        Event::Dm => [
+            (SetIfWanted, SettingUp),
+            (Ignore, SettingUp),
+            (Set, SettingUp),
+            (Set, SettingUp),
+            (Ignore, Disconnecting),
+        ],
+        Event::Frmr => [
+            (Ignore, Disconnected),
+            (Ignore, SettingUp),
+            (Set, SettingUp),
+            (Set, SettingUp),
+            (Ignore, Disconnecting),
+        ],
+        Event::Invalid => [
+            (Ignore, Disconnected),
+            (Ignore, SettingUp),
+            (Reject, Rejecting),
+            (RejectAgain, Rejecting),
+            (Ignore, Disconnecting),
+        ],
+    };
+    row[state as usize]
+}

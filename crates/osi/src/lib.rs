@@ -1,0 +1,181 @@
+//! OSI: the seven layers as the standards have them, from transport class 0 up to the file service (paper
+//! \[5\]).
+//!
+//! ```
+//! use kiban_osi::wire::tpkt;
+//!
+//! // RFC 1006 §6: a packet of 7 bytes has 3 bytes of payload behind its header.
+//! let (header, header_bytes) = tpkt::Header::read(&[3, 0, 0, 7, 2, 0xf0, 0x80])?;
+//! assert_eq!((header.payload_bytes, header_bytes), (3, 4));
+//! # Ok::<(), kiban_base::Malformed>(())
+//! ```
+//!
+//! Purpose   associations that other implementations interoperate with: files over FTAM, and any other
+//!           application of ACSE, over RFC 1006 (TCP) or over X.25.
+//! Shape     one sans-I/O machine for each layer of one connection (docs/machines.md). A layer never calls
+//!           its neighbour; the owner of the tower moves the output of one layer into the next.
+//!
+//! ```text
+//!   request    from above: the standard's request and response primitives.
+//!              An Err is the caller's fault, and nothing has changed
+//!   arrive     from below: validates whatever the peer sent; never an Err, never a panic
+//!   poll_up    indications and confirmations, in order
+//!   poll_down  requests to the layer below, in order
+//!   deadline, settle    if the layer has a timer; requests and indications are given the current time `now`
+//! ```
+//!
+//! ```text
+//!   paper [5]'s tasks      the standard             here
+//!   HIF   host interface   X.200's application      the program that owns the tower
+//!   FTAM                   ISO 8571                 osi::ftam
+//!   ACSE + PL              X.227, X.226             osi::acse, osi::presentation
+//!   SL                     X.225                    osi::session
+//!   TL                     X.224 class 0            osi::transport
+//!   LIF   lower modules    X.25, LAPB; RFC 1006     x25, lapb; a stream of TPKTs (wire::tpkt)
+//!   internal loopback      -                        two towers whose transport machines are joined
+//! ```
+//!
+//! Payload   is a [`Rope`](kiban_base::Rope) from the user to the line: headers are prepended, pieces are
+//!           shared. This corresponds to the paper's buffer control; primitives are enums with typed fields,
+//!           its second point.
+//! Tables    each protocol's state table is a function of (state, event) that returns the contents of the
+//!           standard's cell, with the standard's names; a test checks every cell.
+//! Limits    each machine names its own. Poll the output after each input, so that queues hold no more than
+//!           the output of one input.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod lapb;
+pub mod wire;
+pub mod x25;
+
+pub mod acse;
+pub mod ftam;
+pub mod network;
+pub mod presentation;
+pub mod session;
+pub mod stack;
+#[cfg(test)]
+mod table;
+pub mod transport;
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A selector: the suffix of an address that identifies a user of a service, of any bytes. Empty if absent.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selector(Vec<u8>);
+
+impl Selector {
+    /// The absent selector.
+    pub const NONE: Selector = Selector(Vec::new());
+
+    /// Returns the octets.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether the selector is absent.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Vec<u8>> for Selector {
+    fn from(bytes: Vec<u8>) -> Selector {
+        Selector(bytes)
+    }
+}
+
+impl From<&[u8]> for Selector {
+    fn from(bytes: &[u8]) -> Selector {
+        Selector(bytes.to_vec())
+    }
+}
+
+impl From<&str> for Selector {
+    fn from(text: &str) -> Selector {
+        text.as_bytes().into()
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// The presentation, session and transport selectors of an address. The network address in front of them is
+/// known only to the part that makes network connections.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Selectors {
+    /// PSEL.
+    pub presentation: Selector,
+    /// SSEL.
+    pub session: Selector,
+    /// TSEL.
+    pub transport: Selector,
+}
+
+/// The called selectors that a machine accepts.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum Attached {
+    /// All: the user above decides.
+    #[default]
+    Any,
+    /// These; any other is refused as unknown.
+    Only(Vec<Selector>),
+}
+
+impl Attached {
+    /// Returns whether a called selector is accepted.
+    pub fn has(&self, called: &Selector) -> bool {
+        match self {
+            Attached::Any => true,
+            Attached::Only(known) => known.contains(called),
+        }
+    }
+}
+
+/// A request that the state table does not allow now, or whose parameters the protocol cannot carry: the
+/// caller's fault. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misuse {
+    /// The request is not allowed in this state.
+    State,
+    /// A parameter is longer than the protocol can carry.
+    Length,
+    /// A functional unit was not negotiated, or is not offered here.
+    Unit,
+    /// The caller does not hold a required token.
+    Token,
+    /// A synchronisation point serial number is out of range.
+    Serial,
+    /// A parameter has an invalid value.
+    Value,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misuse::State => "the connection is in no state for this: look at the indications first",
+            Misuse::Length => "a parameter is longer than the protocol carries",
+            Misuse::Unit => "this needs a functional unit that is not selected",
+            Misuse::Token => "this needs a token that the other end holds: ask for it",
+            Misuse::Serial => "the synchronisation point is outside of what may be named now",
+            Misuse::Value => "a parameter has a value that is not possible here",
+        })
+    }
+}
+
+impl core::error::Error for Misuse {}
+
+#[doc(hidden)]
+pub use kiban_base::Malformed;

@@ -1,0 +1,68 @@
+//! The network service below transport: the part of X.213 that class 0 uses.
+//!
+//! Purpose          one set of primitives for two networks: a TCP connection with TPKTs (RFC 1006) and an
+//!                  X.25 virtual call.
+//! Data             one network service data unit: over RFC 1006 the payload of one TPKT, over X.25 a
+//!                  sequence of packets joined by their M bits. Class 0 puts exactly one TPDU into it.
+//! Not implemented  expedited data, receipt confirmation, reset. Class 0 uses none of them, and a reset ends
+//!                  its connection (X.224 §6.15), so it is indicated as [`Indication::Disconnected`].
+
+use kiban_base::Rope;
+
+/// Requests of transport to the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// N-CONNECT request; the wiring supplies the address.
+    Connect,
+    /// N-CONNECT response: accepts the incoming call.
+    Accept,
+    /// N-DATA request: one NSDU.
+    Data(Rope),
+    /// N-DISCONNECT request: closes the TCP connection after all pending data is sent, or clears the call.
+    Disconnect {
+        /// The reason.
+        reason: Reason,
+    },
+}
+
+/// Indications and confirmations of the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Indication {
+    /// N-CONNECT confirm at the calling end, N-CONNECT indication at the called end.
+    Connected,
+    /// N-DATA indication: one NSDU.
+    Data(Rope),
+    /// N-DISCONNECT indication, or an N-RESET indication, which ends a class 0 connection.
+    Disconnected {
+        /// The end that disconnected.
+        origin: Origin,
+        /// The reason.
+        reason: Reason,
+    },
+}
+
+/// Originator of a network disconnect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The remote user: it closed its TCP connection, or cleared the call.
+    User,
+    /// The provider: the TCP connection broke, or the network cleared or reset the call.
+    Provider,
+    /// Unknown.
+    Unknown,
+}
+
+/// Reason of a network disconnect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// A normal disconnect.
+    Normal,
+    /// An abnormal disconnect, in the middle of a transfer.
+    Abnormal,
+    /// The remote end refused the connection.
+    Refused,
+    /// There is no route to the remote end.
+    Unreachable,
+    /// Received data broke a protocol rule.
+    Protocol,
+}

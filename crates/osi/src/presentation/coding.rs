@@ -1,0 +1,149 @@
+//! A set of contexts, and the encoding of user data in it (§8.4).
+
+use alloc::vec::Vec;
+
+use crate::wire::ber::Oid;
+use crate::wire::presentation::{
+    ContextDefinition, ContextIdentifier, ContextResult, Pdv, PdvValue, UserData,
+};
+use kiban_base::{Malformed, Rope};
+
+use crate::{Misuse, Selector};
+
+/// Why received data cannot be processed.
+pub(super) enum Fault {
+    /// Not a valid data unit.
+    Malformed,
+    /// A value in a context that does not exist, or results that do not match the proposal.
+    Context,
+}
+
+impl From<Malformed> for Fault {
+    fn from(_rule: Malformed) -> Fault {
+        Fault::Malformed
+    }
+}
+
+/// Contexts that are proposed or defined: identifier, abstract syntax, transfer syntax.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Set {
+    contexts: Vec<(i64, Oid, Oid)>,
+}
+
+impl Set {
+    /// Returns the set of all proposed contexts, each with its first transfer syntax.
+    pub(super) fn proposed(contexts: &[ContextDefinition]) -> Set {
+        let of = |context: &ContextDefinition| {
+            let transfer_syntax = context.transfer_syntaxes.first().copied().unwrap_or(super::BER);
+            (context.id, context.abstract_syntax, transfer_syntax)
+        };
+        Set { contexts: contexts.iter().map(of).collect() }
+    }
+
+    /// Returns the accepted contexts. `None` if the results do not match the proposal: not one for each
+    /// context, or a transfer syntax that was not proposed.
+    pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<Set> {
+        if proposed.len() != results.len() {
+            return None;
+        }
+        let mut contexts = Vec::new();
+        for (context, result) in proposed.iter().zip(results).filter(|(_, result)| result.is_acceptance()) {
+            // If omitted, it can only be the one that was proposed.
+            let transfer_syntax = match (result.transfer_syntax, &context.transfer_syntaxes[..]) {
+                (Some(syntax), known) if known.contains(&syntax) => syntax,
+                (None, &[only]) => only,
+                _ => return None,
+            };
+            contexts.push((context.id, context.abstract_syntax, transfer_syntax));
+        }
+        Some(Set { contexts })
+    }
+
+    pub(super) fn contexts(&self) -> &[(i64, Oid, Oid)] {
+        &self.contexts
+    }
+
+    /// Returns ARU's list: the transfer syntax of each context that the values use.
+    pub(super) fn identifiers(&self, values: &[Pdv]) -> Vec<ContextIdentifier> {
+        let used = self.contexts.iter().filter(|(id, ..)| values.iter().any(|pdv| pdv.context == *id));
+        used.map(|&(id, _, transfer_syntax)| ContextIdentifier { id, transfer_syntax }).collect()
+    }
+
+    /// Returns the context that values need not name: the only one, or none at all.
+    fn sole(&self) -> Option<i64> {
+        match self.contexts[..] {
+            [] => Some(Pdv::NO_CONTEXT),
+            [(id, ..)] => Some(id),
+            _ => None,
+        }
+    }
+
+    fn has(&self, pdv: &Pdv) -> bool {
+        self.contexts.iter().any(|(id, ..)| *id == pdv.context)
+    }
+
+    /// Encodes user data that fills session's user data.
+    pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, Misuse> {
+        Ok(match self.embed(values, false)? {
+            None => Rope::new(),
+            // §8.4.1.4 c: only the contents octets.
+            Some(UserData::Simple(rope)) => rope,
+            Some(full) => full.into_rope(),
+        })
+    }
+
+    /// Encodes user data that is an element of a PPDU. In CP it is simply encoded only without any context
+    /// (§8.4.2.3).
+    pub(super) fn embed(&self, values: Vec<Pdv>, is_proposal: bool) -> Result<Option<UserData>, Misuse> {
+        if values.is_empty() {
+            return Ok(None);
+        }
+        let sole = self.sole().filter(|&sole| !is_proposal || sole == Pdv::NO_CONTEXT);
+        match sole {
+            Some(sole) => {
+                let mut joined = Rope::new();
+                for pdv in values {
+                    if pdv.context != sole || matches!(pdv.value, PdvValue::Arbitrary { unused: 1.., .. }) {
+                        return Err(Misuse::Value);
+                    }
+                    joined.append(pdv.into_octets());
+                }
+                Ok(Some(UserData::Simple(joined)))
+            }
+            None if values.iter().all(|pdv| self.has(pdv)) => Ok(Some(UserData::Full(values))),
+            None => Err(Misuse::Value),
+        }
+    }
+
+    /// Decodes the values that fill session's user data.
+    pub(super) fn decode(&self, rope: Rope) -> Result<Vec<Pdv>, Fault> {
+        if rope.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(sole) = self.sole() else {
+            return self.extract(Some(UserData::from_rope(rope)?)).ok_or(Fault::Context);
+        };
+        // Some peers encode fully where they should encode simply: accepted if they name the only context.
+        match UserData::from_rope(rope.clone()) {
+            Ok(UserData::Full(values)) if values.iter().all(|pdv| pdv.context == sole) => Ok(values),
+            _ => Ok([Pdv::octet_aligned(sole, rope)].into()),
+        }
+    }
+
+    /// Returns the values in user data that is an element of a PPDU. `None` if a context does not exist.
+    pub(super) fn extract(&self, data: Option<UserData>) -> Option<Vec<Pdv>> {
+        match data {
+            None => Some(Vec::new()),
+            Some(UserData::Full(values)) => values.iter().all(|pdv| self.has(pdv)).then_some(values),
+            Some(UserData::Simple(rope)) => self.sole().map(|sole| [Pdv::octet_aligned(sole, rope)].into()),
+        }
+    }
+}
+
+pub(super) fn selector(selector: &Selector) -> Option<Vec<u8>> {
+    (!selector.is_empty()).then(|| selector.bytes().to_vec())
+}
+
+pub(super) fn to_selector(bytes: Option<Vec<u8>>) -> Selector {
+    bytes.map_or(Selector::NONE, Selector::from)
+}

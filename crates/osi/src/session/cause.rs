@@ -1,0 +1,24 @@
+//! The parameters of an event, for the actions that it causes.
+
+use super::{Request, TokenSettings, Tokens, Units};
+use crate::wire::session::Spdu;
+
+/// Parameters of an event that its actions need.
+#[derive(Default)]
+pub(super) struct Cause {
+    pub(super) request: Option<Request>,
+    pub(super) spdu: Option<Spdu>,
+    pub(super) serial: u32,
+    pub(super) tokens: Tokens,
+    /// The values agreed on by an ACCEPT, sent or received.
+    pub(super) accepted: Option<Accepted>,
+    /// The token positions after a resynchronisation.
+    pub(super) settled: Option<TokenSettings>,
+}
+
+/// What actions [5] and [11] take from an ACCEPT.
+pub(super) struct Accepted {
+    pub(super) units: Units,
+    pub(super) serial: u32,
+    pub(super) tokens: TokenSettings,
+}

@@ -1,0 +1,361 @@
+//! Transmit path: requests are validated and executed, and SPDUs are sent, in segments if necessary.
+
+use super::cause::Cause;
+use super::state::{self, Event, Given, State, Verdict};
+use super::{
+    Answer, ConnectionId, Misuse, OFFERED, RefuseReason, Request, Resynchronisation, SERIAL_MAX, Session,
+    TSDU_BYTES_MIN, TokenSetting, TokenSettings, Tokens, Units, Versions,
+};
+use crate::wire::session::{self as wire, Enclosed, Enclosure, Spdu, TsduSizes};
+use crate::{Selector, transport};
+use alloc::boxed::Box;
+use kiban_base::{Instant, Rope};
+
+/// SI, LI and the enclosure item of a data SPDU, including the GIVE TOKENS in front of it.
+const DATA_SEGMENT_BYTES: usize = 7;
+/// Overhead of a segment of other user data, apart from its parameters: GIVE TOKENS, SI and LI, enclosure
+/// item, and code and LI of the user data.
+const SEGMENT_BYTES: usize = 2 + 4 + 3 + 4;
+/// Maximum length of user data in version 1 in bytes.
+const VERSION_1_BYTES_MAX: usize = 512;
+/// Maximum length of an ABORT's user data in version 1 in bytes.
+const VERSION_1_ABORT_BYTES_MAX: usize = 9;
+
+impl Session {
+    #[inline]
+    pub(super) fn request_data(&mut self, ssdu: Rope, typed: bool) -> Result<(), Misuse> {
+        if ssdu.is_empty() {
+            return Err(Misuse::Length);
+        }
+        let event = if typed { Event::STdReq } else { Event::SDtReq };
+        match state::verdict(self.state, event, &self.variables, &Given::default()) {
+            Verdict::Go(..) => {
+                self.send_data(ssdu, typed);
+                Ok(())
+            }
+            Verdict::Invalid => Err(self.misuse(event)),
+        }
+    }
+
+    pub(super) fn request_any(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
+        let mut given = Given::default();
+        let mut refuse_with = Ok(());
+        let event = match &request {
+            Request::Data(_) => return Err(Misuse::State),
+            Request::TypedData(_) => {
+                let Request::TypedData(ssdu) = request else { return Err(Misuse::State) };
+                return self.request_data(ssdu, true);
+            }
+            Request::Connect(connect) => {
+                check_id(&connect.id)?;
+                check_selectors(&[&connect.calling, &connect.called])?;
+                check_units(connect.units)?;
+                check_serial(connect.initial_serial)?;
+                if connect.user_data.len() > VERSION_1_BYTES_MAX && !self.config.versions.has(Versions::V2) {
+                    return Err(Misuse::Length);
+                }
+                given.overflow = connect.user_data.len() > wire::EXTENDED_BYTES_MAX;
+                Event::SConReq
+            }
+            Request::ConnectResponse(Answer::Accepted(accept)) => {
+                check_id(&accept.id)?;
+                check_selectors(&[&accept.responding])?;
+                check_units(accept.units)?;
+                check_serial(accept.initial_serial)?;
+                refuse_with = self.check_length(&accept.user_data);
+                Event::SConRspAccept
+            }
+            Request::ConnectResponse(Answer::Refused(refuse)) => {
+                check_id(&refuse.id)?;
+                let with_data = refuse.reason == RefuseReason::UserData;
+                if !refuse.reason.is_user() || !with_data && !refuse.user_data.is_empty() {
+                    return Err(Misuse::Value);
+                }
+                refuse_with = self.check_length(&refuse.user_data);
+                Event::SConRspRefuse
+            }
+            Request::GiveTokens { tokens, user_data } => {
+                if tokens.is_empty() {
+                    return Err(Misuse::Value);
+                }
+                if !self.version_2 && !user_data.is_empty() {
+                    return Err(Misuse::Length);
+                }
+                given.tokens = *tokens;
+                Event::SGtReq
+            }
+            Request::PleaseTokens { tokens, user_data } => {
+                if tokens.is_empty() {
+                    return Err(Misuse::Value);
+                }
+                refuse_with = self.check_length(user_data);
+                given.tokens = *tokens;
+                Event::SPtReq
+            }
+            Request::SyncMinor { user_data, .. } => {
+                refuse_with = self.check_length(user_data);
+                if self.variables.vm > SERIAL_MAX {
+                    refuse_with = Err(Misuse::Serial);
+                }
+                Event::SSynReq
+            }
+            Request::SyncMinorResponse { serial, user_data } => {
+                refuse_with = self.check_length(user_data);
+                given.serial = *serial;
+                Event::SSynRsp
+            }
+            Request::Resynchronise { kind, serial, user_data, .. } => {
+                refuse_with = self.check_length(user_data);
+                given.kind = *kind;
+                given.serial = match (kind, serial) {
+                    (Resynchronisation::Abandon, _) => self.variables.vm,
+                    (_, Some(serial)) => *serial,
+                    (_, None) => return Err(Misuse::Value),
+                };
+                check_serial(Some(given.serial))?;
+                Event::SRsynReq
+            }
+            Request::ResynchroniseResponse { serial, tokens, user_data } => {
+                refuse_with = self.check_length(user_data);
+                given.serial = serial.unwrap_or(self.resync_serial);
+                check_serial(Some(given.serial))?;
+                check_chosen(self.resync_tokens, *tokens)?;
+                Event::SRsynRsp
+            }
+            Request::Release { user_data } => {
+                refuse_with = self.check_length(user_data);
+                // Table A.15 relies on the service (X.215) to exclude a second request after a
+                // collision.
+                if self.variables.vcoll {
+                    refuse_with = Err(Misuse::State);
+                }
+                Event::SRelReq
+            }
+            Request::ReleaseResponse { accepted, user_data } => {
+                refuse_with = self.check_length(user_data);
+                if *accepted { Event::SRelRspAccept } else { Event::SRelRspReject }
+            }
+            Request::Abort { user_data } => {
+                if !self.version_2 && user_data.len() > VERSION_1_ABORT_BYTES_MAX {
+                    return Err(Misuse::Length);
+                }
+                Event::SUabReq
+            }
+        };
+        let Verdict::Go(actions, next) = state::verdict(self.state, event, &self.variables, &given) else {
+            return Err(self.misuse(event));
+        };
+        refuse_with?;
+        if let Request::ConnectResponse(Answer::Accepted(accept)) = &request {
+            let proposal = self.connect.as_ref().expect("a CONNECT is being answered");
+            check_chosen(proposal.tokens, accept.tokens)?;
+        }
+        let cause =
+            Cause { serial: given.serial, tokens: given.tokens, request: Some(request), ..Cause::default() };
+        self.act(actions, next, cause, now);
+        Ok(())
+    }
+
+    /// Returns why the table does not allow an event.
+    fn misuse(&self, event: Event) -> Misuse {
+        let v = &self.variables;
+        if self.state != State::Sta713 {
+            return Misuse::State;
+        }
+        match event {
+            Event::STdReq => Misuse::Unit,
+            Event::SSynReq | Event::SSynRsp if !v.units.has(Units::MINOR_SYNCHRONISE) => Misuse::Unit,
+            Event::SSynReq | Event::SGtReq | Event::SPtReq | Event::SRelReq => Misuse::Token,
+            Event::SSynRsp => Misuse::Serial,
+            Event::SRsynReq if !v.units.has(Units::RESYNCHRONISE) => Misuse::Unit,
+            Event::SRsynReq if !v.units.has(Units::MINOR_SYNCHRONISE) => Misuse::Unit,
+            Event::SRsynReq => Misuse::Serial,
+            _ => Misuse::State,
+        }
+    }
+
+    fn check_length(&self, user_data: &Rope) -> Result<(), Misuse> {
+        let fits = self.version_2 || user_data.len() <= VERSION_1_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Misuse::Length) }
+    }
+
+    /// Builds the CONNECT to send; user data that does not fit is kept.
+    pub(super) fn prepare_connect(&mut self, connect: super::Connect) {
+        let mut user_data = connect.user_data;
+        let overflow = user_data.len() > wire::EXTENDED_BYTES_MAX;
+        let mut versions = self.config.versions;
+        if user_data.len() > VERSION_1_BYTES_MAX {
+            versions = Versions::V2;
+        }
+        if overflow {
+            let rest = user_data.split_to(wire::EXTENDED_BYTES_MAX);
+            self.overflow = core::mem::replace(&mut user_data, rest);
+        }
+        self.connect = Some(Box::new(wire::Connect {
+            identifier: identifier(connect.id),
+            extended_concatenation: false,
+            tsdu_sizes: TsduSizes {
+                initiator_bytes_max: wanted(self.config.tsdu_out_bytes_max),
+                responder_bytes_max: wanted(self.config.tsdu_in_bytes_max),
+            },
+            versions,
+            // X.225 §7.1.1 b 4.
+            initial_serial: connect
+                .units
+                .has_any(Units::SYNCHRONISE)
+                .then(|| connect.initial_serial.unwrap_or(1)),
+            tokens: connect.tokens,
+            units: connect.units,
+            calling: connect.calling.bytes().to_vec(),
+            called: connect.called.bytes().to_vec(),
+            overflow,
+            user_data,
+        }));
+    }
+
+    #[inline]
+    pub(super) fn send_data(&mut self, mut ssdu: Rope, typed: bool) {
+        let bytes_max = match self.tsdu_bytes_max {
+            0 => return self.send_data_part(ssdu, None, typed),
+            limited => limited - DATA_SEGMENT_BYTES,
+        };
+        let mut begins = true;
+        while ssdu.len() > bytes_max {
+            let part = ssdu.split_to(bytes_max);
+            self.send_data_part(part, Some(Enclosure { begins, ends: false }), typed);
+            begins = false;
+        }
+        self.send_data_part(ssdu, Some(Enclosure { begins, ends: true }), typed);
+    }
+
+    #[inline]
+    fn send_data_part(&mut self, data: Rope, enclosure: Option<Enclosure>, typed: bool) {
+        let tsdu = match typed {
+            false => wire::data(data, enclosure),
+            true => Spdu::TypedData(Enclosed { enclosure, data }).into_rope(),
+        };
+        self.send_tsdu(tsdu);
+    }
+
+    #[inline]
+    fn send_tsdu(&mut self, tsdu: Rope) {
+        self.counters.tsdus_out += 1;
+        self.down.push_back(transport::Request::Data(tsdu));
+    }
+
+    /// Sends an SPDU unsegmented.
+    pub(super) fn send(&mut self, spdu: Spdu) {
+        let joined = spdu.needs_give_tokens();
+        let rope = spdu.into_rope();
+        self.send_tsdu(if joined { wire::with_give_tokens(rope) } else { rope });
+    }
+
+    /// Sends an SPDU with user data, in as many segments as needed (§7.37). `make` builds one from a part of
+    /// the data; the first has the parameters.
+    pub(super) fn send_enclosed(
+        &mut self,
+        mut user_data: Rope,
+        make: &mut dyn FnMut(Enclosed, bool) -> Spdu,
+    ) {
+        let parameters = make(Enclosed::default(), true).into_rope().len();
+        let spdu_bytes_max = match self.tsdu_bytes_max {
+            0 => wire::PARAMETERS_BYTES_MAX,
+            limited => limited,
+        };
+        let room = spdu_bytes_max.saturating_sub(parameters + SEGMENT_BYTES).max(1);
+        if !self.version_2 || user_data.len() <= room {
+            return self.send(make(Enclosed::whole(user_data), true));
+        }
+        let first = user_data.split_to(room);
+        let enclosure = Some(Enclosure { begins: true, ends: false });
+        self.send(make(Enclosed { enclosure, data: first }, true));
+        loop {
+            let count = user_data.len().min(spdu_bytes_max - SEGMENT_BYTES);
+            let data = user_data.split_to(count);
+            let ends = user_data.is_empty();
+            self.send(make(Enclosed { enclosure: Some(Enclosure { begins: false, ends }), data }, false));
+            if ends {
+                return;
+            }
+        }
+    }
+
+    /// Sends the part of a CONNECT's user data that overflowed.
+    pub(super) fn send_overflow(&mut self) {
+        let bytes_max = match self.tsdu_bytes_max {
+            0 => wire::PARAMETERS_BYTES_MAX,
+            limited => limited,
+        } - SEGMENT_BYTES;
+        let mut rest = core::mem::take(&mut self.overflow);
+        loop {
+            let data = rest.split_to(rest.len().min(bytes_max));
+            let ends = rest.is_empty();
+            let enclosure = Some(Enclosure { begins: false, ends });
+            self.send(Spdu::ConnectDataOverflow(Enclosed { enclosure, data }));
+            if ends {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns a configured size as it is proposed.
+pub(super) fn wanted(bytes_max: u16) -> u16 {
+    if bytes_max == 0 { 0 } else { bytes_max.max(TSDU_BYTES_MIN) }
+}
+
+pub(super) fn identifier(id: ConnectionId) -> wire::Identifier {
+    wire::Identifier {
+        user_reference: id.user_reference,
+        common_reference: id.common_reference,
+        additional: id.additional,
+    }
+}
+
+fn check_id(id: &ConnectionId) -> Result<(), Misuse> {
+    let fits = id.user_reference.len() <= wire::REFERENCE_BYTES_MAX
+        && id.common_reference.len() <= wire::REFERENCE_BYTES_MAX
+        && id.additional.len() <= wire::ADDITIONAL_BYTES_MAX;
+    if fits { Ok(()) } else { Err(Misuse::Length) }
+}
+
+fn check_selectors(selectors: &[&Selector]) -> Result<(), Misuse> {
+    let fits = selectors.iter().all(|selector| selector.len() <= wire::SELECTOR_BYTES_MAX);
+    if fits { Ok(()) } else { Err(Misuse::Length) }
+}
+
+fn check_units(units: Units) -> Result<(), Misuse> {
+    if OFFERED.has(units) && units.has(Units::DUPLEX) { Ok(()) } else { Err(Misuse::Unit) }
+}
+
+fn check_serial(serial: Option<u32>) -> Result<(), Misuse> {
+    if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(Misuse::Serial) } else { Ok(()) }
+}
+
+/// Checks that this end chooses where the choice was left to it. Only the minor token is ever available.
+fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), Misuse> {
+    if proposal.minor == TokenSetting::AcceptorChooses && answer.minor == TokenSetting::AcceptorChooses {
+        Err(Misuse::Value)
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns a proposal, completed by the answer where the choice was left to the acceptor.
+pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSettings {
+    let settle = |proposal, answer| match proposal {
+        TokenSetting::AcceptorChooses => answer,
+        settled => settled,
+    };
+    TokenSettings {
+        data: settle(proposal.data, answer.data),
+        minor: settle(proposal.minor, answer.minor),
+        major: settle(proposal.major, answer.major),
+        release: settle(proposal.release, answer.release),
+    }
+}
+
+/// Returns whether a set of tokens contains one that is ever available: the minor token.
+pub(super) fn owned_tokens(tokens: Tokens) -> bool {
+    tokens.has(Tokens::MINOR)
+}

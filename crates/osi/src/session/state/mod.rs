@@ -1,0 +1,451 @@
+//! Session's state tables (X.225 Annex A, Tables A.8 to A.16): a pure function of state, event and
+//! predicates.
+//!
+//! Cells     those of the kernel, duplex, minor synchronise, resynchronise and typed data without transport
+//!           expedited data: other states cannot be reached, other SPDUs are one event ([`Event::Other`]),
+//!           and PREPARE SPDUs are never sent.
+//! Options   where the standard leaves a choice, no transport connection is reused (p02, p64 and Vtrr are
+//!           false, so actions \[7\] to \[9\] do nothing), and an ABORT is answered by ending the transport
+//!           connection.
+
+use super::{Resynchronisation, SERIAL_MAX, Tokens, Units};
+use State::{
+    Sta01, Sta01B, Sta01C, Sta01D, Sta02A, Sta02B, Sta03, Sta05A, Sta08, Sta09, Sta11A, Sta16, Sta713,
+};
+
+/// The states of Table A.2 that can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Idle, no transport connection.
+    Sta01,
+    /// Wait for T-CONNECT confirm.
+    Sta01B,
+    /// Idle, transport connected.
+    Sta01C,
+    /// Wait for the CONNECT DATA OVERFLOW SPDU.
+    Sta01D,
+    /// Wait for the ACCEPT SPDU.
+    Sta02A,
+    /// Wait for the OVERFLOW ACCEPT SPDU.
+    Sta02B,
+    /// Wait for the DISCONNECT SPDU.
+    Sta03,
+    /// Wait for the RESYNCHRONIZE ACK SPDU.
+    Sta05A,
+    /// Wait for S-CONNECT response.
+    Sta08,
+    /// Wait for S-RELEASE response.
+    Sta09,
+    /// Wait for S-RESYNCHRONIZE response.
+    Sta11A,
+    /// Wait for T-DISCONNECT indication.
+    Sta16,
+    /// Data transfer state.
+    Sta713,
+}
+
+/// The incoming events of Table A.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event {
+    SConReq,
+    SConRspAccept,
+    SConRspRefuse,
+    SDtReq,
+    STdReq,
+    SGtReq,
+    SPtReq,
+    SSynReq,
+    SSynRsp,
+    SRsynReq,
+    SRsynRsp,
+    SRelReq,
+    SRelRspAccept,
+    SRelRspReject,
+    SUabReq,
+    TConInd,
+    TConCnf,
+    TDisInd,
+    Tim,
+    Ac,
+    Cdo,
+    Cn,
+    Oa,
+    RfNr,
+    RfR,
+    Dt,
+    Td,
+    Mia,
+    Mip,
+    Ra,
+    Rs,
+    Gt,
+    Pt,
+    Dn,
+    FnNr,
+    FnR,
+    Nf,
+    Aa,
+    AbNr,
+    AbR,
+    /// An SPDU of a functional unit that is not offered, or a malformed one.
+    Other,
+}
+
+/// The variables of §A.5.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Variables {
+    /// FU(f): the selected units.
+    pub(super) units: Units,
+    /// OWNED(mi).
+    pub(super) owns_minor: bool,
+    /// Not Vtca: this end initiated the transport connection, and so the session connection.
+    pub(super) initiator: bool,
+    /// V(A): the lowest serial number whose confirmation is expected.
+    pub(super) va: u32,
+    /// V(M): the next serial number.
+    pub(super) vm: u32,
+    /// V(R): the lowest serial number to restart from.
+    pub(super) vr: u32,
+    /// Vsc: the user may confirm minor synchronisation points.
+    pub(super) vsc: bool,
+    /// Vcoll: both ends have requested the release.
+    pub(super) vcoll: bool,
+    /// Vdnr: DISCONNECT has been received after a collision.
+    pub(super) vdnr: bool,
+    /// Vrsp: the kind of the resynchronisation in progress.
+    pub(super) vrsp: Option<Resynchronisation>,
+    /// Vrspnb: its serial number, for restart.
+    pub(super) vrspnb: u32,
+    /// Discard-rcv-flow.
+    pub(super) discard: bool,
+}
+
+/// Parameters of an event that predicates need.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    /// Serial number of the synchronisation point.
+    pub(super) serial: u32,
+    /// The kind of resynchronisation.
+    pub(super) kind: Resynchronisation,
+    /// Tokens given or asked for.
+    pub(super) tokens: Tokens,
+    /// p204: there is more than 10240 octets of user data.
+    pub(super) overflow: bool,
+    /// p76: the CONNECT is not acceptable.
+    pub(super) unacceptable: bool,
+    /// p202: the user data ends here.
+    pub(super) end: bool,
+}
+
+impl Default for Given {
+    fn default() -> Given {
+        Given {
+            serial: 0,
+            kind: Resynchronisation::Restart,
+            tokens: Tokens::NONE,
+            overflow: false,
+            unacceptable: false,
+            end: true,
+        }
+    }
+}
+
+impl Variables {
+    fn has(&self, units: Units) -> bool {
+        self.units.has(units)
+    }
+
+    /// AV(mi).
+    fn has_minor(&self) -> bool {
+        self.has(Units::MINOR_SYNCHRONISE)
+    }
+
+    /// ALL(AV, tokens).
+    pub(super) fn all_available(&self, tokens: Tokens) -> bool {
+        tokens.is_empty() || tokens == Tokens::MINOR && self.has_minor()
+    }
+
+    /// p63: ALL(I, tk-dom).
+    pub(super) fn may_release(&self) -> bool {
+        !self.has_minor() || self.owns_minor
+    }
+
+    /// p68: ALL(A, tk-dom).
+    fn peer_may_release(&self) -> bool {
+        !self.has_minor() || !self.owns_minor
+    }
+
+    /// p21.
+    fn is_outstanding(&self, serial: u32) -> bool {
+        self.vm > serial && serial >= self.va
+    }
+
+    /// p25: restart and set need synchronisation points.
+    fn may_name_points(&self) -> bool {
+        self.has(Units::RESYNCHRONISE) && self.has_minor()
+    }
+
+    /// SPMwinner (§A.5.4.6.1): returns whether the resynchronisation in progress prevails over a new one.
+    fn wins(&self, given: &Given, by_initiator: bool) -> bool {
+        const fn rank(kind: Resynchronisation) -> u8 {
+            match kind {
+                Resynchronisation::Restart => 1,
+                Resynchronisation::Set => 2,
+                Resynchronisation::Abandon => 3,
+            }
+        }
+        let Some(current) = self.vrsp else { return false };
+        match rank(current).cmp(&rank(given.kind)) {
+            core::cmp::Ordering::Greater => true,
+            core::cmp::Ordering::Less => false,
+            core::cmp::Ordering::Equal
+                if current == Resynchronisation::Restart && self.vrspnb != given.serial =>
+            {
+                self.vrspnb < given.serial
+            }
+            core::cmp::Ordering::Equal => !by_initiator,
+        }
+    }
+}
+
+/// Outgoing events of Table A.3, and specific actions of Table A.6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    SConInd,
+    SConCnfAccept,
+    SConCnfRefuse,
+    SDtInd,
+    STdInd,
+    SGtInd,
+    SPtInd,
+    SSynInd,
+    SSynCnf,
+    SRsynInd,
+    SRsynCnf,
+    SRelInd,
+    SRelCnf,
+    SPabInd,
+    SxabInd,
+    TConReq,
+    TConRsp,
+    TDisReq,
+    Ac,
+    Ab,
+    Cdo,
+    Cn,
+    Dn,
+    Dt,
+    Fn,
+    Gt,
+    Mia,
+    Mip,
+    Oa,
+    Pt,
+    Ra,
+    Rf,
+    Rs,
+    Td,
+    /// \[1\] Vtca = true.
+    Acceptor,
+    /// \[2\] Vtca = false.
+    Initiator,
+    /// \[3\]
+    StopTim,
+    /// \[4\]
+    StartTim,
+    /// \[5\] Sets the variables of a new connection.
+    SetUp,
+    /// \[11\]
+    UpdateTokens,
+    /// \[16\] Sets Vrsp and Vrspnb; received data is discarded from now on.
+    BeginResync,
+    /// \[18\]
+    SetCollision,
+    /// \[19\] V(M) is raised.
+    RaiseNext,
+    /// \[23\] A synchronisation point was received.
+    PointIn,
+    /// \[24\] A synchronisation point was sent.
+    PointOut,
+    /// \[25\]
+    Confirmed,
+    /// \[28\]
+    EndResync,
+    /// \[32\]
+    DisconnectIn,
+    /// \[50\] Preserves user data.
+    Preserve,
+}
+
+/// The contents of a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// The actions to take, and the next state.
+    Go(&'static [Action], State),
+    /// An empty cell, or no predicate holds: misuse by the user, or a protocol error of the peer (§A.4.1).
+    Invalid,
+}
+
+/// Looks up a cell.
+pub(super) fn verdict(state: State, event: Event, v: &Variables, given: &Given) -> Verdict {
+    use Action::*;
+    use Resynchronisation::{Abandon, Restart};
+    use Verdict::{Go, Invalid};
+    const ABORTED: Verdict = Go(&[SxabInd, TDisReq], Sta01);
+    match (event, state) {
+        // Table A.9: data.
+        (Event::SDtReq, Sta713) => Go(&[Dt], Sta713),
+        (Event::Dt, Sta713) => Go(&[SDtInd], Sta713),
+        (Event::SDtReq, Sta09) if !v.vcoll => Go(&[Dt], Sta09),
+        (Event::Dt, Sta03) if !v.vcoll => Go(&[SDtInd], Sta03),
+        (Event::Dt, Sta05A) if v.discard => Go(&[], Sta05A),
+        (Event::Dt, Sta05A | Sta11A) if !v.discard => Go(&[SDtInd], state),
+        (Event::STdReq | Event::Td, _) if in_connection(state) && !v.has(Units::TYPED_DATA) => Invalid,
+        (Event::STdReq, Sta713) => Go(&[Td], Sta713),
+        (Event::STdReq, Sta09) if !v.vcoll => Go(&[Td], Sta09),
+        (Event::Td, Sta713) => Go(&[STdInd], Sta713),
+        (Event::Td, Sta03) if !v.vcoll => Go(&[STdInd], Sta03),
+        (Event::Td, Sta05A) if v.discard => Go(&[], Sta05A),
+        (Event::Td, Sta05A) => Go(&[STdInd], Sta05A),
+
+        // Table A.8: establishment.
+        (Event::SConReq, Sta01) => Go(&[TConReq, Initiator], Sta01B),
+        (Event::TConInd, Sta01) => Go(&[TConRsp, Acceptor], Sta01C),
+        (Event::TConCnf, Sta01B) if given.overflow => Go(&[Cn], Sta02B),
+        (Event::TConCnf, Sta01B) => Go(&[Cn], Sta02A),
+        (Event::SConReq, Sta01C) if v.initiator && given.overflow => Go(&[Cn], Sta02B),
+        (Event::SConReq, Sta01C) if v.initiator => Go(&[Cn], Sta02A),
+        (Event::Cn, Sta01C) if v.initiator => Go(&[TDisReq], Sta01),
+        (Event::Cn, Sta01C) if given.unacceptable => Go(&[Rf, StartTim], Sta16),
+        (Event::Cn, Sta01C) if given.overflow => Go(&[Oa, Preserve], Sta01D),
+        (Event::Cn, Sta01C) => Go(&[SConInd], Sta08),
+        (Event::Cn, Sta16) => Go(&[TDisReq, StopTim], Sta01),
+        (Event::Cdo, Sta01D) if given.end => Go(&[SConInd], Sta08),
+        (Event::Cdo, Sta01D) => Go(&[Preserve], Sta01D),
+        (Event::Oa, Sta02B) => Go(&[Cdo], Sta02A),
+        (Event::Ac, Sta02A) => Go(&[SConCnfAccept, SetUp, UpdateTokens], Sta713),
+        (Event::RfNr | Event::RfR, Sta02A | Sta02B) => Go(&[SConCnfRefuse, TDisReq], Sta01),
+        (Event::SConRspAccept, Sta08) => Go(&[Action::Ac, SetUp, UpdateTokens], Sta713),
+        (Event::SConRspRefuse, Sta08) => Go(&[Rf, StartTim], Sta16),
+
+        // Table A.10: synchronisation.
+        (Event::SSynReq, Sta713) if v.has_minor() && v.owns_minor => Go(&[Action::Mip, PointOut], Sta713),
+        (Event::SSynRsp, Sta713 | Sta09) if v.has_minor() && v.vsc && v.is_outstanding(given.serial) => {
+            Go(&[Action::Mia, Confirmed], state)
+        }
+        (Event::Mip, Sta713) if v.has_minor() && !v.owns_minor && given.serial == v.vm => {
+            Go(&[SSynInd, PointIn], Sta713)
+        }
+        (Event::Mip, Sta05A) if !v.discard => Go(&[SSynInd, PointIn], Sta05A),
+        (Event::Mip, Sta05A) if v.has_minor() && !v.owns_minor => Go(&[], Sta05A),
+        (Event::Mia, Sta713 | Sta03) if v.has_minor() && !v.vsc && v.is_outstanding(given.serial) => {
+            Go(&[SSynCnf, Confirmed], state)
+        }
+        (Event::Mia, Sta05A) if v.has_minor() && !v.vsc => Go(&[], Sta05A),
+
+        // Table A.11: resynchronisation.
+        (Event::SRsynReq, Sta713 | Sta09 | Sta11A) => {
+            let allowed = match state {
+                Sta11A => !v.wins(given, v.initiator),
+                _ if state == Sta09 && v.vcoll => false,
+                _ if given.kind == Abandon => v.has(Units::RESYNCHRONISE),
+                _ => v.may_name_points(),
+            };
+            let in_range = given.kind != Restart || v.vm >= given.serial && given.serial >= v.vr;
+            if allowed && in_range { Go(&[Action::Rs, BeginResync], Sta05A) } else { Invalid }
+        }
+        (Event::SRsynRsp, Sta11A) if accepts(v, given, |next| given.serial == next) => {
+            Go(&[Action::Ra, EndResync, UpdateTokens], Sta713)
+        }
+        (Event::Rs, Sta713 | Sta03 | Sta05A) => {
+            let in_range = given.kind != Restart || given.serial >= v.vr;
+            if !v.has(Units::RESYNCHRONISE) || !in_range || state == Sta03 && v.vcoll {
+                Invalid
+            } else if state == Sta05A && v.wins(given, !v.initiator) {
+                Go(&[], Sta05A)
+            } else if given.kind == Abandon {
+                Go(&[RaiseNext, SRsynInd, BeginResync], Sta11A)
+            } else {
+                Go(&[SRsynInd, BeginResync], Sta11A)
+            }
+        }
+        (Event::Ra, Sta05A)
+            if v.has(Units::RESYNCHRONISE) && accepts(v, given, |next| given.serial >= next) =>
+        {
+            Go(&[SRsynCnf, EndResync, UpdateTokens], Sta713)
+        }
+
+        // Table A.14: tokens.
+        (Event::SGtReq, Sta713)
+            if given.tokens.is_empty() || v.all_available(given.tokens) && v.owns_minor =>
+        {
+            Go(&[Action::Gt, UpdateTokens], Sta713)
+        }
+        (Event::SPtReq, Sta713 | Sta09) if v.all_available(given.tokens) => Go(&[Action::Pt], state),
+        (Event::Gt, Sta713 | Sta05A)
+            if given.tokens.is_empty() || v.all_available(given.tokens) && !v.owns_minor =>
+        {
+            if state == Sta05A && v.discard { Go(&[], Sta05A) } else { Go(&[SGtInd, UpdateTokens], state) }
+        }
+        (Event::Pt, Sta713 | Sta05A | Sta03) if v.all_available(given.tokens) => {
+            if state == Sta05A && v.discard { Go(&[], Sta05A) } else { Go(&[SPtInd], state) }
+        }
+
+        // Table A.15: release.
+        (Event::SRelReq, Sta713) if v.may_release() => Go(&[Action::Fn], Sta03),
+        (Event::SRelReq, Sta09) if !v.has_minor() => Go(&[Action::Fn, SetCollision], Sta09),
+        (Event::SRelRspAccept, Sta09) if !v.vcoll || v.vdnr => Go(&[Action::Dn, StartTim], Sta16),
+        (Event::SRelRspAccept, Sta09) if v.initiator => Go(&[Action::Dn], Sta03),
+        (Event::FnR, Sta713 | Sta03 | Sta05A) if v.initiator => Invalid,
+        (Event::FnNr | Event::FnR, Sta713) if v.peer_may_release() => Go(&[SRelInd], Sta09),
+        (Event::FnNr | Event::FnR, Sta03) if !v.has_minor() => Go(&[SRelInd, SetCollision], Sta09),
+        (Event::FnNr | Event::FnR, Sta05A) if v.peer_may_release() => Go(&[], Sta05A),
+        (Event::Dn, Sta03) => Go(&[SRelCnf, TDisReq], Sta01),
+        (Event::Dn, Sta09) if v.vcoll && !v.initiator => Go(&[SRelCnf, DisconnectIn], Sta09),
+
+        // Table A.16: abort.
+        (Event::SUabReq, Sta01B) => Go(&[TDisReq], Sta01),
+        (Event::SUabReq, _) if in_connection(state) => Go(&[Ab, StartTim], Sta16),
+        (Event::AbNr | Event::AbR, _) if in_connection(state) => ABORTED,
+        (Event::Aa | Event::AbNr | Event::AbR, Sta16) => Go(&[StopTim, TDisReq], Sta01),
+        (Event::TDisInd, Sta01C | Sta01D) => Go(&[], Sta01),
+        (Event::TDisInd, Sta16) => Go(&[StopTim], Sta01),
+        (Event::TDisInd, Sta01) => Invalid,
+        (Event::TDisInd, _) => Go(&[SPabInd], Sta01),
+        (Event::Tim, Sta16) => Go(&[TDisReq], Sta01),
+
+        // Columns that are nearly the same for all SPDUs.
+        (_, Sta01C | Sta01D)
+            if is_spdu(event)
+                && !(state == Sta01D
+                    && matches!(event, Event::Cn | Event::Ac | Event::Oa | Event::RfNr | Event::RfR)) =>
+        {
+            Go(&[TDisReq], Sta01)
+        }
+        (Event::Cdo | Event::Oa, Sta16) => Invalid,
+        (_, Sta16) if is_spdu(event) => Go(&[], Sta16),
+        _ => Invalid,
+    }
+}
+
+/// p43 and p49: returns whether an answer has the required serial number.
+fn accepts(v: &Variables, given: &Given, abandoned: impl FnOnce(u32) -> bool) -> bool {
+    match v.vrsp {
+        Some(Resynchronisation::Restart) => given.serial == v.vrspnb,
+        Some(Resynchronisation::Abandon) => abandoned(v.vm),
+        Some(Resynchronisation::Set) => given.serial <= SERIAL_MAX,
+        None => false,
+    }
+}
+
+/// Returns whether the user knows of a connection that can be aborted.
+pub(super) fn in_connection(state: State) -> bool {
+    matches!(state, Sta02A | Sta02B | Sta03 | Sta05A | Sta08 | Sta09 | Sta11A | Sta713)
+}
+
+fn is_spdu(event: Event) -> bool {
+    event as u8 >= Event::Ac as u8
+}
+
+#[cfg(test)]
+mod tests;

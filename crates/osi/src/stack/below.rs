@@ -1,0 +1,52 @@
+//! The network service that an end uses, however it is implemented.
+//!
+//! ```text
+//!   Stream    TPKTs in a byte stream       (RFC 1006)
+//!   Line      X.25 over LAPB on a line     (ISO 8878: the lower module of paper [5])
+//!   Loop      another end of this board    (the paper's internal loopback)
+//! ```
+
+use super::stream::Stream;
+use crate::network::{Indication, Request};
+use kiban_base::Instant;
+
+/// A network connection, as transport uses it.
+pub trait Below {
+    /// Accepts a request from transport. Requests on a connection that has ended are ignored.
+    fn request(&mut self, request: Request, now: Instant);
+    /// Returns the network's next indication. An NSDU that is not taken stays in the network, and flow
+    /// control stops its sender.
+    fn poll(&mut self, now: Instant) -> Option<Indication>;
+    /// Passes waiting data on, as far as there is room. Returns true if anything has moved.
+    fn push(&mut self, now: Instant) -> bool;
+    /// Returns the number of bytes that wait.
+    fn waiting_bytes(&self) -> usize;
+    /// Returns when [`Below::settle`] must be called even if nothing arrives.
+    fn deadline(&self) -> Instant;
+    /// Does what is due at `now`.
+    fn settle(&mut self, now: Instant);
+}
+
+impl Below for Stream {
+    fn request(&mut self, request: Request, _now: Instant) {
+        Stream::request(self, request);
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<Indication> {
+        Stream::poll(self)
+    }
+
+    fn push(&mut self, _now: Instant) -> bool {
+        false
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.outgoing_bytes()
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    fn settle(&mut self, _now: Instant) {}
+}

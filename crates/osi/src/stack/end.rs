@@ -1,0 +1,180 @@
+//! One end of an association for files, as a driver holds it: the tower, the file protocol and the network
+//! service.
+//!
+//! Purpose    the driver deals with bytes or frames, time, and closing; the user of the file service deals
+//!            with the machine. This type connects them, whatever the network is ([`Below`]).
+//! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
+//!            then
+//!            [`End::settle`] carries the user's requests down, where the driver fetches them. It contains
+//!            the one loop that runs until nothing moves; the layers below it have steps.
+//! Steps      [`End::rise`] takes one unit only, for a driver whose processor is shared or modelled.
+//! Limits     the user is given room for [`OUTGOING_BYTES_MAX`]; a data element may exceed it by its own
+//!            length.
+
+use super::below::Below;
+use super::files::Files;
+use super::line::Line;
+use super::meter::{Meter, Task};
+use super::stream::{Stream, Wish};
+use super::tower::TowerConfig;
+use crate::ftam::Machine;
+use crate::network;
+use crate::network::Origin;
+use crate::wire::tpkt;
+use kiban_base::Malformed;
+use kiban_base::{Bytes, Instant, Rope, RopeQueue};
+
+/// How many bytes may wait to be sent before the user gets no more room.
+pub const OUTGOING_BYTES_MAX: usize = 256 << 10;
+
+/// One end of an association.
+#[derive(Debug)]
+pub struct End<B = Stream> {
+    files: Files,
+    below: B,
+}
+
+impl<B: Below> End<B> {
+    /// Creates an end without an association; to make one, use the machine.
+    pub fn over(below: B, machine: Machine, tower: &TowerConfig) -> End<B> {
+        End { files: Files::new(machine, tower), below }
+    }
+
+    /// Returns the file protocol's machine, for its user. Its requests are sent by [`End::settle`].
+    pub fn machine(&mut self) -> &mut Machine {
+        self.files.machine()
+    }
+
+    /// Returns how many bytes of contents the user may send now.
+    pub fn room(&self) -> usize {
+        OUTGOING_BYTES_MAX.saturating_sub(self.below.waiting_bytes())
+    }
+
+    /// Passes one unit from the network, if there is one, up to the machine. Returns true if there was one.
+    pub fn rise(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
+        let Some(indication) = self.below.poll(now) else { return false };
+        let bytes = if let network::Indication::Data(unit) = &indication { unit.len() } else { 0 };
+        meter.turn_to(Task::Lower, bytes);
+        self.raise(indication, now, meter);
+        true
+    }
+
+    /// Does what is due, and carries the machine's requests down. Returns true if anything has reached the
+    /// network.
+    pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
+        if self.deadline() <= now {
+            self.below.settle(now);
+            self.files.expire(now);
+        }
+        let mut moved = false;
+        loop {
+            if self.files.step(now, meter) {
+                continue;
+            }
+            let Some(request) = self.files.poll_network() else { break };
+            let bytes = if let network::Request::Data(unit) = &request { unit.len() } else { 0 };
+            meter.turn_to(Task::Lower, bytes);
+            self.below.request(request, now);
+            moved = true;
+        }
+        moved |= self.below.push(now);
+        meter.turn_to(Task::Host, 0);
+        moved
+    }
+
+    /// Sets the maximum length of a received TSDU in bytes.
+    pub fn set_tsdu_bytes_max(&mut self, bytes: usize) {
+        self.files.set_tsdu_bytes_max(bytes);
+    }
+
+    /// Returns when [`End::settle`] must be called even if nothing arrives.
+    pub fn deadline(&self) -> Instant {
+        self.files.deadline().min(self.below.deadline())
+    }
+
+    /// Returns the layers, for inspection.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Returns the network service.
+    pub fn below(&self) -> &B {
+        &self.below
+    }
+
+    /// Returns the network service, for the driver.
+    pub fn below_mut(&mut self) -> &mut B {
+        &mut self.below
+    }
+
+    fn rise_all(&mut self, now: Instant, meter: &mut impl Meter) {
+        while let Some(indication) = self.below.poll(now) {
+            self.files.arrive(indication, now, meter);
+            while self.files.step(now, meter) {}
+        }
+        self.settle(now, meter);
+    }
+
+    fn raise(&mut self, indication: network::Indication, now: Instant, meter: &mut impl Meter) {
+        self.files.arrive(indication, now, meter);
+        self.settle(now, meter);
+    }
+}
+
+impl End<Stream> {
+    /// Creates an end over a byte stream, without an association; to make one, use the machine.
+    pub fn new(machine: Machine, tower: &TowerConfig) -> End {
+        // Transport checks whether a TPDU exceeds the negotiated size.
+        End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, tower)
+    }
+
+    /// Reports that the connection below is established.
+    pub fn connected(&mut self, now: Instant, meter: &mut impl Meter) {
+        let indication = self.below.connected();
+        self.raise(indication, now, meter);
+    }
+
+    /// Handles received bytes.
+    pub fn arrive(&mut self, bytes: Bytes, now: Instant, meter: &mut impl Meter) {
+        meter.turn_to(Task::Lower, bytes.len());
+        self.below.arrive(bytes);
+        self.rise_all(now, meter);
+    }
+
+    /// Reports that the connection below has ended.
+    pub fn ended(&mut self, origin: Origin, now: Instant, meter: &mut impl Meter) {
+        if let Some(indication) = self.below.ended(origin) {
+            self.raise(indication, now, meter);
+        }
+    }
+
+    /// Returns the bytes to be sent; the driver takes them from the front.
+    pub fn outgoing(&mut self) -> &mut RopeQueue {
+        self.below.outgoing()
+    }
+
+    /// Returns what the driver must do with the connection.
+    pub fn wish(&self) -> Wish {
+        self.below.wish()
+    }
+
+    /// Returns the TPKT rule that the peer broke, if any.
+    pub fn broken(&self) -> Option<Malformed> {
+        self.below.broken()
+    }
+}
+
+impl End<Line> {
+    /// Handles a received frame, without flags and FCS.
+    pub fn arrive_frame(&mut self, frame: Rope, now: Instant, meter: &mut impl Meter) {
+        meter.turn_to(Task::Lower, frame.len());
+        self.below.arrive(frame, now);
+        self.rise_all(now, meter);
+    }
+
+    /// Returns the next frame to send; call it when the line has room for one.
+    pub fn poll_frame(&mut self, now: Instant) -> Option<Rope> {
+        self.below.push(now);
+        self.below.poll_frame(now)
+    }
+}

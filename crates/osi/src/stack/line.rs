@@ -1,0 +1,308 @@
+//! The lower module of paper \[5\]: an X.25 switched virtual call over LAPB, on a line to one peer.
+//!
+//! Purpose          transport sees the network service of X.213; the driver sees frames received and frames
+//!                  to send.
+//! Transmit path    a unit waits until the module has room ([`Below::push`]); then it is cut into packets,
+//!                  one per frame. Payload is shared, never copied.
+//! Receive path     a unit stays in the packet layer until the board takes it ([`Below::poll`]), and only
+//!                  then is its last packet acknowledged: a slow board stops its peer through the window.
+//! Connecting       a connect request sets the link up, waits for the restart and then calls. An incoming
+//!                  call for transport is indicated; one that comes during a connection is refused.
+//! Disconnecting    a disconnect waits until all pending data is sent, then clears. The link stays up for the
+//!                  next call.
+//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are the module's work, the rest is its host's:
+//!                  a driver may run them on two processors.
+//! Limits           the packet layer's `outgoing_bytes_max` is the module's memory; the caller bounds what
+//!                  waits in front of it ([`Below::waiting_bytes`]).
+//! Not implemented  a second circuit at a time, permanent circuits; addresses other than those of the
+//!                  configured call.
+
+use super::below::Below;
+use crate::lapb;
+use crate::lapb::{Link, Role};
+use crate::network::{Indication, Origin, Reason, Request};
+use crate::transport::TPDU_BYTES_MAX_X25;
+use crate::wire::x25::diagnostic;
+use crate::x25;
+use crate::x25::network::{Network, is_for_transport};
+use crate::x25::{Call, Cause, Layer, Sizes};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use kiban_base::{Instant, Rope, counters};
+
+counters! {
+    /// Counters of a line's host.
+    pub struct LineCounters {
+        /// Calls refused: not for transport, or a second one.
+        calls_refused,
+        /// Requests that the packet layer no longer accepted.
+        requests_lost,
+    }
+}
+
+/// Configuration of a line.
+#[derive(Clone, Debug)]
+pub struct LineConfig {
+    /// Configuration of the link.
+    pub link: lapb::Config,
+    /// Configuration of the packet layer.
+    pub layer: x25::Config,
+    /// Parameters of calls made by this end.
+    pub call: Call,
+}
+
+impl LineConfig {
+    /// Returns paper \[5\]'s configuration: packets of 2048 octets, windows of 7, 7 outstanding frames;
+    /// memory for a window of packets.
+    pub fn new(role: Role) -> LineConfig {
+        const PACKET_BYTES: u16 = 2048;
+        const WINDOW: u8 = 7;
+        let layer = x25::Config {
+            default: Sizes::same(PACKET_BYTES, WINDOW),
+            outgoing_bytes_max: usize::from(PACKET_BYTES) * usize::from(WINDOW),
+            ..x25::Config::new(role)
+        };
+        LineConfig { link: lapb::Config::new(role), layer, call: Call::default() }
+    }
+}
+
+/// One end of a line, with its single connection.
+#[derive(Debug)]
+pub struct Line {
+    link: Link,
+    layer: Layer,
+    call: Call,
+    /// A connection is requested, but the packet layer cannot call yet.
+    wants_call: bool,
+    circuit: Option<(u16, Network)>,
+    waiting: VecDeque<Request>,
+    waiting_bytes: usize,
+    /// Indications that this end generates itself.
+    up: VecDeque<Indication>,
+    counters: LineCounters,
+}
+
+impl Line {
+    /// Creates a line whose link is down.
+    ///
+    /// # Panics
+    /// If the module has no room for a single unit.
+    pub fn new(config: LineConfig) -> Line {
+        assert!(config.layer.outgoing_bytes_max >= TPDU_BYTES_MAX_X25, "no room for a unit");
+        Line {
+            link: Link::new(config.link),
+            layer: Layer::new(config.layer),
+            call: config.call,
+            wants_call: false,
+            circuit: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            up: VecDeque::new(),
+            counters: LineCounters::default(),
+        }
+    }
+
+    /// Sets the link up without a connect request.
+    pub fn start(&mut self) {
+        // If the request is rejected, the link is up or being set up.
+        let _ = self.link.request(lapb::Request::Connect);
+    }
+
+    /// Handles a received frame, without flags and FCS.
+    pub fn arrive(&mut self, frame: Rope, now: Instant) {
+        self.link.arrive(frame, now);
+        self.carry_up(now);
+    }
+
+    /// Returns the next frame to send; call it when the line has room for one.
+    pub fn poll_frame(&mut self, now: Instant) -> Option<Rope> {
+        // Only one packet is queued ahead, so that its P(R) is current.
+        while self.link.unsent() == 0 && self.link.room() > 0 {
+            let Some(packet) = self.layer.poll_down() else { break };
+            if self.link.request(lapb::Request::Data(packet)).is_err() {
+                self.counters.requests_lost += 1;
+            }
+        }
+        self.link.poll_down(now)
+    }
+
+    /// Returns the link, for inspection.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Returns the packet layer, for inspection.
+    pub fn layer(&self) -> &Layer {
+        &self.layer
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &LineCounters {
+        &self.counters
+    }
+
+    fn carry_up(&mut self, now: Instant) {
+        while let Some(indication) = self.link.poll_up() {
+            let below = match indication {
+                lapb::Indication::Connected | lapb::Indication::Reset => x25::Below::Up,
+                lapb::Indication::Data(packet) => x25::Below::Data(packet),
+                lapb::Indication::Disconnected(_) => x25::Below::Down,
+            };
+            self.layer.arrive(below, now);
+        }
+        self.clear_when_quiet(now);
+    }
+
+    fn try_call(&mut self, now: Instant) {
+        if !self.wants_call {
+            return;
+        }
+        let Some(channel) = self.layer.free_channel() else { return };
+        let mut network = Network::calling(channel, self.call.clone());
+        let call = network.request(Request::Connect);
+        if call.is_some_and(|call| self.layer.request(call, now).is_ok()) {
+            self.wants_call = false;
+            self.circuit = Some((channel, network));
+        }
+    }
+
+    /// Returns whether there is a connection, or a request for one.
+    fn is_taken(&self) -> bool {
+        self.wants_call || self.circuit.as_ref().is_some_and(|(_, network)| !network.is_over())
+    }
+
+    fn on_incoming(&mut self, channel: u16, call: Call, now: Instant) -> Option<Indication> {
+        if self.is_taken() || !is_for_transport(&call) {
+            self.counters.calls_refused += 1;
+            let cause = Cause { cause: 0, diagnostic: Some(diagnostic::ABNORMAL) };
+            let clear = x25::Request::Clear { channel, cause, user_data: Vec::new() };
+            self.ask(clear, now);
+            return None;
+        }
+        let mut network = Network::called(channel);
+        let told = network.arrive(x25::Indication::Incoming { channel, call });
+        self.circuit = Some((channel, network));
+        told
+    }
+
+    fn ask(&mut self, request: x25::Request, now: Instant) -> bool {
+        let taken = self.layer.request(request, now).is_ok();
+        self.counters.requests_lost += u64::from(!taken);
+        taken
+    }
+
+    /// Drops a connection that has ended, and everything that waits for it.
+    fn forget(&mut self) {
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+    }
+
+    fn clear_when_quiet(&mut self, now: Instant) {
+        if !self.waiting.is_empty() {
+            return;
+        }
+        let Some((channel, network)) = &mut self.circuit else { return };
+        if let Some(clear) = network.poll(self.layer.is_quiet(*channel)) {
+            self.ask(clear, now);
+        }
+    }
+
+    /// Passes the oldest waiting request on; returns whether it was accepted.
+    fn push_one(&mut self, now: Instant) -> bool {
+        let Some((channel, network)) = &mut self.circuit else { return false };
+        match self.waiting.front() {
+            None => return false,
+            Some(Request::Data(unit)) if self.layer.room(*channel) < unit.len() => return false,
+            Some(_) => {}
+        }
+        let Some(request) = self.waiting.pop_front() else { return false };
+        let bytes = bytes_of(&request);
+        self.waiting_bytes -= bytes;
+        let is_answer = matches!(request, Request::Accept);
+        if let Some(request) = network.request(request)
+            && !self.ask(request, now)
+            && is_answer
+        {
+            // The caller has gone, or asks for something that this end lacks: a clear is on its way, or the
+            // call will time out.
+            let (origin, reason) = (Origin::Provider, Reason::Abnormal);
+            self.up.push_back(Indication::Disconnected { origin, reason });
+        }
+        true
+    }
+}
+
+impl Below for Line {
+    fn request(&mut self, request: Request, now: Instant) {
+        if matches!(request, Request::Connect) {
+            self.wants_call = true;
+            self.start();
+            return self.try_call(now);
+        }
+        if self.wants_call {
+            // A call that has not been made yet accepts only a disconnect.
+            self.wants_call = false;
+            return;
+        }
+        if self.is_taken() {
+            self.waiting_bytes += bytes_of(&request);
+            self.waiting.push_back(request);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Indication> {
+        if let Some(indication) = self.up.pop_front() {
+            return Some(indication);
+        }
+        while let Some(indication) = self.layer.poll_up() {
+            let told = match indication {
+                x25::Indication::Ready => {
+                    self.try_call(now);
+                    None
+                }
+                x25::Indication::Incoming { channel, call } => self.on_incoming(channel, call, now),
+                x25::Indication::Down if self.wants_call => {
+                    self.wants_call = false;
+                    let (origin, reason) = (Origin::Provider, Reason::Unreachable);
+                    Some(Indication::Disconnected { origin, reason })
+                }
+                other => self.circuit.as_mut().and_then(|(_, network)| network.arrive(other)),
+            };
+            if let Some(Indication::Disconnected { .. }) = told {
+                self.forget();
+                self.clear_when_quiet(now);
+            }
+            if told.is_some() {
+                return told;
+            }
+        }
+        None
+    }
+
+    fn push(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while self.push_one(now) {
+            moved = true;
+        }
+        self.clear_when_quiet(now);
+        moved
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    fn deadline(&self) -> Instant {
+        self.link.deadline().min(self.layer.deadline())
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.link.settle(now);
+        self.layer.settle(now);
+        self.carry_up(now);
+    }
+}
+
+fn bytes_of(request: &Request) -> usize {
+    if let Request::Data(unit) = request { unit.len() } else { 0 }
+}

@@ -1,0 +1,60 @@
+//! Configuration of a transport machine.
+
+use crate::Attached;
+use crate::wire::tpkt;
+use core::time::Duration;
+
+/// The smallest TPDU size in bytes.
+pub const TPDU_BYTES_MIN: usize = 128;
+/// The largest TPDU size of class 0 in X.224 in bytes, which applies over X.25.
+pub const TPDU_BYTES_MAX_X25: usize = 2048;
+
+/// The network below transport.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Network {
+    /// TPKTs over TCP (RFC 1006).
+    #[default]
+    Tpkt,
+    /// X.25 virtual calls (ISO 8878).
+    X25,
+}
+
+/// Configuration of a transport machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The network below.
+    pub network: Network,
+    /// Maximum TPDU size in bytes, header included: 128 to 65531 over RFC 1006, up to 2048 over X.25; clamped
+    /// to that range.
+    pub tpdu_bytes_max: usize,
+    /// Maximum length of a received TSDU in bytes.
+    pub tsdu_bytes_max: usize,
+    /// The reference that identifies this connection to peers; not 0.
+    pub reference: u16,
+    /// The selectors that may be called here.
+    pub attached: Attached,
+    /// Time limit for a connection being established: a call without a CC, a network connection without a CR.
+    pub connect_timeout: Option<Duration>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            network: Network::Tpkt,
+            tpdu_bytes_max: tpkt::TPDU_BYTES_MAX,
+            tsdu_bytes_max: 16 << 20,
+            reference: 1,
+            attached: Attached::Any,
+            connect_timeout: Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn bytes_max(&self) -> usize {
+        match self.network {
+            Network::Tpkt => self.tpdu_bytes_max.clamp(TPDU_BYTES_MIN, tpkt::TPDU_BYTES_MAX),
+            Network::X25 => self.tpdu_bytes_max.clamp(TPDU_BYTES_MIN, TPDU_BYTES_MAX_X25),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The transport service (X.214), as far as class 0 provides it.
+
+use crate::Selector;
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_base::Rope;
+
+/// Requests and responses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// T-CONNECT request. Class 0 carries no user data with it.
+    Connect {
+        /// Calling TSEL, at most 32 octets.
+        calling: Selector,
+        /// Called TSEL, at most 32 octets.
+        called: Selector,
+    },
+    /// T-CONNECT response: accepts. To refuse, use [`Request::Disconnect`].
+    Respond {
+        /// Responding TSEL; [`Selector::NONE`] means the called one.
+        responding: Selector,
+    },
+    /// T-DATA request: one TSDU. An empty one cannot be carried (X.214 §13.1.2).
+    Data(Rope),
+    /// T-DISCONNECT request. As the answer to a T-CONNECT indication it refuses with a DR TPDU. Later it ends
+    /// the network connection, since class 0 has nothing else, and neither reason nor text reach the peer.
+    Disconnect {
+        /// The reason.
+        reason: DisconnectReason,
+        /// Additional information, text or other octets; only a refusal carries it.
+        additional: Vec<u8>,
+    },
+}
+
+/// Indications and confirmations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Indication {
+    /// T-CONNECT indication: answer with [`Request::Respond`] or [`Request::Disconnect`].
+    Connect {
+        /// Calling TSEL.
+        calling: Selector,
+        /// Called TSEL.
+        called: Selector,
+    },
+    /// T-CONNECT confirm.
+    Confirm {
+        /// Responding TSEL, if given.
+        responding: Selector,
+    },
+    /// T-DATA indication: one complete TSDU, in the pieces that arrived.
+    Data(Rope),
+    /// T-DISCONNECT indication: the connection has ended.
+    Disconnect {
+        /// The originator.
+        origin: Origin,
+        /// The reason.
+        reason: DisconnectReason,
+        /// Additional information of a refusal.
+        additional: Vec<u8>,
+    },
+}
+
+/// Originator of a transport disconnect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The remote user: the reason says so, or its end of the network connection was closed normally.
+    User,
+    /// A transport machine, or the network.
+    Provider,
+}
+
+/// Why a transport connection ended: the reasons of X.224 §13.5.3, and those that no TPDU carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DisconnectReason {
+    /// Not specified (0).
+    NotSpecified,
+    /// Congestion at the TSAP (1).
+    Congestion,
+    /// No session entity is attached to the TSAP (2).
+    NotAttached,
+    /// The address is unknown (3).
+    AddressUnknown,
+    /// A normal disconnect that the user asked for (128).
+    Normal,
+    /// The remote transport machine is congested at connect time (129).
+    RemoteCongestion,
+    /// Negotiation failed: no class or option in common (130).
+    NegotiationFailed,
+    /// Duplicate source reference (131).
+    DuplicateReference,
+    /// References do not match (132).
+    MismatchedReferences,
+    /// A protocol error (133).
+    ProtocolError,
+    /// Reference overflow (135).
+    ReferenceOverflow,
+    /// The connection request was refused on this network connection (136).
+    NetworkRefused,
+    /// A header or a parameter is too short or too long (138).
+    HeaderLength,
+    /// Another code sent by the peer.
+    Other(u8),
+    /// The network connection ended (not in any TPDU).
+    Network,
+    /// The peer did not answer in time (not in any TPDU).
+    Timeout,
+    /// A received TSDU was too long (not in any TPDU).
+    Oversized,
+}
+
+impl DisconnectReason {
+    /// Returns the code in a DR TPDU; "not specified" for reasons that have none.
+    pub const fn code(self) -> u8 {
+        match self {
+            DisconnectReason::NotSpecified
+            | DisconnectReason::Network
+            | DisconnectReason::Timeout
+            | DisconnectReason::Oversized => 0,
+            DisconnectReason::Congestion => 1,
+            DisconnectReason::NotAttached => 2,
+            DisconnectReason::AddressUnknown => 3,
+            DisconnectReason::Normal => 128,
+            DisconnectReason::RemoteCongestion => 129,
+            DisconnectReason::NegotiationFailed => 130,
+            DisconnectReason::DuplicateReference => 131,
+            DisconnectReason::MismatchedReferences => 132,
+            DisconnectReason::ProtocolError => 133,
+            DisconnectReason::ReferenceOverflow => 135,
+            DisconnectReason::NetworkRefused => 136,
+            DisconnectReason::HeaderLength => 138,
+            DisconnectReason::Other(code) => code,
+        }
+    }
+
+    /// Returns the reason with a code.
+    pub const fn of_code(code: u8) -> DisconnectReason {
+        match code {
+            0 => DisconnectReason::NotSpecified,
+            1 => DisconnectReason::Congestion,
+            2 => DisconnectReason::NotAttached,
+            3 => DisconnectReason::AddressUnknown,
+            128 => DisconnectReason::Normal,
+            129 => DisconnectReason::RemoteCongestion,
+            130 => DisconnectReason::NegotiationFailed,
+            131 => DisconnectReason::DuplicateReference,
+            132 => DisconnectReason::MismatchedReferences,
+            133 => DisconnectReason::ProtocolError,
+            135 => DisconnectReason::ReferenceOverflow,
+            136 => DisconnectReason::NetworkRefused,
+            138 => DisconnectReason::HeaderLength,
+            code => DisconnectReason::Other(code),
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            DisconnectReason::NotSpecified => "no reason is given",
+            DisconnectReason::Congestion => "who is called is congested",
+            DisconnectReason::NotAttached => "nobody is attached to the selector",
+            DisconnectReason::AddressUnknown => "the selector is unknown",
+            DisconnectReason::Normal => "a normal disconnect",
+            DisconnectReason::RemoteCongestion => "transport is congested",
+            DisconnectReason::NegotiationFailed => "no class or option in common",
+            DisconnectReason::DuplicateReference => "a reference stands for two connections",
+            DisconnectReason::MismatchedReferences => "the references do not match",
+            DisconnectReason::ProtocolError => "a protocol error",
+            DisconnectReason::ReferenceOverflow => "no reference is left",
+            DisconnectReason::NetworkRefused => "not on this network connection",
+            DisconnectReason::HeaderLength => "a header or a parameter is too short or too long",
+            DisconnectReason::Other(_) => "a reason that X.224 does not have",
+            DisconnectReason::Network => "the network connection ended",
+            DisconnectReason::Timeout => "the peer did not answer in time",
+            DisconnectReason::Oversized => "a unit was longer than is taken",
+        }
+    }
+
+    /// Returns whether a TPDU can carry this reason.
+    pub const fn is_of_tpdu(self) -> bool {
+        !matches!(self, DisconnectReason::Network | DisconnectReason::Timeout | DisconnectReason::Oversized)
+    }
+}
+
+/// Formats the reason in words, with the number in the TPDU.
+impl fmt::Display for DisconnectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())?;
+        if self.is_of_tpdu() { write!(f, " ({})", self.code()) } else { Ok(()) }
+    }
+}
+
+/// Why a transport connection was refused or ended, with additional information.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disconnected {
+    /// The reason.
+    pub reason: DisconnectReason,
+    /// Additional information: text or other octets.
+    pub additional: Vec<u8>,
+}
+
+impl fmt::Display for Disconnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)?;
+        if self.additional.is_empty() {
+            return Ok(());
+        }
+        write!(f, ", saying \"{}\"", self.additional.escape_ascii())
+    }
+}

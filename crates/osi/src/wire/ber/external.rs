@@ -1,0 +1,28 @@
+//! EXTERNAL (X.690 §8.18).
+
+use super::{Any, BitString, Integer, ObjectDescriptor, OctetString, Oid};
+use crate::asn1;
+
+asn1! {
+    /// EXTERNAL: a value of a type that is defined elsewhere (X.690 §8.18).
+    External ::= [UNIVERSAL 8] IMPLICIT SEQUENCE {
+        /// The value's type, or the rules by which it is encoded.
+        direct_reference      Oid OPTIONAL,
+        /// The presentation context, which implies both.
+        indirect_reference    Integer OPTIONAL,
+        /// A description for people.
+        data_value_descriptor ObjectDescriptor OPTIONAL,
+        /// The value.
+        encoding              Encoding,
+    }
+
+    /// The form of an EXTERNAL's value.
+    Encoding ::= CHOICE {
+        /// An element of BER.
+        SingleAsn1Type [0] EXPLICIT Any,
+        /// Octets in any encoding, including one or more elements of BER.
+        OctetAligned   [1] IMPLICIT OctetString,
+        /// Bits in any encoding.
+        Arbitrary      [2] IMPLICIT BitString,
+    }
+}

@@ -1,0 +1,226 @@
+//! Data elements: a file's contents during transfer (ISO 8571-2, abstract syntaxes of contents and of FADUs).
+//!
+//! Purpose   data of any length is not copied: an element's header is decoded at the front of a rope, and
+//!           prepended to one.
+//! Elements  strings (FTAM-1, FTAM-2: of characters; FTAM-3: of octets); entries of a directory (NBS-9); and
+//!           the structure around FTAM-2's: node descriptors, enter and exit subtree.
+//! Decoding  definite and indefinite lengths, strings whole or in segments, several elements in one rope.
+//! Encoding  definite lengths, strings whole.
+//! Limits    [`HEADER_BYTES_MAX`] of a header; [`SEGMENT_DEPTH_MAX`] levels of segments; a structuring
+//!           element or a directory entry is copied to be decoded, up to [`STRUCTURE_BYTES_MAX`].
+
+use kiban_base::Rope;
+
+use super::attributes::ReadAttributes;
+use crate::asn1;
+use crate::wire::ber::{Asn1, Boolean, External, GraphicString, Header, Integer, Null, Tag};
+use kiban_base::Malformed;
+
+/// Maximum length of a header in bytes: tag, and length with leading zeros.
+pub const HEADER_BYTES_MAX: usize = 16;
+/// Maximum nesting depth of segments of a string.
+pub const SEGMENT_DEPTH_MAX: u8 = 8;
+/// Maximum length of a structuring element or directory entry in bytes.
+pub const STRUCTURE_BYTES_MAX: usize = 1 << 16;
+
+/// The type of a directory entry (NBS-9).
+pub const DIRECTORY_ENTRY: Tag = Tag::private(2);
+
+asn1! {
+    /// The descriptor in front of a node's data.
+    NodeDescriptor ::= [APPLICATION 0] IMPLICIT SEQUENCE {
+        name        NodeName OPTIONAL,
+        /// The distance from the parent, in levels.
+        arc_length  [1] IMPLICIT Integer DEFAULT 1,
+        /// Whether a data unit follows.
+        data_exists [2] IMPLICIT Boolean DEFAULT true,
+    }
+
+    /// A node's name.
+    NodeName ::= CHOICE {
+        FtamCoded [0] IMPLICIT GraphicString,
+        UserCoded External,
+    }
+
+    /// Begins the children of a node.
+    EnterSubtree ::= [APPLICATION 1] IMPLICIT Null;
+
+    /// Ends the children of a node.
+    ExitSubtree ::= [APPLICATION 2] IMPLICIT Null;
+
+    /// A data element in the abstract syntax "FTAM FADU".
+    Structuring ::= CHOICE {
+        NodeDescriptor NodeDescriptor,
+        EnterSubtree   EnterSubtree,
+        ExitSubtree    ExitSubtree,
+    }
+
+    /// A data element of NBS-9: one entry of a directory.
+    DirectoryEntry ::= [PRIVATE 2] EXPLICIT ReadAttributes;
+}
+
+impl Structuring {
+    /// The descriptor of an unnamed node one level down, with data: it precedes each of FTAM-2's records.
+    pub const RECORD: Structuring =
+        Structuring::NodeDescriptor(NodeDescriptor { name: None, arc_length: 1, data_exists: true });
+    /// The descriptor of FTAM-2's root, which has no data.
+    pub const ROOT: Structuring =
+        Structuring::NodeDescriptor(NodeDescriptor { name: None, arc_length: 1, data_exists: false });
+    /// Begins the children.
+    pub const ENTER: Structuring = Structuring::EnterSubtree(EnterSubtree(Null));
+    /// Ends the children.
+    pub const EXIT: Structuring = Structuring::ExitSubtree(ExitSubtree(Null));
+}
+
+/// A data element.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DataElement {
+    /// A string: its type, and its octets as received.
+    Value {
+        /// OCTET STRING, or one of the character strings.
+        tag: Tag,
+        /// The octets.
+        contents: Rope,
+    },
+    /// An element of the structure around the data.
+    Structuring(Structuring),
+    /// An entry of a directory.
+    DirectoryEntry(alloc::boxed::Box<ReadAttributes>),
+}
+
+impl DataElement {
+    /// Builds FTAM-3's data element.
+    pub fn octets(contents: Rope) -> DataElement {
+        DataElement::Value { tag: Tag::OCTET_STRING, contents }
+    }
+
+    /// Returns the number of octets of contents; structure has none.
+    pub fn len(&self) -> usize {
+        match self {
+            DataElement::Value { contents, .. } => contents.len(),
+            DataElement::Structuring(_) | DataElement::DirectoryEntry(_) => 0,
+        }
+    }
+
+    /// Returns whether it has no contents.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether it belongs to the abstract syntax "FTAM FADU" rather than that of the contents.
+    pub const fn is_structure(&self) -> bool {
+        matches!(self, DataElement::Structuring(_))
+    }
+
+    /// Splits one element off the front of a rope. Contents are shared, not copied.
+    ///
+    /// # Errors
+    /// Any rule that it breaks; `Alternative` for a type that is no data element's. The rope is then
+    /// unusable.
+    pub fn read(rope: &mut Rope) -> Result<DataElement, Malformed> {
+        let (header, header_bytes) = front(rope)?;
+        if is_string(header.tag) {
+            let contents = string(rope, SEGMENT_DEPTH_MAX)?;
+            return Ok(DataElement::Value { tag: header.tag, contents });
+        }
+        // Rare and short: copied for decoding.
+        let whole = match header.length {
+            Some(length) => length.checked_add(header_bytes).ok_or(Malformed::Truncated)?,
+            None => rope.len().min(STRUCTURE_BYTES_MAX),
+        };
+        if whole > STRUCTURE_BYTES_MAX {
+            return Err(Malformed::ElementLength);
+        }
+        if whole > rope.len() {
+            return Err(Malformed::Truncated);
+        }
+        let mut bytes = alloc::vec![0; whole];
+        rope.copy_to(0, &mut bytes);
+        let (element, count) = if header.tag == DIRECTORY_ENTRY {
+            let (DirectoryEntry(attributes), count) = DirectoryEntry::read(&bytes)?;
+            (DataElement::DirectoryEntry(attributes.into()), count)
+        } else {
+            let (structuring, count) = Structuring::read(&bytes)?;
+            (DataElement::Structuring(structuring), count)
+        };
+        rope.skip(count);
+        Ok(element)
+    }
+
+    /// Encodes the element; contents are shared, not copied.
+    pub fn into_rope(self) -> Rope {
+        match self {
+            DataElement::Value { tag, mut contents } => {
+                let mut room = [0; Header::BYTES_MAX];
+                let header = Header { tag, constructed: false, length: Some(contents.len()) };
+                let at = header.write_before(&mut room);
+                contents.prepend(&room[at..]);
+                contents
+            }
+            DataElement::Structuring(structuring) => structuring.to_rope(),
+            DataElement::DirectoryEntry(attributes) => DirectoryEntry(*attributes).to_rope(),
+        }
+    }
+}
+
+/// Returns whether a tag is that of OCTET STRING or a character string.
+const fn is_string(tag: Tag) -> bool {
+    matches!(tag.class, crate::wire::ber::Class::Universal)
+        && matches!(tag.number, 4 | 12 | 18..=22 | 25..=27)
+}
+
+/// Decodes the header at the front of a rope; the contents need not be present.
+fn front(rope: &Rope) -> Result<(Header, usize), Malformed> {
+    match Header::read(rope.first_run()) {
+        Ok(read) => Ok(read),
+        // The header may straddle two pieces.
+        Err(_) => {
+            let mut room = [0; HEADER_BYTES_MAX];
+            let count = rope.copy_to(0, &mut room);
+            Header::read(&room[..count])
+        }
+    }
+}
+
+/// Splits off a string, header and contents, and joins its segments.
+fn string(rope: &mut Rope, depth: u8) -> Result<Rope, Malformed> {
+    let (header, header_bytes) = front(rope)?;
+    rope.skip(header_bytes);
+    if header.length.is_some_and(|length| length > rope.len()) {
+        return Err(Malformed::Truncated);
+    }
+    if !header.constructed {
+        return Ok(rope.split_to(header.length.expect("only what is constructed may have none")));
+    }
+    let depth = depth.checked_sub(1).ok_or(Malformed::Nesting)?;
+    let mut joined = Rope::new();
+    match header.length {
+        Some(length) => {
+            let mut segments = rope.split_to(length);
+            while !segments.is_empty() {
+                joined.append(segment(&mut segments, depth)?);
+            }
+        }
+        None => loop {
+            let (header, header_bytes) = front(rope)?;
+            if header.tag == Tag::END_OF_CONTENTS {
+                // X.690 §8.1.5: exactly two zero octets.
+                if header_bytes != 2 || header.constructed || header.length != Some(0) {
+                    return Err(Malformed::ElementLength);
+                }
+                rope.skip(header_bytes);
+                break;
+            }
+            joined.append(segment(rope, depth)?);
+        },
+    }
+    Ok(joined)
+}
+
+fn segment(rope: &mut Rope, depth: u8) -> Result<Rope, Malformed> {
+    let (header, _) = front(rope)?;
+    if !is_string(header.tag) {
+        return Err(Malformed::Alternative);
+    }
+    string(rope, depth)
+}

@@ -1,0 +1,439 @@
+//! Stories of two machines: regimes, groups, transfers, and what a peer that breaks rules gets.
+
+use crate::pair::*;
+use kiban_osi::ftam::below::{Form, Indication as Below, Request as Down, Value};
+use kiban_osi::ftam::{Indication, Misuse, Request, State};
+use kiban_osi::wire::ber::Asn1;
+use kiban_osi::wire::ftam::*;
+
+const RECOVERABLE: FunctionalUnits =
+    FunctionalUnits(FunctionalUnits::RECOVERY.0 | FunctionalUnits::RESTART_DATA_TRANSFER.0);
+
+fn kinds(indications: &[Indication]) -> Vec<Kind> {
+    indications
+        .iter()
+        .map(|indication| match indication {
+            Indication::Pdu(pdu) => pdu.kind(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// The initiator asks, the responder answers each.
+fn ask(pair: &mut Pair, pdus: Vec<Pdu>, succeeds: bool) -> Vec<Indication> {
+    pdus.into_iter().for_each(|pdu| pair.say(0, pdu));
+    for indication in pair.hear(1) {
+        let Indication::Pdu(request) = indication else { panic!("{indication:?}") };
+        if let Some(answer) = answer(&request, succeeds) {
+            pair.say(1, answer);
+        }
+    }
+    pair.hear(0)
+}
+
+fn open_group() -> Vec<Pdu> {
+    vec![begin(2), select(), open(Some(7)), end()]
+}
+
+pub(crate) fn opened(more: FunctionalUnits, window: i64) -> Pair {
+    let mut pair = Pair::initialized(ServiceClass::TRANSFER, more, window);
+    ask(&mut pair, open_group(), true);
+    assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
+    pair
+}
+
+fn states(pair: &Pair) -> [State; 2] {
+    [pair.machines[0].state(), pair.machines[1].state()]
+}
+
+#[test]
+fn a_group_leaves_in_one_p_data_and_is_answered_in_one() {
+    let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
+    open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
+    let Some(Down::Data(values)) = pair.machines[0].poll_down() else { panic!() };
+    assert_eq!(pair.machines[0].poll_down(), None);
+    assert_eq!(values.len(), 4);
+    // ISODE puts the FPDUs of a group into one octet-aligned value.
+    let mut joined = kiban_base::Rope::new();
+    for Value { context, form } in values {
+        assert_eq!(context, 1);
+        let Form::Single(rope) = form else { panic!() };
+        joined.append(rope);
+    }
+    let value = Value { context: 1, form: Form::OctetAligned(joined) };
+    pair.machines[1].arrive(Below::Data(vec![value]));
+    use Kind::{BeginGroupRequest, EndGroupRequest, OpenRequest, SelectRequest};
+    let heard = pair.hear(1);
+    assert_eq!(kinds(&heard), [BeginGroupRequest, SelectRequest, OpenRequest, EndGroupRequest]);
+    assert_eq!(states(&pair), [State::Initialized; 2], "nothing is selected before the answer");
+    for indication in heard {
+        let Indication::Pdu(request) = indication else { panic!() };
+        assert_eq!(pair.machines[1].poll_down(), None);
+        pair.say(1, answer(&request, true).unwrap());
+    }
+    assert_eq!(pair.hear(0).len(), 4);
+    assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
+    assert_eq!(pair.machines[0].docket().unwrap().activity, Some(7));
+}
+
+#[test]
+fn a_group_whose_selection_fails_leaves_no_file_selected() {
+    let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
+    let heard = ask(&mut pair, open_group(), false);
+    assert_eq!(heard.len(), 4);
+    assert_eq!(states(&pair), [State::Initialized; 2]);
+    assert_eq!(pair.machines[0].docket(), None);
+    // An open that succeeds without a selection is the responder's mistake.
+    open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
+    let heard = pair.hear(1);
+    let answers = heard.iter().map(|indication| match indication {
+        Indication::Pdu(pdu) => answer(pdu, !matches!(pdu, Pdu::SelectRequest(_))).unwrap(),
+        other => panic!("{other:?}"),
+    });
+    let results: Vec<_> = answers.map(|pdu| pair.machines[1].request(Request::Pdu(pdu))).collect();
+    assert_eq!(results, [Ok(()), Ok(()), Err(Misuse::Value), Err(Misuse::Group)]);
+}
+
+#[test]
+fn groups_have_an_order_and_transfers_are_only_in_groups() {
+    let check = |class, pdus: Vec<Pdu>, expected: Result<(), Misuse>| {
+        let mut pair = Pair::initialized(class, FunctionalUnits::NONE, 1);
+        let names: Vec<_> = pdus.iter().map(Pdu::kind).collect();
+        let mut result = Ok(());
+        for pdu in pdus {
+            result = result.and_then(|()| pair.machines[0].request(Request::Pdu(pdu)));
+        }
+        assert_eq!(result, expected, "{class}: {names:?}");
+    };
+    let attributes = || {
+        let (attribute_names, attribute_extension_names) = (AttributeNames::KERNEL, None);
+        Pdu::ReadAttributesRequest(Box::new(ReadAttributesRequest {
+            attribute_names,
+            attribute_extension_names,
+        }))
+    };
+    let (t, m, tm, u) = (
+        ServiceClass::TRANSFER,
+        ServiceClass::MANAGEMENT,
+        ServiceClass::TRANSFER_AND_MANAGEMENT,
+        ServiceClass::UNCONSTRAINED,
+    );
+    check(t, vec![begin(2), select(), open(None), end()], Ok(()));
+    check(t, vec![begin(3), select(), attributes(), open(None), end()], Ok(()));
+    check(t, vec![select()], Err(Misuse::Group));
+    check(t, vec![begin(1), open(None)], Err(Misuse::State));
+    check(t, vec![begin(1), select(), end()], Err(Misuse::Group));
+    check(t, vec![begin(0), end()], Err(Misuse::Group));
+    check(t, vec![begin(3), select(), attributes(), deselect(), end()], Err(Misuse::Group));
+    check(tm, vec![begin(3), select(), attributes(), deselect(), end()], Ok(()));
+    check(tm, vec![begin(3), select(), attributes(), attributes(), deselect(), end()], Err(Misuse::Group));
+    check(m, vec![begin(3), select(), attributes(), deselect(), end()], Ok(()));
+    check(m, vec![begin(2), select(), open(None), end()], Err(Misuse::Group));
+    check(m, vec![select()], Ok(()));
+    check(u, vec![begin(1), select(), end()], Ok(()));
+    check(u, vec![begin(1), begin(1)], Err(Misuse::Group));
+    check(u, vec![begin(1), read()], Err(Misuse::Group));
+    check(u, vec![end()], Err(Misuse::State));
+    let long = [vec![begin(1), select()], (0..8).map(|_| attributes()).collect()].concat();
+    check(u, long, Err(Misuse::Group));
+}
+
+#[test]
+fn a_file_is_written_read_and_closed() {
+    for more in [FunctionalUnits::NONE, RECOVERABLE] {
+        let mut pair = opened(more, 1);
+        pair.say(0, write());
+        for bytes in [&b"one"[..], b"", b"two"] {
+            pair.machines[0].request(data(bytes)).unwrap();
+        }
+        pair.say(0, data_end());
+        pair.say(0, transfer_end());
+        let heard = pair.hear(1);
+        assert_eq!(heard.len(), 6);
+        assert!(
+            matches!(&heard[3], Indication::Data(element) if *element == DataElement::octets(b"two".to_vec().into()))
+        );
+        pair.say(1, answer(&transfer_end(), true).unwrap());
+        assert_eq!(kinds(&pair.hear(0)), [Kind::TransferEndResponse]);
+
+        pair.say(0, read());
+        assert_eq!(kinds(&pair.hear(1)), [Kind::ReadRequest]);
+        assert_eq!(pair.machines[0].request(data(b"no")), Err(Misuse::State), "who reads does not send");
+        pair.machines[1].request(data(b"one")).unwrap();
+        pair.say(1, data_end());
+        assert_eq!(pair.hear(0).len(), 2);
+        assert_eq!(pair.machines[0].docket().unwrap().bulk_transfer_number, 2);
+        assert_eq!(kinds(&ask(&mut pair, vec![transfer_end()], true)), [Kind::TransferEndResponse]);
+
+        ask(&mut pair, vec![begin(2), close(), deselect(), end()], true);
+        assert_eq!(states(&pair), [State::Initialized; 2]);
+        let terminate = Pdu::TerminateRequest(Box::new(TerminateRequest { shared_ase_information: None }));
+        assert_eq!(kinds(&ask(&mut pair, vec![terminate], true)), [Kind::TerminateResponse]);
+        assert_eq!(states(&pair), [State::Closed; 2]);
+        assert_eq!(pair.machines[0].docket(), None);
+    }
+}
+
+#[test]
+fn contents_are_referred_to_from_end_to_end() {
+    let mut pair = opened(FunctionalUnits::NONE, 1);
+    pair.say(0, write());
+    let page = bytes_of(4096);
+    let at = page.as_ptr();
+    pair.machines[0].request(Request::Data(DataElement::octets(page.into()))).unwrap();
+    let heard = pair.hear(1);
+    let Indication::Data(DataElement::Value { contents, .. }) = &heard[1] else { panic!() };
+    assert_eq!(contents.clone().into_bytes().as_ptr(), at);
+}
+
+fn bytes_of(count: usize) -> Vec<u8> {
+    vec![7; count]
+}
+
+#[test]
+fn either_end_cancels_in_every_state_of_a_transfer() {
+    for more in [FunctionalUnits::NONE, RECOVERABLE] {
+        for by in [0, 1] {
+            for steps in 0..4 {
+                let mut pair = opened(more, 1);
+                pair.say(0, write());
+                let mut all =
+                    vec![data(b"one"), Request::Pdu(data_end()), Request::Pdu(transfer_end())].into_iter();
+                for step in all.by_ref().take(steps) {
+                    pair.machines[0].request(step).unwrap();
+                }
+                pair.hear(1);
+                let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
+                if by == 0 && steps == 3 {
+                    // Who has asked for the end waits for it.
+                    assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(Misuse::State));
+                    continue;
+                }
+                pair.say(by, cancel());
+                assert_eq!(kinds(&pair.hear(1 - by)), [Kind::CancelRequest]);
+                pair.say(1 - by, answer(&cancel(), true).unwrap());
+                assert_eq!(kinds(&pair.hear(by)), [Kind::CancelResponse]);
+                assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
+                assert_eq!(pair.machines[0].docket().unwrap().transfer, None);
+                // The next one begins anew, with the token at the right end.
+                pair.say(0, read());
+                pair.hear(1);
+                if more == RECOVERABLE {
+                    pair.machines[1].request(Request::Check).unwrap();
+                    assert_eq!(pair.hear(0), [Indication::Check { checkpoint: 1 }]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_cancels_that_cross_end_one_transfer() {
+    for more in [FunctionalUnits::NONE, RECOVERABLE] {
+        let mut pair = opened(more, 1);
+        pair.say(0, write());
+        pair.hear(1);
+        let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
+        pair.say(0, cancel());
+        pair.say(1, cancel());
+        pair.carry_all();
+        for side in [0, 1] {
+            for indication in pair.hear(side) {
+                if let Indication::Pdu(pdu @ Pdu::CancelRequest(_)) = indication {
+                    pair.say(side, answer(&pdu, true).unwrap());
+                }
+            }
+        }
+        pair.hear(0);
+        pair.hear(1);
+        assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
+    }
+}
+
+#[test]
+fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
+    let mut pair = opened(RECOVERABLE, 2);
+    for round in 0..2 {
+        pair.say(0, write());
+        for checkpoint in 1..=2 {
+            pair.machines[0].request(Request::Check).unwrap();
+            assert_eq!(pair.hear(1).last(), Some(&Indication::Check { checkpoint }), "round {round}");
+        }
+        assert_eq!(pair.machines[0].request(Request::Check), Err(Misuse::Checkpoint));
+        assert_eq!(
+            pair.machines[1].request(Request::CheckResponse { checkpoint: 3 }),
+            Err(Misuse::Checkpoint)
+        );
+        pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();
+        assert_eq!(
+            pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }),
+            Err(Misuse::Checkpoint)
+        );
+        assert_eq!(pair.hear(0), [Indication::CheckConfirm { checkpoint: 2 }]);
+        pair.machines[0].request(Request::Check).unwrap();
+        pair.say(0, data_end());
+        pair.say(0, transfer_end());
+        pair.hear(1);
+        let end = || Request::Pdu(answer(&transfer_end(), true).unwrap());
+        assert_eq!(pair.machines[1].request(end()), Err(Misuse::Checkpoint), "it is not secured yet");
+        pair.machines[1].request(Request::CheckResponse { checkpoint: 3 }).unwrap();
+        pair.machines[1].request(end()).unwrap();
+        assert_eq!(pair.hear(0).len(), 2);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
+    for (is_answered, goes_on) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut pair = opened(RECOVERABLE, 1);
+        pair.say(0, write());
+        pair.machines[0].request(Request::Check).unwrap();
+        pair.hear(1);
+        let restart = Restart::new(1);
+        pair.say(0, Pdu::RestartRequest(restart.clone().into()));
+        pair.collect();
+        let answers = Request::CheckResponse { checkpoint: 1 };
+        if is_answered {
+            // Who restarts hears nothing of it.
+            pair.machines[1].request(answers).unwrap();
+            pair.hear(1);
+        } else {
+            pair.hear(1);
+            assert_eq!(pair.machines[1].request(answers), Err(Misuse::State));
+        }
+        pair.say(1, Pdu::RestartResponse(restart.into()));
+        assert_eq!(kinds(&pair.hear(0)), [Kind::RestartResponse], "{is_answered}");
+        if goes_on {
+            // The window is open.
+            pair.machines[0].request(Request::Check).unwrap();
+            assert_eq!(pair.hear(1), [Indication::Check { checkpoint: 2 }]);
+            pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();
+            assert_eq!(pair.hear(0), [Indication::CheckConfirm { checkpoint: 2 }]);
+        }
+        pair.say(0, data_end());
+        pair.say(0, transfer_end());
+        pair.hear(1);
+        pair.say(1, answer(&transfer_end(), true).unwrap());
+        assert_eq!(kinds(&pair.hear(0)), [Kind::TransferEndResponse]);
+    }
+}
+
+#[test]
+fn without_recovery_and_restart_there_are_no_checkpoints() {
+    let mut pair = opened(FunctionalUnits::NONE, 1);
+    pair.say(0, write());
+    assert_eq!(pair.machines[0].request(Request::Check), Err(Misuse::Unit));
+    let restart = Pdu::RestartRequest(Restart::new(0).into());
+    assert_eq!(pair.machines[0].request(Request::Pdu(restart)), Err(Misuse::Unit));
+    let recover = Pdu::RecoverRequest(RecoverRequest::new(7, 1, AccessRequest::READ, 0).into());
+    assert_eq!(pair.machines[0].request(Request::Pdu(recover)), Err(Misuse::Unit));
+}
+
+#[test]
+fn what_was_not_proposed_is_not_accepted() {
+    let proposed = proposal(ServiceClass::TRANSFER | ServiceClass::MANAGEMENT, FunctionalUnits::NONE, 2);
+    let fair = InitializeResponse::new(ServiceClass::TRANSFER, proposed.functional_units);
+    for (response, expected) in [
+        (fair.clone(), Ok(())),
+        (InitializeResponse { service_class: ServiceClass::ACCESS, ..fair.clone() }, Err(Misuse::Value)),
+        (InitializeResponse { service_class: proposed.service_class, ..fair.clone() }, Err(Misuse::Value)),
+        (
+            InitializeResponse { functional_units: FunctionalUnits(u64::MAX), ..fair.clone() },
+            Err(Misuse::Value),
+        ),
+        (
+            InitializeResponse { attribute_groups: AttributeGroups::STORAGE, ..fair.clone() },
+            Err(Misuse::Value),
+        ),
+        (InitializeResponse { checkpoint_window: 3, ..fair.clone() }, Err(Misuse::Value)),
+        (InitializeResponse { checkpoint_window: 0, ..fair }, Err(Misuse::Value)),
+    ] {
+        let mut pair = Pair::new();
+        pair.initialize(proposed.clone()).unwrap();
+        pair.hear(1);
+        let said = format!("{response:?}");
+        assert_eq!(
+            pair.machines[1].request(Request::Pdu(Pdu::InitializeResponse(response.into()))),
+            expected,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_is_heard_and_ends_it() {
+    let mut pair = Pair::new();
+    pair.initialize(proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1)).unwrap();
+    pair.hear(1);
+    let response = InitializeResponse {
+        state_result: StateResult::FAILURE,
+        action_result: ActionResult::PERMANENT_ERROR,
+        ..InitializeResponse::new(ServiceClass::NONE, FunctionalUnits::NONE)
+    };
+    pair.say(1, Pdu::InitializeResponse(response.into()));
+    assert_eq!(kinds(&pair.hear(0)), [Kind::InitializeResponse]);
+    assert_eq!(states(&pair), [State::Closed; 2]);
+}
+
+#[test]
+fn a_peer_that_breaks_a_rule_is_told_which() {
+    let single = |pdu: Pdu| Below::Data(vec![Value { context: 1, form: Form::Single(pdu.to_rope()) }]);
+    let bytes = |context, bytes: &[u8]| {
+        Below::Data(vec![Value { context, form: Form::OctetAligned(kiban_base::Rope::copied(bytes)) }])
+    };
+    for (below, error) in [
+        (single(read()), ErrorIdentifier::PROCEDURE_ERROR),
+        (single(data_end()), ErrorIdentifier::PROCEDURE_ERROR),
+        (single(select()), ErrorIdentifier::GROUPING_SEQUENCE),
+        (
+            single(Pdu::UserAbort(Box::new(UserAbort {
+                action_result: ActionResult::SUCCESS,
+                diagnostic: None,
+            }))),
+            ErrorIdentifier::PROCEDURE_ERROR,
+        ),
+        (
+            single(Pdu::RecoverRequest(RecoverRequest::new(1, 1, AccessRequest::READ, 0).into())),
+            ErrorIdentifier::FUNCTIONAL_UNIT_ERROR,
+        ),
+        (bytes(1, b"\xb6\x03\x80\x01"), ErrorIdentifier::CORRUPTION_ERROR),
+        (bytes(1, b"\x04\x01a"), ErrorIdentifier::CORRUPTION_ERROR),
+        (bytes(3, b"\x04\x01a"), ErrorIdentifier::PROCEDURE_ERROR),
+        (Below::SyncMinor { serial: 1 }, ErrorIdentifier::PROCEDURE_ERROR),
+        (Below::Resynchronise { serial: 1, values: vec![] }, ErrorIdentifier::CORRUPTION_ERROR),
+        (Below::Release(vec![]), ErrorIdentifier::CORRUPTION_ERROR),
+    ] {
+        let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
+        let said = format!("{below:?}");
+        pair.machines[1].arrive(below);
+        let Some(Indication::Pdu(pdu @ Pdu::ProviderAbort(_))) = pair.machines[1].poll_up() else {
+            panic!("{said}")
+        };
+        assert_eq!(pdu.diagnostic().unwrap().0[0].error(), error, "{said}");
+        assert_eq!(pair.machines[1].state(), State::Closed);
+        assert_eq!(pair.hear(0), [Indication::Pdu(pdu)], "the peer is told the same");
+    }
+}
+
+#[test]
+fn data_that_cannot_be_read_end_the_association_when_they_are_polled_for() {
+    let mut pair = opened(FunctionalUnits::NONE, 1);
+    pair.say(0, write());
+    pair.hear(1);
+    let rope = kiban_base::Rope::copied(b"\x04\x01a\x04\x01b\x02\x01\x00");
+    pair.machines[1].arrive(Below::Data(vec![Value { context: 3, form: Form::OctetAligned(rope) }]));
+    let heard = pair.hear(1);
+    assert!(matches!(&heard[..2], [Indication::Data(_), Indication::Data(_)]), "{heard:?}");
+    assert_eq!(kinds(&heard[2..]), [Kind::ProviderAbort]);
+    assert_eq!(pair.machines[1].counters().malformed_in, 1);
+    assert_eq!(kinds(&pair.hear(0)), [Kind::ProviderAbort]);
+}
+
+#[test]
+fn a_machine_answers_to_its_role() {
+    let mut pair = Pair::new();
+    let request = proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
+    let (calling, called) = Default::default();
+    let initialize = kiban_osi::ftam::Initialize { calling, called, abstract_syntaxes: vec![], request };
+    assert_eq!(pair.machines[1].request(Request::Initialize(Box::new(initialize))), Err(Misuse::State));
+}

@@ -1,0 +1,247 @@
+//! Our LAPB, X.25 and XOT as Wireshark reads them: it finds every frame, and nothing malformed.
+//!
+//! Limits    of tshark 4.0: it has no link type for LAPB alone, so frames are taped as user type 147, it
+//!           guesses from the addresses what is a command, and it knows no LAPB of modulo 128 (X.25's is in
+//!           the part on XOT); a call's acceptance that ends early, and an interrupt of one octet, it calls
+//!           malformed.
+
+use crate::station::{Quality, World};
+use kiban_base::Instant;
+use kiban_capture as capture;
+use kiban_osi::wire::lapb::Modulo;
+use kiban_osi::wire::xot;
+use kiban_osi::x25::xot::{CHANNEL, Pvc, Xot};
+use kiban_osi::x25::{
+    AddressBlock, Both, Call, Cause, Config, Facilities, FastSelect, Indication, Request, Role, Sizes,
+};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What nothing of ours may be.
+const BAD: &str = "_ws.malformed || _ws.expert.severity == error || _ws.expert.severity == warning";
+
+/// tshark on frames that are written for it: its lines.
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the other decoder is a program that reads files"
+)]
+fn tshark(name: &str, link_type: u32, frames: &[Vec<u8>], arguments: &[&str]) -> Vec<String> {
+    let (header, mut file) = (capture::File::new(link_type), Vec::new());
+    header.write(&mut file);
+    for (number, frame) in frames.iter().enumerate() {
+        let length = frame.len() as u32;
+        let nanoseconds = 1_000_000 * (number as u64 + 1);
+        capture::Record { nanoseconds, kept_bytes: length, wire_bytes: length }.write(&header, &mut file);
+        file.extend_from_slice(frame);
+    }
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pcap", std::process::id()));
+    std::fs::write(&path, &file).expect("a capture can be written");
+    let output = std::process::Command::new("tshark")
+        .args(["-o", "uat:user_dlts:\"User 0 (DLT=147)\",\"lapb\",\"0\",\"\",\"0\",\"\"", "-r"])
+        .arg(&path)
+        .args(arguments)
+        .output()
+        .expect("tshark reads the captures: apt-get install tshark, or run make test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::remove_file(&path).expect("it was written");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn count_of(lines: &[String], what: &str) -> usize {
+    lines.iter().filter(|line| line.contains(what)).count()
+}
+
+/// A call that says all that it can.
+fn call() -> Call {
+    let addresses = AddressBlock {
+        called: "731100".parse().expect("digits"),
+        calling: "26245737411".parse().expect("digits"),
+    };
+    let facilities = Facilities {
+        packet_bytes: Some(Both { called: 256, calling: 512 }),
+        window: Some(Both { called: 3, calling: 4 }),
+        throughput: Some(Both::same(11)),
+        fast_select: FastSelect::Unrestricted,
+        reverse_charging: true,
+        transit_delay: Some(300),
+        expedited: Some(true),
+        called_extension: Some(vec![0x47, 0, 5, 0x80]),
+        calling_extension: Some(vec![0x49, 1, 2]),
+        ..Facilities::default()
+    };
+    Call { addresses, facilities, user_data: vec![3, 1, 1, 0] }
+}
+
+/// What two hosts do with a circuit of any kind: a step at a time, each told apart by its number.
+fn requests(channel: u16) -> [(usize, Request); 7] {
+    let data = |bytes: usize, qualifier, delivery| Request::Data {
+        channel,
+        // Octets that no protocol above is recognised by.
+        data: vec![0x55; bytes].into(),
+        qualifier,
+        delivery,
+    };
+    [
+        (0, data(2000, false, false)),
+        (1, data(300, true, true)),
+        (0, Request::Interrupt { channel, data: vec![1, 2, 3] }),
+        (1, Request::Receive { channel, ready: false }),
+        (1, Request::Receive { channel, ready: true }),
+        (0, Request::Reset { channel, cause: Cause { cause: 0, diagnostic: Some(250) } }),
+        (1, data(10, false, false)),
+    ]
+}
+
+#[test]
+fn wireshark_reads_lapb_and_x25_of_a_line() {
+    let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), harm: 0 };
+    let mut world = World::new(Modulo::Eight, Sizes::same(128, 2), quality, 1);
+    world.tape = Some(Vec::new());
+    let settle = |world: &mut World| {
+        let run = |world: &mut World| {
+            let end = world.now + Duration::from_secs(2);
+            while world.now < end {
+                world.step();
+            }
+        };
+        run(world);
+        let heard = world
+            .stations
+            .each_mut()
+            .map(|station| core::iter::from_fn(|| station.layer.poll_up()).collect::<Vec<Indication>>());
+        run(world);
+        heard
+    };
+    settle(&mut world);
+    let request = Request::Call { channel: 16, call: call() };
+    world.stations[0].layer.request(request, world.now).expect("free");
+    settle(&mut world);
+    let answer =
+        Request::Accept { channel: 16, call: Call { user_data: b"yes".to_vec(), ..Call::default() } };
+    world.stations[1].layer.request(answer, world.now).expect("it is called");
+    settle(&mut world);
+    for (number, request) in requests(16) {
+        world.stations[number].layer.request(request, world.now).expect("a circuit");
+        settle(&mut world);
+    }
+    let cause = Cause { cause: 0, diagnostic: Some(241) };
+    let clear = Request::Clear { channel: 16, cause, user_data: b"bye".to_vec() };
+    world.stations[0].layer.request(clear, world.now).expect("a circuit");
+    settle(&mut world);
+    let frames: Vec<Vec<u8>> =
+        world.tape.take().expect("taped").into_iter().map(|(_, frame)| frame).collect();
+    let lines = tshark("lapb", 147, &frames, &[]);
+    let show = || lines.join("\n");
+    assert_eq!(lines.len(), frames.len());
+    assert!(lines[0].contains("U P, func=SABM") && lines[1].contains("U P, func=UA"), "{}", show());
+    for (kind, count) in
+        [(0xfb, 2), (0x0b, 1), (0x0f, 1), (0x23, 1), (0x27, 1), (0x1b, 1), (0x1f, 1), (0x13, 1), (0x17, 1)]
+    {
+        let filter = format!("x25.type == {kind}");
+        assert_eq!(tshark("kind", 147, &frames, &["-Y", &filter]).len(), count, "{kind:02x}: {}", show());
+    }
+    assert_eq!(tshark("bad", 147, &frames, &["-Y", BAD]), [""; 0], "{}", show());
+}
+
+/// The bytes of a TCP connection in one segment each, in frames of an Ethernet; no checksums.
+struct Tape {
+    frames: Vec<Vec<u8>>,
+    said: [u32; 2],
+}
+
+impl Tape {
+    fn say(&mut self, way: usize, flags: u8, payload: &[u8]) {
+        let port = [40_000_u16, xot::PORT];
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+        frame.extend_from_slice(&(40 + payload.len() as u16).to_be_bytes());
+        frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
+        for side in [way, 1 - way] {
+            frame.extend_from_slice(&[192, 0, 2, side as u8 + 1]);
+        }
+        frame.extend_from_slice(&port[way].to_be_bytes());
+        frame.extend_from_slice(&port[1 - way].to_be_bytes());
+        frame.extend_from_slice(&self.said[way].to_be_bytes());
+        frame.extend_from_slice(&self.said[1 - way].to_be_bytes());
+        frame.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        frame.extend_from_slice(payload);
+        self.said[way] = self.said[way].wrapping_add(payload.len() as u32 + u32::from(flags & 2 != 0));
+        self.frames.push(frame);
+    }
+
+    fn new() -> Tape {
+        let mut tape = Tape { frames: Vec::new(), said: [100, 200] };
+        tape.say(0, 0x02, &[]);
+        tape.say(1, 0x12, &[]);
+        tape.say(0, 0x10, &[]);
+        tape
+    }
+
+    /// Everything that two ends say to each other.
+    fn run(&mut self, ends: &mut [Xot; 2]) {
+        loop {
+            let mut moved = false;
+            for way in 0..2 {
+                while let Some(packet) = ends[way].poll_down() {
+                    self.say(way, 0x18, &packet.to_vec());
+                    ends[1 - way].arrive(packet, Instant::ZERO);
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+}
+
+fn listen(ends: &mut [Xot; 2]) {
+    for end in ends {
+        while end.poll_up().is_some() {}
+    }
+}
+
+#[test]
+fn wireshark_reads_xot() {
+    let at = Instant::ZERO;
+    for modulo in [Modulo::Eight, Modulo::OneTwentyEight] {
+        let config = || Config { modulo, ..Config::new(Role::Dte) };
+        let mut ends = [Xot::calling(config()), Xot::called(config())];
+        let mut tape = Tape::new();
+        ends[0].request(Request::Call { channel: CHANNEL, call: call() }, at).expect("free");
+        tape.run(&mut ends);
+        listen(&mut ends);
+        let answer = Call { user_data: b"yes".to_vec(), ..Call::default() };
+        ends[1].request(Request::Accept { channel: CHANNEL, call: answer }, at).expect("it is called");
+        for (number, request) in requests(CHANNEL) {
+            tape.run(&mut ends);
+            listen(&mut ends);
+            ends[number].request(request, at).expect("a circuit");
+            tape.run(&mut ends);
+            listen(&mut ends);
+        }
+        tape.run(&mut ends);
+        let cause = Cause { cause: 0, diagnostic: Some(241) };
+        ends[1]
+            .request(Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() }, at)
+            .expect("a circuit");
+        tape.run(&mut ends);
+        let packets = tshark("xot", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", "xot"]);
+        assert!(packets.len() > 20, "{}", packets.join("\n"));
+        let bad = tshark("xot-bad", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", BAD]);
+        assert_eq!(bad, [""; 0], "{}", packets.join("\n"));
+    }
+    // A permanent circuit's set-up.
+    let pvc = Pvc {
+        initiator: (b"Serial0".to_vec(), 7),
+        responder: (b"Serial1".to_vec(), 9),
+        sizes: Sizes::same(128, 2),
+        modulo: Modulo::Eight,
+    };
+    let end = |initiates| Xot::permanent(Config::new(Role::Dte), pvc.clone(), initiates);
+    let (mut ends, mut tape) = ([end(true), end(false)], Tape::new());
+    tape.run(&mut ends);
+    let lines = tshark("pvc", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-V"]);
+    assert_eq!(count_of(&lines, "Serial1"), 2, "{}", lines.join("\n"));
+    assert_eq!(tshark("pvc-bad", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", BAD]), [""; 0]);
+}

@@ -1,0 +1,79 @@
+//! What the RDMA examples share: which end this process is, and over which lower layer.
+//!
+//! ```text
+//! EXAMPLE [--over LOWER]                        both ends in this process, a NIC each
+//! EXAMPLE serve ADDRESS [--over LOWER]          one end; port 0: one is chosen, and printed
+//! EXAMPLE connect ADDRESS [WORD ...] [--over LOWER]
+//! ```
+//!
+//! LOWER is `tcp` (by default), `tcp:ADDRESS`, `board`, `board:NAME`, `efe:ADDRESS` or `efe-raw:INTERFACE`,
+//! where ADDRESS is one of this host's own.
+
+use kiban_rdma_runtime::{Address, Connect, Context, Listener, Lower};
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// How long to wait for the other end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whatever went wrong ends the example.
+pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// Runs the end that the arguments name, or both. `connect` is told the words behind the address.
+pub(crate) fn run(
+    usage: &str,
+    serve: fn(&Context, &Listener) -> Outcome,
+    connect: fn(&Context, Address, &[String]) -> Outcome,
+) -> Outcome {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{usage}");
+        return Ok(());
+    }
+    let lower: Lower = match words.iter().position(|word| word == "--over") {
+        Some(at) if at + 1 < words.len() => words.drain(at..at + 2).nth(1).unwrap_or_default().parse()?,
+        Some(_) => return Err("--over wants a lower layer".into()),
+        None => Lower::Tcp { from: None },
+    };
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => both(&lower, serve, connect),
+        ["serve", address] => {
+            let context = Context::open(&lower)?;
+            let listener = context.listen(address.parse()?, &Connect::default())?;
+            println!("serving at {}", listener.address());
+            serve(&context, &listener)
+        }
+        ["connect", address, ..] => connect(&Context::open(&lower)?, address.parse()?, &words[2..]),
+        _ => Err(format!("these arguments say nothing to it\n{usage}").into()),
+    }
+}
+
+fn both(
+    lower: &Lower,
+    serve: fn(&Context, &Listener) -> Outcome,
+    connect: fn(&Context, Address, &[String]) -> Outcome,
+) -> Outcome {
+    let (server, client, at) = match lower {
+        Lower::Tcp { from } => (lower.clone(), lower.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        // An EFE endpoint is its address, so the client takes the next one: the loopback has many.
+        Lower::EfeUdp { at } => {
+            let next = match at.ip() {
+                IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1))),
+                IpAddr::V6(_) => return Err("two ends over IPv6 need two processes: serve, connect".into()),
+            };
+            (lower.clone(), Lower::EfeUdp { at: SocketAddr::new(next, at.port()) }, at.ip())
+        }
+        Lower::Board { .. } => {
+            return Err("a board's address has to be said: serve ADDRESS, connect ADDRESS".into());
+        }
+        Lower::EfeRaw { .. } => return Err("two ends on Ethernet need two processes: serve, connect".into()),
+    };
+    let (server, client) = (Context::open(&server)?, Context::open(&client)?);
+    let listener = server.listen(SocketAddr::new(at, 0).into(), &Connect::default())?;
+    std::thread::scope(|threads| {
+        let serving = threads.spawn(|| serve(&server, &listener));
+        connect(&client, listener.address(), &[])?;
+        serving.join().expect("the server does not panic")
+    })
+}

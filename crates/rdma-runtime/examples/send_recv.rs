@@ -1,0 +1,85 @@
+//! Send and receive: messages with borders, into memory that the receiver has laid out before.
+//!
+//! `cargo run --release -p kiban-rdma-runtime --example send_recv` runs both ends in one process; with
+//! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
+//! TCP out. `--help` says more.
+//!
+//! The server turns each message round and sends it back. A message without a receive would end the
+//! connection, so each side posts a receive before the other may need it: the server replaces a receive
+//! before it answers, the client posts one for each answer before it asks.
+
+mod common;
+
+use common::{Outcome, PATIENCE, run};
+use kiban_rdma_runtime::{Access, Address, Connect, Context, Kind, Listener, QpOptions, Status, Wr};
+
+const USAGE: &str = "\
+send_recv [--over LOWER]                             both ends here
+send_recv serve ADDRESS [--over LOWER]               who turns words round
+send_recv connect ADDRESS [WORD ...] [--over LOWER]  who asks
+LOWER: tcp, tcp:ADDRESS, efe:ADDRESS, efe-raw:INTERFACE";
+
+/// Bytes of the longest message.
+const ROOM: usize = 256;
+/// Receives that are posted: messages that may be under way.
+const POSTED: usize = 4;
+
+fn serve(context: &Context, listener: &Listener) -> Outcome {
+    let pd = context.alloc_pd()?;
+    // Two queues, so that each tells one kind of thing.
+    let (sent, heard) = (context.create_cq(16)?, context.create_cq(16)?);
+    let qp = pd.create_qp(&sent, &heard, QpOptions::default())?;
+    let rooms = pd.reg_mr(POSTED * ROOM, Access::LOCAL)?;
+    for number in 0..POSTED {
+        qp.post_recv(number as u64, &[rooms.slice(number * ROOM, ROOM)])?;
+    }
+    let connection = listener.request(PATIENCE)?.accept(&qp, &Connect::default())?;
+    let mut messages = 0;
+    loop {
+        let message = heard.wait(PATIENCE)?;
+        if message.status == Status::Flushed {
+            // The connection is over: what is still posted comes back unused.
+            break;
+        }
+        assert_eq!((message.status, message.kind), (Status::Success, Kind::Receive));
+        let at = message.id as usize * ROOM;
+        let mut text = rooms.to_vec(at, message.bytes as usize);
+        text.reverse();
+        qp.post_recv(message.id, &[rooms.slice(at, ROOM)])?;
+        // Short answers stand in the work request itself, and need no memory.
+        qp.post_send(Wr::send_inline(messages, &text))?;
+        assert_eq!(sent.wait(PATIENCE)?.status, Status::Success);
+        messages += 1;
+    }
+    connection.wait_disconnected(PATIENCE)?;
+    println!("server: {messages} messages");
+    assert!(messages > 0);
+    Ok(())
+}
+
+fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
+    let pd = context.alloc_pd()?;
+    let (sent, heard) = (context.create_cq(16)?, context.create_cq(16)?);
+    let qp = pd.create_qp(&sent, &heard, QpOptions::default())?;
+    let room = pd.reg_mr(ROOM, Access::LOCAL)?;
+    let connection = qp.connect(server, &Connect::default(), PATIENCE)?;
+
+    let own = ["stressed", "drawer", "level"].map(String::from);
+    for word in if words.is_empty() { &own[..] } else { words } {
+        qp.post_recv(1, &[room.all()])?;
+        qp.post_send(Wr::send_inline(2, word.as_bytes()))?;
+        assert_eq!(sent.wait(PATIENCE)?.status, Status::Success);
+        let answer = heard.wait(PATIENCE)?;
+        assert_eq!((answer.id, answer.status), (1, Status::Success));
+        let text = room.to_vec(0, answer.bytes as usize);
+        println!("client: {word}, {}", String::from_utf8_lossy(&text));
+        assert!(text.iter().eq(word.as_bytes().iter().rev()));
+    }
+    connection.disconnect();
+    connection.wait_disconnected(PATIENCE)?;
+    Ok(())
+}
+
+fn main() -> Outcome {
+    run(USAGE, serve, connect)
+}

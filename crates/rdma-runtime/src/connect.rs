@@ -1,0 +1,246 @@
+//! Connection management: listen, accept, connect, reject, private data, disconnect.
+
+use super::core::Way;
+use super::queues::Qp;
+use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
+use kiban_rdma::iwarp::nic::Request;
+use kiban_streams::gone;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait for a board to confirm a listener.
+const LISTENS: Duration = Duration::from_secs(10);
+
+/// Options of a connection.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// Private data of the request or reply. At most 508 bytes; Linux's soft-iWARP accepts 252.
+    pub private_data: Vec<u8>,
+    /// Maximum number of outstanding reads and atomics from the peer (IRD).
+    pub responder_resources: u16,
+    /// Maximum number of outstanding reads and atomics to the peer (ORD).
+    pub initiator_depth: u16,
+    /// Whether frames carry a CRC.
+    pub crc: CrcUse,
+    /// Whether to request immediate data and atomics (RFC 7306). They are never sent to a peer that does not
+    /// support them.
+    pub extensions: bool,
+    /// For listeners: maximum number of connections not yet accepted from the socket. A board has its own
+    /// bound.
+    pub backlog: u32,
+    /// All other MPA settings.
+    pub mpa: MpaConfig,
+}
+
+impl Default for Connect {
+    fn default() -> Connect {
+        Connect {
+            private_data: Vec::new(),
+            responder_resources: 16,
+            initiator_depth: 16,
+            crc: CrcUse::Off,
+            extensions: false,
+            backlog: 1024,
+            mpa: MpaConfig::default(),
+        }
+    }
+}
+
+impl Connect {
+    fn config(&self) -> MpaConfig {
+        MpaConfig { crc: self.crc, extensions: self.extensions, ..self.mpa.clone() }
+    }
+
+    fn depths(&self) -> (u16, u16) {
+        (self.responder_resources, self.initiator_depth)
+    }
+}
+
+#[derive(Debug)]
+struct EndInner {
+    context: Context,
+    end: u32,
+    /// Keeps the queue pair alive as long as the connection.
+    _qp: Option<Qp>,
+}
+
+impl Drop for EndInner {
+    fn drop(&mut self) {
+        self.context.turn.work(|core, now| core.release(self.end, now));
+    }
+}
+
+/// A connection. Clones share it; it is aborted when the last is dropped. After [`Connection::disconnect`],
+/// posted work is still sent, as long as the queue pair lives.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    inner: Arc<EndInner>,
+    private_data: Vec<u8>,
+}
+
+impl Connection {
+    /// Returns the peer's private data from its reply; empty on the accepting side.
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    /// Returns the addresses of both ends, ours first; `None` over EFE.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.inner.context.turn.read(|core| core.addresses(self.inner.end))
+    }
+
+    /// Begins an orderly close: posted work is still sent, then the connection ends. Does not wait for that.
+    pub fn disconnect(&self) {
+        self.inner.context.turn.work(|core, _| {
+            if let Some(qp) = core.nic.qp_of(self.inner.end) {
+                // It fails if the connection has ended already.
+                let _ = core.nic.core.disconnect(qp);
+            }
+        });
+    }
+
+    /// Waits until the connection has ended, by either side.
+    ///
+    /// # Errors
+    /// The timeout expired.
+    pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
+        let end = self.inner.end;
+        let look = |core: &mut super::Core| {
+            core.stories.get(&end).is_none_or(|story| story.gone || story.failed.is_some()).then_some(())
+        };
+        Ok(self.inner.context.turn.wait(Queue::Control, None, timeout, look)?)
+    }
+
+    /// Returns whether the connection has ended.
+    pub fn is_over(&self) -> bool {
+        self.wait_disconnected(Duration::ZERO).is_ok()
+    }
+}
+
+impl Qp {
+    /// Connects to a listener.
+    ///
+    /// # Errors
+    /// Nobody listens at the address, the peer rejects, or the timeout expired.
+    pub fn connect(&self, to: Address, options: &Connect, timeout: Duration) -> Result<Connection, Error> {
+        let (context, qp) = (self.context().clone(), self.number());
+        let config = options.config();
+        let end = context.turn.work(|core, now| {
+            core.connect(Way { to, from: None }, &config, qp, options.depths(), &options.private_data, now)
+        })??;
+        let inner = EndInner { context: context.clone(), end, _qp: Some(self.clone()) };
+        let connected = context.turn.wait(Queue::Control, None, timeout, |core| {
+            let story = core.stories.get_mut(&end)?;
+            match (story.failed.take(), story.connected.take()) {
+                (Some(error), _) => Some(Err(error)),
+                (None, Some(private_data)) => Some(Ok(private_data)),
+                (None, None) if story.gone => Some(Err(ConnectError::Lost)),
+                (None, None) => None,
+            }
+        });
+        let private_data = connected?.map_err(Error::Connect)?;
+        Ok(Connection { inner: Arc::new(inner), private_data })
+    }
+}
+
+/// A listener: accepts connection requests until it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    context: Context,
+    number: u32,
+    address: Address,
+}
+
+impl Listener {
+    pub(super) fn new(context: &Context, at: Address, options: &Connect) -> Result<Listener, Error> {
+        let (number, address) =
+            context.turn.work(|core, _| core.listen(at, options.config(), options.backlog))?;
+        let mut listener = Listener { context: context.clone(), number, address: at };
+        listener.address = match address {
+            Some(address) => address,
+            None => context.turn.wait(Queue::Control, None, LISTENS, |core| core.listening(number))??,
+        };
+        Ok(listener)
+    }
+
+    /// Returns the listening address.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Waits for the next request.
+    ///
+    /// # Errors
+    /// The timeout expired, or the underlying board is gone.
+    pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
+        let found = self.context.turn.wait(Queue::Control, None, timeout, |core| {
+            let request = core.request(self.number).map(Ok);
+            request.or_else(|| core.board_has_gone().then(|| Err(gone())))
+        });
+        let (request, from) = found??;
+        let inner = EndInner { context: self.context.clone(), end: request.end, _qp: None };
+        Ok(ConnectionRequest { inner, request, from })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.context.turn.work(|core, now| core.unlisten(self.number, now));
+    }
+}
+
+/// A connection request. Dropping it without an answer aborts its connection.
+#[derive(Debug)]
+pub struct ConnectionRequest {
+    inner: EndInner,
+    request: Request,
+    from: Option<SocketAddr>,
+}
+
+impl ConnectionRequest {
+    /// Returns the peer's private data.
+    pub fn private_data(&self) -> &[u8] {
+        &self.request.private_data
+    }
+
+    /// Returns the peer's address; `None` over EFE.
+    pub fn from(&self) -> Option<SocketAddr> {
+        self.from
+    }
+
+    /// Returns the maximum number of reads that the peer wants to have outstanding, and that it accepts.
+    pub fn depths(&self) -> (u16, u16) {
+        self.request.depths
+    }
+
+    /// Returns whether the peer supports RFC 7306.
+    pub fn extensions(&self) -> bool {
+        self.request.extensions
+    }
+
+    /// Accepts the request on a queue pair that is not connected. Post its receives first.
+    ///
+    /// # Errors
+    /// The peer is gone, or the private data is too long.
+    pub fn accept(self, qp: &Qp, options: &Connect) -> Result<Connection, Error> {
+        let (end, number) = (self.inner.end, qp.number());
+        let context = self.inner.context.clone();
+        context
+            .turn
+            .work(|core, now| core.accept(end, number, options.depths(), &options.private_data, now))?;
+        let mut inner = self.inner;
+        inner._qp = Some(qp.clone());
+        Ok(Connection { inner: Arc::new(inner), private_data: Vec::new() })
+    }
+
+    /// Rejects the request with private data.
+    ///
+    /// # Errors
+    /// The private data is too long, or the peer is gone.
+    pub fn reject(self, private_data: &[u8]) -> Result<(), Error> {
+        let context = self.inner.context.clone();
+        context.turn.work(|core, now| core.reject(self.inner.end, private_data, now))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! The attachment of an RDMA NIC to a running board.
+//!
+//! Limits  [`STREAMS`] connections at a time; each listener reserves sixteen of them for incoming
+//!         connections.
+
+use super::line::Entrance;
+use crate::link::Lower;
+use kiban_streams::nonblocking::{Board, Stream};
+use kiban_streams::{Settings, gone};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Maximum number of streams, including those reserved for incoming connections. By default a board has 1024
+/// for all of its clients.
+const STREAMS: usize = 128;
+/// Buffer size of a stream per direction. Memory is allocated on first use.
+const ROOM_BYTES: usize = 256 << 10;
+
+/// The board, and the end at which the last poll of its streams stopped.
+pub(super) struct BoardLink {
+    pub(super) board: Board,
+    pub(super) has_gone: bool,
+    pub(super) looked_at: u32,
+}
+
+impl BoardLink {
+    /// Attaches to the board of a lower layer; `None` if the layer needs none.
+    pub(super) fn attach(lower: &Lower) -> io::Result<Option<BoardLink>> {
+        let Lower::Board { name } = lower else { return Ok(None) };
+        let settings = Settings { streams: STREAMS, room_bytes: ROOM_BYTES, ..Settings::default() };
+        let board = match name {
+            Some(path) if path.contains('/') => Board::attach_at(Path::new(path), settings),
+            name => Board::attach(name.as_deref(), settings),
+        };
+        Ok(Some(BoardLink { board: board?, has_gone: false, looked_at: 0 }))
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
+        if self.has_gone {
+            return Err(gone());
+        }
+        self.board.connect(from, to)
+    }
+
+    /// Begins to listen.
+    pub(super) fn listen(&self, at: SocketAddr) -> io::Result<Entrance> {
+        if self.has_gone {
+            return Err(gone());
+        }
+        self.board.begin_listen(at).map(Entrance::Board)
+    }
+
+    /// Returns whether the board has rung since it was armed.
+    pub(super) fn is_rung(&self) -> bool {
+        !self.has_gone && !self.board.is_armed()
+    }
+
+    pub(super) fn disarm(&self) -> Option<u64> {
+        self.board.disarm()
+    }
+}

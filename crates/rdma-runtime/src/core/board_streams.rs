@@ -1,0 +1,157 @@
+//! A running board below an RDMA NIC: MPA on streams of its TCP, through shared memory.
+//!
+//! Purpose  gives the core what sockets give it, without a system call while both sides are awake.
+//! Polling  a stream has no file: the driver polls listeners and streams, a limited number per drive. Before
+//!          it sleeps, a driver arms the doorbells of the board and of all streams, and polls everything once
+//!          more: later events ring.
+//! File     one file for all streams, by which the board wakes a sleeper, and which hangs up when the board
+//!          is gone.
+//! Limits   `STREAMS` connections at a time; each listener reserves sixteen of them for incoming connections.
+//!          Each poll takes an uncontended lock or two.
+//! Failure  a board that ends takes its streams and listeners with it, like a card that is pulled out:
+//!          another board needs another context.
+
+use super::board::BoardLink;
+use super::carrier::Carrier;
+use super::file::File;
+use super::line::{Door, Entrance, Line};
+use super::{ASK_EVERY, Core};
+use crate::link::Address;
+use kiban_base::Instant;
+use kiban_rdma::iwarp::mpa;
+use rustix::event::epoll::{self, EventFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Bound;
+
+/// Maximum number of streams polled per drive, unless a driver is about to sleep.
+const LOOKS_MAX: usize = 64;
+
+impl Core {
+    /// Watches the board's file.
+    pub(super) fn watch_board(&self) -> io::Result<()> {
+        match &self.board {
+            Some(link) => self.watch(link.board.file(), File::Board, EventFlags::IN),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to listen on the board. Returns the listener's number.
+    pub(super) fn listen_on_board(&mut self, at: SocketAddr, config: mpa::Config) -> io::Result<u32> {
+        let Some(link) = &self.board else { return Err(io::ErrorKind::Unsupported.into()) };
+        let entrance = link.listen(at)?;
+        self.doors_made += 1;
+        self.doors.insert(self.doors_made, Door { entrance, config });
+        Ok(self.doors_made)
+    }
+
+    /// Returns the listening address or an error; `None` until the board has answered.
+    pub(crate) fn listening(&mut self, number: u32) -> Option<io::Result<Address>> {
+        let Some(Door { entrance: Entrance::Board(listener), .. }) = self.doors.get_mut(&number) else {
+            return Some(Err(io::ErrorKind::Unsupported.into()));
+        };
+        match listener.is_listening() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(listener.local_addr().into())),
+            Err(error) => {
+                let message = format!("cannot listen on the board at {}: {error}", listener.local_addr());
+                Some(Err(io::Error::new(error.kind(), message)))
+            }
+        }
+    }
+
+    /// Returns whether there was a board that is gone.
+    pub(crate) fn board_has_gone(&self) -> bool {
+        self.board.as_ref().is_some_and(|link| link.has_gone)
+    }
+
+    /// Handles an event of the board's file.
+    pub(super) fn hear_board(&mut self) {
+        if self.board.as_ref().is_some_and(|link| link.board.is_gone()) {
+            self.lose_board();
+        }
+    }
+
+    /// Handles the loss of the board. Its streams report their own loss.
+    pub(super) fn lose_board(&mut self) {
+        let Some(link) = &mut self.board else { return };
+        link.has_gone = true;
+        // A file that has hung up would be reported for ever. It fails if the file is not watched any more.
+        let _ = epoll::delete(&self.epoll, link.board.file());
+        (self.news, self.more) = (true, true);
+    }
+
+    /// Polls the board's listeners and streams.
+    pub(super) fn look_at_board(&mut self, now: Instant) {
+        let Some(BoardLink { has_gone, looked_at, .. }) = &self.board else { return };
+        let (has_gone, mut at) = (*has_gone, *looked_at);
+        let mut from = 0;
+        while let Some((&number, door)) = self.doors.range(from..).next().filter(|_| !has_gone) {
+            from = number + 1;
+            if matches!(&door.entrance, Entrance::Board(listener) if listener.has_news()) {
+                self.open_door(number, now);
+            }
+        }
+        // Before a driver sleeps, it must have polled all.
+        let most = if self.armed || has_gone { usize::MAX } else { LOOKS_MAX };
+        for _ in 0..self.lines.len().min(most) {
+            let behind = (Bound::Excluded(at), Bound::Unbounded);
+            let next = self.lines.range(behind).next().or_else(|| self.lines.first_key_value());
+            let Some((&end, _)) = next else { break };
+            at = end;
+            self.look_at_stream(end, now);
+        }
+        let mut from = 0;
+        while let Some((&number, _)) = self.farewells.range(from..).next() {
+            from = number.saturating_add(1);
+            self.hear_farewell(number);
+        }
+        if let Some(link) = &mut self.board {
+            link.looked_at = at;
+        }
+    }
+
+    fn look_at_stream(&mut self, end: u32, now: Instant) {
+        let Some(Line { carrier: Carrier::Board(stream), connected, blocked, .. }) = self.lines.get_mut(&end)
+        else {
+            return;
+        };
+        if !*connected {
+            self.on_writable(end, now);
+            // Data that arrived with the connection is read at the next poll.
+            self.more |= self.lines.get(&end).is_some_and(|line| line.connected);
+            return;
+        }
+        if *blocked && stream.has_room() {
+            *blocked = false;
+            self.nic.stir(end);
+        }
+        if stream.has_news() {
+            let is_lost = stream.is_lost();
+            self.read(end, is_lost, now);
+        }
+    }
+
+    /// Arms the doorbells of the board and its streams before a driver sleeps, and schedules a last poll.
+    pub(super) fn arm_board(&mut self) {
+        let Some(link) = &self.board else { return };
+        link.board.arm();
+        let lines = self.lines.values().map(|line| &line.carrier);
+        for carrier in lines.chain(self.farewells.values()) {
+            if let Carrier::Board(stream) = carrier {
+                stream.arm();
+            }
+        }
+        self.asked = ASK_EVERY - 1;
+    }
+
+    /// Arms a new stream if a driver sleeps or is about to, and schedules a poll of it.
+    pub(super) fn arm_new(&mut self, end: u32) {
+        if let Some(Line { carrier: Carrier::Board(stream), .. }) = self.lines.get(&end) {
+            if self.armed {
+                stream.arm();
+            }
+            self.more = true;
+        }
+    }
+}

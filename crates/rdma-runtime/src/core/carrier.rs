@@ -1,0 +1,183 @@
+//! Transport of an end's bytes: a socket, or a stream of a board.
+//!
+//! Purpose      the core moves bytes through one interface.
+//! Differences  a socket has a file, watched by the epoll. A stream of a board has none and is polled
+//!              (`board_streams.rs`).
+
+use crate::shared::SharedLink;
+use crate::tcp::TcpLink;
+use kiban_base::{Region, SharedBytes};
+use kiban_rdma::iwarp::stream::Chunk;
+use kiban_streams::nonblocking::Stream;
+use std::io;
+use std::net::SocketAddr;
+
+/// The transport of an end's bytes.
+pub(super) enum Carrier {
+    Socket {
+        link: TcpLink,
+        /// Shared memory that has replaced the socket.
+        shared: Option<SharedLink>,
+    },
+    Board(Stream),
+}
+
+impl From<TcpLink> for Carrier {
+    fn from(link: TcpLink) -> Carrier {
+        Carrier::Socket { link, shared: None }
+    }
+}
+
+impl Carrier {
+    /// Returns the socket, even if shared memory has replaced it.
+    pub(super) fn socket(&self) -> Option<&TcpLink> {
+        match self {
+            Carrier::Socket { link, .. } => Some(link),
+            Carrier::Board(_) => None,
+        }
+    }
+
+    pub(super) fn shared(&self) -> Option<&SharedLink> {
+        match self {
+            Carrier::Socket { shared, .. } => shared.as_ref(),
+            Carrier::Board(_) => None,
+        }
+    }
+
+    pub(super) fn shared_mut(&mut self) -> Option<&mut SharedLink> {
+        match self {
+            Carrier::Socket { shared, .. } => shared.as_mut(),
+            Carrier::Board(_) => None,
+        }
+    }
+
+    /// Returns whether epoll reports its events.
+    pub(super) fn is_announced(&self) -> bool {
+        matches!(self, Carrier::Socket { shared: None, .. })
+    }
+
+    /// Returns whether there is an end of stream, or more data, that no event will report.
+    pub(super) fn has_more_unsaid(&self) -> bool {
+        match self {
+            Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
+            Carrier::Board(stream) => stream.has_news(),
+        }
+    }
+
+    /// Returns whether the connection is established.
+    pub(super) fn is_connected(&mut self) -> io::Result<bool> {
+        match self {
+            Carrier::Socket { link, .. } => link.is_connected(),
+            Carrier::Board(stream) => stream.is_connected(),
+        }
+    }
+
+    /// Returns our address, once it is known.
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Carrier::Socket { link, .. } => link.local_address().ok(),
+            Carrier::Board(stream) => stream.local_addr(),
+        }
+    }
+
+    /// Returns the addresses of both ends, ours first, once it is connected.
+    pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Carrier::Socket { link, .. } => link.addresses().ok(),
+            Carrier::Board(stream) => Some((stream.local_addr()?, stream.peer_addr())),
+        }
+    }
+
+    /// Writes as much of a burst as fits. Returns the number of bytes; zero if nothing fits now.
+    pub(super) fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
+        match self {
+            Carrier::Socket { shared: Some(shared), .. } => shared.send(chunks),
+            Carrier::Socket { link, shared: None } => link.send(chunks),
+            Carrier::Board(stream) => stream.write_runs(chunks.map(|chunk| match chunk {
+                Chunk::Own(bytes) => SharedBytes::from(bytes),
+                Chunk::Memory(region) => {
+                    region.bytes(region.address(), region.len()).expect("a region has its own bytes")
+                }
+            })),
+        }
+    }
+
+    /// Reads available bytes into the places, then into `room`. Returns how many; `None` if nothing is
+    /// available now, zero if the peer has closed.
+    pub(super) fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Carrier::Socket { shared: Some(shared), .. } => shared.receive(places, room),
+            Carrier::Socket { link, shared: None } => link.receive(places, room),
+            Carrier::Board(stream) => {
+                let most = places.iter().map(Region::len).sum::<usize>() + room.len();
+                let (mut places, mut at, mut filled) = (places, 0, 0);
+                stream.read(most, |mut run| {
+                    while let [place, rest @ ..] = places
+                        && !run.is_empty()
+                    {
+                        let part = run.part(0, place.len() - at);
+                        let length = part.len();
+                        // A part is no longer than the place.
+                        let _ = place.write(place.address() + at as u64, part);
+                        at += length;
+                        run = run.after(length);
+                        if at == place.len() {
+                            (places, at) = (rest, 0);
+                        }
+                    }
+                    filled += run.copy_to(0, &mut room[filled..]);
+                })
+            }
+        }
+    }
+
+    /// Reads like [`Carrier::receive`], first into a buffer of the caller's.
+    pub(super) fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Carrier::Socket { shared: Some(shared), .. } => shared.receive_into(first, room),
+            Carrier::Socket { link, shared: None } => link.receive_into(first, room),
+            Carrier::Board(stream) => {
+                let (mut begun, mut filled) = (0, 0);
+                stream.read(first.len() + room.len(), |run| {
+                    let copied = run.copy_to(0, &mut first[begun..]);
+                    begun += copied;
+                    filled += run.copy_to(copied, &mut room[filled..]);
+                })
+            }
+        }
+    }
+
+    /// Returns whether the peer has closed its direction, though received data may be unread. For a plain
+    /// socket, epoll reports that instead.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
+            Carrier::Board(stream) => stream.has_ended(),
+        }
+    }
+
+    /// Returns whether everything written has been taken over: by the peer's system, or by the board.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        match self {
+            Carrier::Socket { link, .. } => link.is_acknowledged(),
+            Carrier::Board(stream) => stream.is_taken(),
+        }
+    }
+
+    /// Ends our direction: written bytes are still sent, then the end.
+    pub(super) fn finish(&mut self) {
+        match self {
+            Carrier::Socket { shared: Some(shared), .. } => shared.finish(),
+            Carrier::Socket { link, shared: None } => link.finish(),
+            Carrier::Board(stream) => stream.finish(),
+        }
+    }
+
+    /// Aborts the stream with a reset.
+    pub(super) fn abort(self) {
+        match self {
+            Carrier::Socket { link, .. } => link.abort(),
+            Carrier::Board(stream) => stream.abort(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The ends of an RDMA NIC's connections: how they are created and closed.
+
+use super::carrier::Carrier;
+use super::file::File;
+use super::line::{Door, Entrance, Line, Offer};
+use super::{Alarm, Core, FAREWELL};
+use crate::link::{Address, Lower};
+use crate::shared;
+use crate::tcp::{TcpDoor, TcpLink};
+use kiban_base::Instant;
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma::iwarp::nic::{ConnectError, HOLD, OpenError, Request};
+use rustix::event::epoll::{self, EventFlags};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+/// The addresses of a connection to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) to: Address,
+    /// The local address, if it differs from the lower layer's.
+    pub(crate) from: Option<IpAddr>,
+}
+
+/// The state of an end, for its owner.
+#[derive(Default)]
+pub(crate) struct Story {
+    pub(crate) connected: Option<Vec<u8>>,
+    pub(crate) failed: Option<ConnectError>,
+    /// The peer has closed its direction; data received before waits for receives.
+    pub(crate) left: bool,
+    pub(crate) gone: bool,
+}
+
+impl Core {
+    /// Begins to connect. Returns the end.
+    pub(crate) fn connect(
+        &mut self,
+        Way { to, from }: Way,
+        config: &mpa::Config,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> io::Result<Result<u32, OpenError>> {
+        if let Some(efe) = &mut self.efe {
+            let place = efe.place(to)?;
+            let opened =
+                self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
+            if let Ok(end) = opened {
+                self.stories.insert(end, Story::default());
+            }
+            return Ok(opened);
+        }
+        let mut offer = Offer::None;
+        let shares = self.shares;
+        let to = tcp_address(to)?;
+        let carrier = match &self.board {
+            Some(board) => Carrier::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
+            None => TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
+                // Without the rendezvous socket, the connection stays on TCP.
+                if shares && let Ok(door) = shared::open_door(own, to) {
+                    offer = Offer::Open(door);
+                }
+            })?
+            .into(),
+        };
+        let end = match self.nic.open(config, qp, depths, private_data, now) {
+            Ok(end) => end,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = self.add_line(end, carrier, false, offer) {
+            self.nic.forget(None, end, now);
+            return Err(error);
+        }
+        self.stories.insert(end, Story::default());
+        Ok(Ok(end))
+    }
+
+    pub(super) fn add_line(
+        &mut self,
+        end: u32,
+        carrier: Carrier,
+        connected: bool,
+        offer: Offer,
+    ) -> io::Result<()> {
+        let line = Line::new(carrier, connected, offer);
+        if let Some(link) = line.carrier.socket() {
+            self.watch(link.as_fd(), File::Link(end), line.interest)?;
+        }
+        if let Offer::Open(door) = &line.offer {
+            self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
+        }
+        self.lines.insert(end, line);
+        self.arm_new(end);
+        self.choose_direct();
+        Ok(())
+    }
+
+    /// Listens. Returns the listener's number and its address. On a board, the address must be waited for
+    /// ([`Core::listening`]).
+    pub(crate) fn listen(
+        &mut self,
+        at: Address,
+        config: mpa::Config,
+        backlog: u32,
+    ) -> io::Result<(u32, Option<Address>)> {
+        if let Some(efe) = &mut self.efe {
+            let (number, address) = efe.listen(at)?;
+            return Ok((number, Some(address)));
+        }
+        let at = tcp_address(at)?;
+        if self.board.is_some() {
+            return Ok((self.listen_on_board(at, config)?, None));
+        }
+        let door = TcpDoor::open(at, backlog)?;
+        let address = door.address()?;
+        Ok((self.listen_at(door, config)?, Some(address.into())))
+    }
+
+    /// Listens on an existing socket. Returns the listener's number.
+    pub(crate) fn listen_at(&mut self, door: TcpDoor, config: mpa::Config) -> io::Result<u32> {
+        self.doors_made += 1;
+        let number = self.doors_made;
+        self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
+        self.doors.insert(number, Door { entrance: Entrance::Socket(door), config });
+        Ok(number)
+    }
+
+    /// Makes [`Core::changed`] report every end whose state changes.
+    pub(crate) fn follow_all(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// Returns the next end whose state changed.
+    pub(crate) fn changed(&mut self) -> Option<u32> {
+        self.changed.as_mut()?.pop()
+    }
+
+    /// Returns the next request at any listener. The caller becomes the owner of its end.
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        let request = self.requests.pop_front()?;
+        self.stories.entry(request.end).or_default();
+        Some(request)
+    }
+
+    pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
+        match &mut self.efe {
+            Some(efe) => efe.endpoint.unlisten(listener as u16),
+            None => drop(self.doors.remove(&listener)),
+        }
+        let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
+        self.requests = others;
+        let theirs: VecDeque<Request> = theirs;
+        for request in theirs {
+            self.forget(request.end, now);
+        }
+    }
+
+    /// Returns the next request at a listener, and the peer's address if there is a stream.
+    pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
+        let at = self.requests.iter().position(|request| request.listener == listener)?;
+        let request = self.requests.remove(at)?;
+        self.stories.entry(request.end).or_default();
+        let from = self.lines.get(&request.end).and_then(|line| line.carrier.addresses());
+        Some((request, from.map(|(_, peer)| peer)))
+    }
+
+    pub(crate) fn accept(
+        &mut self,
+        end: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
+        if self.nic.may_go_first(end) {
+            self.alarms.push(Reverse((now + HOLD, Alarm::Hold(end, 0))));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.reject(endpoint, end, private_data, now)
+    }
+
+    /// Releases an end from its owner. An end that is closing in order continues, as long as its queue pair
+    /// lives; it closes when everything is sent ([`Core::write`]).
+    pub(crate) fn release(&mut self, end: u32, now: Instant) {
+        if !self.nic.is_ending(end) {
+            return self.forget(end, now);
+        }
+        self.stories.remove(&end);
+        self.orphans.push(end);
+        self.nic.stir(end);
+    }
+
+    /// Removes an end at once.
+    pub(crate) fn forget(&mut self, end: u32, now: Instant) {
+        self.stories.remove(&end);
+        self.orphans.retain(|&orphan| orphan != end);
+        match self.remove_line(end) {
+            // Our direction is closed: the system does the rest.
+            Some(line) if line.finished => {}
+            Some(line) => line.carrier.abort(),
+            None => {}
+        }
+        self.choose_direct();
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.forget(endpoint, end, now);
+    }
+
+    /// Removes an end at once, but lets data that its socket has taken still arrive: for a queue pair that is
+    /// destroyed when its work is complete. If a frame is partly sent, it cannot be completed and the stream
+    /// is aborted.
+    pub(crate) fn part(&mut self, end: u32, now: Instant) {
+        let is_whole = self.nic.stands(end)
+            && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
+        if is_whole && let Some(mut line) = self.remove_line(end) {
+            if !line.finished {
+                line.carrier.finish();
+            }
+            if line.carrier.shared().is_some() {
+                // Data in the shared memory stays available to the peer.
+                return self.forget(end, now);
+            }
+            self.farewells_made = self.farewells_made.wrapping_add(1);
+            let number = self.farewells_made;
+            let data = File::Farewell(number).data();
+            let socket = line.carrier.socket();
+            let is_watched =
+                |link: &TcpLink| epoll::modify(&self.epoll, link.as_fd(), data, EventFlags::IN).is_ok();
+            if socket.is_none_or(is_watched) {
+                self.farewells.insert(number, line.carrier);
+                self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
+            }
+        }
+        self.forget(end, now);
+    }
+
+    pub(super) fn remove_line(&mut self, end: u32) -> Option<Line> {
+        let line = self.lines.remove(&end)?;
+        if line.carrier.shared().is_some() {
+            self.shared.retain(|&shared| shared != end);
+        }
+        Some(line)
+    }
+
+    /// Returns the addresses of an end's stream, ours first.
+    pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        self.lines.get(&end)?.carrier.addresses()
+    }
+
+    /// Returns our address of an end's stream, which may still be connecting.
+    pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        self.lines.get(&end)?.carrier.local_address()
+    }
+
+    /// Aborts every connection and stops listening.
+    pub(crate) fn abort_all(&mut self, now: Instant) {
+        let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
+        for end in ends {
+            match self.nic.qp_of(end) {
+                Some(qp) => drop(self.nic.core.abort(qp)),
+                None => self.nic.fail(end, ConnectError::Lost),
+            }
+        }
+        self.doors.clear();
+        if let Some(efe) = &mut self.efe {
+            efe.stop_listening();
+        }
+        self.serve(now);
+    }
+
+    /// Returns the number of streams that use shared memory.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Returns the number of lines.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+/// Returns the IP address, since TCP has no other.
+fn tcp_address(address: Address) -> io::Result<SocketAddr> {
+    match address {
+        Address::Ip(address) => Ok(address),
+        Address::Ethernet { .. } => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "TCP is reached by IP:PORT, not by an Ethernet address",
+        )),
+    }
+}
+
+impl Lower {
+    /// Returns the configured local address of outgoing connections.
+    fn from(&self) -> Option<IpAddr> {
+        match self {
+            Lower::Tcp { from } => *from,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A line: the transport of an end and its state; and the listeners that accept lines.
+
+use super::carrier::Carrier;
+use crate::shared::SharedLink;
+use crate::tcp::TcpDoor;
+use kiban_base::Instant;
+use kiban_os::channel::{Door as SharedDoor, Half};
+use kiban_rdma::iwarp::mpa;
+use kiban_streams::nonblocking::Listener;
+use rustix::event::epoll::EventFlags;
+use std::io;
+
+/// Shared memory that may replace an end's socket after the start frames, if both ends have it by then.
+pub(super) enum Offer {
+    None,
+    /// We connected: the peer may call our rendezvous socket.
+    Open(SharedDoor),
+    /// The peer has called; its handshake is incomplete.
+    Called(Half),
+    /// We accepted and have received nothing yet: when data arrives, the peer's rendezvous socket exists, if
+    /// it ever will.
+    Awaited,
+    /// We accepted and have called: nothing is read from the socket until the answer arrives.
+    Calling(Half),
+    Ready(SharedLink),
+}
+
+/// The stream of an end.
+pub(super) struct Line {
+    pub(super) carrier: Carrier,
+    pub(super) offer: Offer,
+    pub(super) connected: bool,
+    /// The transport takes nothing now; for a socket, an event reports when it does.
+    pub(super) blocked: bool,
+    /// Our direction is closed.
+    pub(super) finished: bool,
+    /// The peer has closed its direction after a message that waits for a receive.
+    pub(super) left: bool,
+    /// The end is over.
+    pub(super) leaving: bool,
+    /// Deadline for sending the Terminate and for the peer to close. The timer alone cannot identify its
+    /// line: within five seconds, a program can connect so often that the number of a removed end is reused.
+    pub(super) farewell: Option<Instant>,
+    /// The current epoll interests.
+    pub(super) interest: EventFlags,
+    /// Number of consecutive tries that found nothing.
+    pub(super) tries: u32,
+    /// Not tried directly for now.
+    pub(super) quiet: bool,
+}
+
+impl Line {
+    pub(super) fn new(carrier: Carrier, connected: bool, offer: Offer) -> Line {
+        Line {
+            carrier,
+            offer,
+            connected,
+            blocked: !connected,
+            finished: false,
+            left: false,
+            leaving: false,
+            farewell: None,
+            interest: if connected { EventFlags::IN } else { EventFlags::OUT },
+            tries: 0,
+            quiet: false,
+        }
+    }
+}
+
+/// A source of incoming connections.
+pub(super) enum Entrance {
+    Socket(TcpDoor),
+    /// A listener on a board.
+    Board(Listener),
+}
+
+impl Entrance {
+    /// Accepts the next connection, if there is one.
+    pub(super) fn accept(&self) -> io::Result<Option<Carrier>> {
+        Ok(match self {
+            Entrance::Socket(door) => door.accept()?.map(|(link, _)| Carrier::from(link)),
+            Entrance::Board(listener) => listener.accept()?.map(Carrier::Board),
+        })
+    }
+}
+
+/// A listener, and the MPA settings of its connections.
+pub(super) struct Door {
+    pub(super) entrance: Entrance,
+    pub(super) config: mpa::Config,
+}

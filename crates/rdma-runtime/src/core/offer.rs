@@ -1,0 +1,147 @@
+//! Shared memory in place of a socket, where both ends are processes of one user on one host.
+//!
+//! Setup    the connecting side opens a rendezvous socket, the accepting side calls it ([`shared`]).
+//!          Meanwhile both use the TCP connection; what follows the start frames uses the memory, if both
+//!          have it by then.
+//! Polling  a driver that is awake gets no events: it polls a limited number of streams per drive.
+
+use super::carrier::Carrier;
+use super::file::File;
+use super::line::Offer;
+use super::{Alarm, Core};
+use crate::shared;
+use crate::shared::SharedLink;
+use kiban_base::Instant;
+use rustix::event::epoll::{self, EventFlags};
+use std::cmp::Reverse;
+use std::mem;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long a peer on this host may take to answer a call to share memory.
+const OFFER: Duration = Duration::from_secs(1);
+/// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all are
+/// polled.
+const SHARED_MAX: usize = 64;
+
+impl Core {
+    /// Enables shared memory for streams between processes of one user on one host.
+    pub(crate) fn share_memory(&mut self) {
+        self.shares = true;
+    }
+
+    /// Calls the peer of an end, if it is on this host and can share memory. Returns whether to read from the
+    /// socket now.
+    pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
+        let Some(line) = self.lines.get_mut(&end) else { return false };
+        let Some(link) = line.carrier.socket() else { return true };
+        if !link.has_something() {
+            return false;
+        }
+        line.offer = Offer::None;
+        let Ok((own, peer)) = link.addresses() else { return true };
+        let Ok(half) = shared::call(peer, own) else { return true };
+        if epoll::add(&self.epoll, half.as_fd(), File::Offer(end).data(), EventFlags::IN).is_err() {
+            return true;
+        }
+        line.offer = Offer::Calling(half);
+        self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
+        self.set_interest(end);
+        false
+    }
+
+    /// Continues the handshake of an offer.
+    pub(super) fn on_offer(&mut self, end: u32) {
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        let (mut half, calling) = match mem::replace(&mut line.offer, Offer::None) {
+            Offer::Open(door) => match door.caller() {
+                Some(half) => {
+                    let data = File::Offer(end).data();
+                    if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {
+                        // A call that cannot be watched would never be answered: hang up, and both sides stay
+                        // with the socket.
+                        drop(half);
+                        self.set_interest(end);
+                        self.nic.stir(end);
+                        return self.more = true;
+                    }
+                    (half, false)
+                }
+                None => return line.offer = Offer::Open(door),
+            },
+            Offer::Called(half) => (half, false),
+            Offer::Calling(half) => (half, true),
+            offer => return line.offer = offer,
+        };
+        line.offer = match SharedLink::complete(&mut half) {
+            Ok(Some(link)) => {
+                // Its file is watched again when it replaces the socket.
+                let _ = epoll::modify(&self.epoll, link.file(), File::Offer(end).data(), EventFlags::empty());
+                Offer::Ready(link)
+            }
+            Ok(None) if calling => Offer::Calling(half),
+            Ok(None) => Offer::Called(half),
+            Err(_) => Offer::None,
+        };
+        self.set_interest(end);
+        self.nic.stir(end);
+        self.more = true;
+    }
+
+    /// Gives up an offer that the peer did not answer: the socket stays in use.
+    pub(super) fn withdraw_offer(&mut self, end: u32) {
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        if matches!(line.offer, Offer::Calling(_)) {
+            line.offer = Offer::None;
+            self.set_interest(end);
+            self.more = true;
+        }
+    }
+
+    /// Replaces an end's socket by shared memory, if both ends have it. Returns whether it did.
+    pub(super) fn change_over(&mut self, end: u32) -> bool {
+        if !self.shares || !self.nic.stands(end) {
+            return false;
+        }
+        let Some(line) = self.lines.get_mut(&end) else { return false };
+        let Offer::Ready(mut link) = mem::replace(&mut line.offer, Offer::None) else { return false };
+        if link.is_hung_up() {
+            return false;
+        }
+        let Carrier::Socket { link: socket, shared } = &mut line.carrier else { return false };
+        let _ = epoll::delete(&self.epoll, socket.as_fd());
+        let data = File::Shared(end).data();
+        let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
+        if self.armed {
+            link.arm();
+        }
+        *shared = Some(link);
+        line.blocked = false;
+        self.shared.push(end);
+        self.more = true;
+        true
+    }
+
+    /// Polls streams in shared memory.
+    pub(super) fn look_at_shared(&mut self, now: Instant) {
+        // Before a driver sleeps, it must have polled all.
+        let count = if self.armed { self.shared.len() } else { self.shared.len().min(SHARED_MAX) };
+        for _ in 0..count {
+            self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
+            let Some(&end) = self.shared.get(self.shared_at) else { return };
+            let Some(line) = self.lines.get_mut(&end) else { continue };
+            let Some(shared) = line.carrier.shared_mut() else { continue };
+            if line.blocked && shared.has_room() {
+                line.blocked = false;
+                self.nic.stir(end);
+            }
+            if shared.has_news() {
+                self.read(end, false, now);
+            }
+        }
+    }
+
+    pub(super) fn shared_link(&self, end: &u32) -> Option<&SharedLink> {
+        self.lines.get(end)?.carrier.shared()
+    }
+}

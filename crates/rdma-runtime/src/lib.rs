@@ -1,0 +1,243 @@
+//! An RDMA NIC in real time: the value that the simulator drives, here with sockets, sleeping and threads.
+//!
+//! ```no_run
+//! use kiban_rdma_runtime::{Access, Connect, Context, Lower, QpOptions, Remote, Status, Wr};
+//! use std::time::Duration;
+//!
+//! let context = Context::open(&Lower::Tcp { from: None })?;
+//! let pd = context.alloc_pd()?;
+//! let cq = context.create_cq(64)?;
+//! let qp = pd.create_qp(&cq, &cq, QpOptions::default())?;
+//! let mr = pd.reg_mr(4096, Access::LOCAL)?;
+//! mr.write(0, b"hello");
+//! let peer = qp.connect("192.0.2.1:7471".parse()?, &Connect::default(), Duration::from_secs(5))?;
+//! # let (rkey, address) = (0, 0);
+//! qp.post_send(Wr::write(1, mr.slice(0, 5), Remote { rkey, address }))?;
+//! let done = cq.wait(Duration::from_secs(1))?;
+//! assert_eq!(done.status, Status::Success);
+//! # drop(peer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Purpose          safe verbs for Rust programs: memory that the NIC may access can be neither freed nor
+//!                  aliased.
+//! Memory           a region ([`Mr`]) owns its memory. Programs access it by copying, since peers may change
+//!                  it at any moment. Dropping it invalidates its keys at once; unsent data is copied first.
+//! Progress         made by any thread that posts, polls or waits; otherwise by a helper thread, so that
+//!                  peers' reads and writes are answered while the program computes.
+//! Waiting          each queue has a policy ([`kiban_base::Wait`]): poll, interrupt, hybrid, adaptive.
+//! Limits           one lock per context: programs that drive many queue pairs from many threads open several
+//!                  contexts.
+//! Not implemented  fork: a child must not use its parent's context.
+
+mod connect;
+pub(crate) mod core;
+mod link;
+mod memory;
+mod queues;
+pub mod same_user;
+pub mod shared;
+pub mod tcp;
+pub mod verbs;
+
+pub use self::connect::{Connect, Connection, ConnectionRequest, Listener};
+pub use self::link::{Address, EFE_UDP_PORT, Lower};
+pub use self::memory::{Mr, Mw, Pd, Remote, Slice};
+pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};
+pub use kiban_rdma::iwarp::mpa::{Config as MpaConfig, CrcUse};
+pub use kiban_rdma::iwarp::nic::ConnectError;
+pub use kiban_rdma::iwarp::rnic::{
+    Access, Completion, Config, Event, Kind, Notify, Operation, QpState, Refusal, RnicCounters, Status,
+};
+
+use self::core::Core;
+use kiban_base::{Report, Wait};
+use kiban_os::turn::{Ended, Helping, Turn};
+use kiban_rdma::iwarp::nic::OpenError;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Why a call failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The NIC refused the request.
+    Refused(Refusal),
+    /// The connection could not be established.
+    Connect(ConnectError),
+    /// The connection request could not be sent or answered.
+    Open(OpenError),
+    /// An operating system error.
+    Os(io::Error),
+    /// The timeout expired.
+    Timeout,
+    /// The context has been closed.
+    Closed,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Refused(refusal) => refusal.fmt(f),
+            Error::Connect(error) => error.fmt(f),
+            Error::Open(error) => error.fmt(f),
+            Error::Os(error) => error.fmt(f),
+            Error::Timeout => f.write_str("nothing came in time"),
+            Error::Closed => f.write_str("the context has been closed: open another"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error::Refused(refusal)
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        Error::Open(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::Os(error)
+    }
+}
+
+impl From<Ended> for Error {
+    fn from(ended: Ended) -> Error {
+        match ended {
+            Ended::Timeout => Error::Timeout,
+            Ended::Closed => Error::Closed,
+        }
+    }
+}
+
+/// What a thread can wait for. Each has a policy, and adapts separately.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Queue {
+    /// A completion queue, by its number.
+    Completions(u32),
+    /// Connections and events.
+    Control,
+}
+
+/// An open device: a NIC owned by this program. Clones share it. It closes when the last clone and everything
+/// created from it are dropped.
+#[derive(Clone)]
+pub struct Context {
+    turn: Turn<Core, Queue>,
+}
+
+impl Context {
+    /// Opens a NIC over a lower layer.
+    ///
+    /// # Errors
+    /// The system refuses the socket, the address or the interface.
+    pub fn open(lower: &Lower) -> Result<Context, Error> {
+        Context::open_with(lower, Config::default())
+    }
+
+    /// Opens a NIC like [`Context::open`], with settings.
+    ///
+    /// # Errors
+    /// As for [`Context::open`].
+    pub fn open_with(lower: &Lower, config: Config) -> Result<Context, Error> {
+        let lower = lower.clone();
+        let turn = Turn::new("kiban-rdma", Helping::SELDOM, |epoll| Core::open(lower, config, epoll))?;
+        Ok(Context { turn })
+    }
+
+    /// Allocates a protection domain.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        Pd::new(self)
+    }
+
+    /// Creates a completion queue for up to `entries` completions.
+    ///
+    /// # Errors
+    /// There are too many queues, or `entries` is too large.
+    pub fn create_cq(&self, entries: usize) -> Result<Cq, Error> {
+        Cq::new(self, entries)
+    }
+
+    /// Listens for connections. Port or service 0 selects a free one.
+    ///
+    /// # Errors
+    /// The address is in use, or does not match the lower layer.
+    pub fn listen(&self, at: Address, options: &Connect) -> Result<Listener, Error> {
+        Listener::new(self, at, options)
+    }
+
+    /// Waits for a completion queue that was armed ([`Cq::notify`]) and has a completion, and returns its
+    /// number.
+    ///
+    /// # Errors
+    /// The timeout expired.
+    pub fn cq_event(&self, timeout: Duration) -> Result<u32, Error> {
+        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.told.pop_front())?)
+    }
+
+    /// Waits for the next asynchronous event.
+    ///
+    /// # Errors
+    /// The timeout expired.
+    pub fn event(&self, timeout: Duration) -> Result<Event, Error> {
+        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.events.pop_front())?)
+    }
+
+    /// Makes progress once, without waiting: for programs that make no other calls for a while.
+    pub fn progress(&self) {
+        self.turn.look(|_| None::<()>);
+    }
+
+    /// Returns the NIC's counters.
+    pub fn counters(&self) -> RnicCounters {
+        self.turn.read(|core| *core.nic.core.counters())
+    }
+
+    /// Returns the number of queue pairs, steering tags, connections and sockets in use.
+    pub fn in_use(&self) -> (usize, usize, usize, usize) {
+        self.turn.read(|core| {
+            let (qps, stags) = core.nic.core.in_use();
+            (qps, stags, core.nic.ends(), core.lines())
+        })
+    }
+
+    /// Sets the wait policy of queues without their own.
+    pub fn set_wait(&self, wait: Wait) {
+        self.turn.set_wait(wait);
+    }
+
+    /// Sets the wait policy of one queue.
+    pub fn set_queue_wait(&self, queue: Queue, wait: Wait) {
+        self.turn.set_queue_wait(queue, wait);
+    }
+
+    /// Returns statistics about waiting for a queue; nothing before the first wait.
+    pub fn wait_report(&self, queue: Queue) -> Option<Report> {
+        self.turn.wait_report(queue)
+    }
+
+    /// Closes the NIC for all users: waiting threads get [`Error::Closed`].
+    pub fn close(&self) {
+        self.turn.close(|core, now| core.abort_all(now));
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+#[cfg(test)]
+mod tests;

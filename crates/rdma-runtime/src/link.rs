@@ -1,0 +1,335 @@
+//! Lower layers of an RDMA NIC in real time: their names, and the EFE link.
+//!
+//! ```text
+//! tcp[:ADDRESS]         MPA on the operating system's TCP; connections come from that address
+//! board[:NAME]          MPA on the TCP of a running board: the only one, or that with this name or path
+//! efe:ADDRESS           EFE over UDP, at that local address
+//! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
+//! ```
+
+use kiban_base::ethernet::Mac;
+use kiban_base::numbers::ether_type;
+use kiban_base::{Instant, RngKey};
+use kiban_os::packet::PacketLink;
+use kiban_os::udp::UdpLink;
+use kiban_rdma::efe::{self, Endpoint, Peer, ethernet};
+use kiban_rdma::iwarp::{mpa, nic::Nic};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::str::FromStr;
+
+/// The UDP port of EFE endpoints: our own choice, equal to the EtherType for local experiments.
+pub const EFE_UDP_PORT: u16 = 0x88b5;
+/// Maximum number of frames received per call.
+const TURN_FRAMES: usize = 256;
+
+/// The transport of a NIC's connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lower {
+    /// iWARP: MPA on the operating system's TCP.
+    Tcp {
+        /// Local address of outgoing connections; by default the system chooses.
+        from: Option<IpAddr>,
+    },
+    /// iWARP: MPA on the TCP of a running board, `kiban up` with a service of kind `attach`.
+    Board {
+        /// Its name, or the path of its socket, which contains a `/`; `None`: the only running board.
+        name: Option<String>,
+    },
+    /// EFE over UDP.
+    EfeUdp {
+        /// A local address; port 0 means [`EFE_UDP_PORT`].
+        at: SocketAddr,
+    },
+    /// EFE in Ethernet frames.
+    EfeRaw {
+        /// The interface's name.
+        interface: String,
+    },
+}
+
+impl fmt::Display for Lower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lower::Tcp { from: None } => f.write_str("tcp"),
+            Lower::Tcp { from: Some(from) } => write!(f, "tcp:{from}"),
+            Lower::Board { name: None } => f.write_str("board"),
+            Lower::Board { name: Some(name) } => write!(f, "board:{name}"),
+            Lower::EfeUdp { at } => write!(f, "efe:{at}"),
+            Lower::EfeRaw { interface } => write!(f, "efe-raw:{interface}"),
+        }
+    }
+}
+
+impl FromStr for Lower {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Lower, String> {
+        let (kind, rest) = word.split_once(':').map_or((word, None), |(kind, rest)| (kind, Some(rest)));
+        let ip = |rest: &str| {
+            rest.trim_matches(['[', ']']).parse().map_err(|_| format!("`{rest}` is not an IP address"))
+        };
+        match (kind, rest) {
+            ("tcp", None) => Ok(Lower::Tcp { from: None }),
+            ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
+            ("board", None) => Ok(Lower::Board { name: None }),
+            ("board", Some(name)) if !name.is_empty() => Ok(Lower::Board { name: Some(name.into()) }),
+            ("efe", Some(rest)) => {
+                let at = rest.parse().or_else(|_| ip(rest).map(|ip| SocketAddr::new(ip, 0)))?;
+                Ok(Lower::EfeUdp { at })
+            }
+            ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
+            _ => Err(format!(
+                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
+                 efe-raw:INTERFACE"
+            )),
+        }
+    }
+}
+
+/// The address of a NIC: a host, and a service (a port) there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// An IP address. Over EFE, the port is the service; the UDP port is the same as the sender's.
+    Ip(SocketAddr),
+    /// An Ethernet address.
+    Ethernet {
+        /// The interface's MAC address.
+        mac: Mac,
+        /// The service.
+        service: u16,
+    },
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address::Ip(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => address.fmt(f),
+            Address::Ethernet { mac, service } => write!(f, "{mac}/{service}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Address, String> {
+        if let Ok(address) = word.parse() {
+            return Ok(Address::Ip(address));
+        }
+        let parts = word.split_once('/').and_then(|(mac, service)| {
+            Some(Address::Ethernet { mac: mac.parse().ok()?, service: service.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("`{word}` is no address: say IP:PORT or MAC/SERVICE"))
+    }
+}
+
+enum Socket {
+    Udp(UdpLink),
+    Raw(PacketLink),
+}
+
+/// An EFE endpoint and its socket.
+pub(super) struct EfeLink {
+    pub(super) endpoint: Endpoint,
+    socket: Socket,
+    peers: Peers,
+    room: Box<[u8]>,
+    config: mpa::Config,
+}
+
+/// Marks the number of an IPv6 peer.
+const IPV6: u64 = 1 << 63;
+/// Number of known IPv6 peers above which those without a flow are forgotten.
+const PEERS_KEPT: usize = 4096;
+
+/// Numbers for IPv6 addresses and zones, which do not fit in a [`Peer`].
+#[derive(Default)]
+struct Peers {
+    numbers: HashMap<(Ipv6Addr, u32), u32>,
+    places: HashMap<u32, (Ipv6Addr, u32)>,
+    made: u32,
+}
+
+impl Peers {
+    fn number(&mut self, place: (Ipv6Addr, u32), endpoint: &Endpoint) -> u32 {
+        if let Some(&number) = self.numbers.get(&place) {
+            return number;
+        }
+        if self.numbers.len() >= PEERS_KEPT {
+            // Anyone can send a frame from any address: forget peers without a flow.
+            let used: HashSet<u32> = endpoint.peers().map(|Peer(peer)| (peer >> 16) as u32).collect();
+            self.places.retain(|number, _| used.contains(number));
+            self.numbers.retain(|_, number| used.contains(number));
+        }
+        self.made = self.made.wrapping_add(1);
+        self.numbers.insert(place, self.made);
+        self.places.insert(self.made, place);
+        self.made
+    }
+}
+
+impl EfeLink {
+    /// Opens the EFE link of a lower layer; `None` if it needs none.
+    pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
+        let (socket, config) = match lower {
+            Lower::Tcp { .. } | Lower::Board { .. } => return Ok(None),
+            Lower::EfeUdp { at } => {
+                let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
+                (Socket::Udp(UdpLink::bind(SocketAddr::new(at.ip(), port))?), efe::Config::udp())
+            }
+            Lower::EfeRaw { interface } => {
+                let socket = PacketLink::open(interface, ether_type::EXPERIMENTAL)?;
+                // Response times depend on the operating system, so the times are UDP's.
+                let config = efe::Config {
+                    segment_bytes: efe::Config::default().segment_bytes,
+                    checked: false,
+                    ..efe::Config::udp()
+                };
+                (Socket::Raw(socket), config)
+            }
+        };
+        let endpoint = Endpoint::new(config, key);
+        let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
+        // Always announce the extensions: all EFE peers are kiban's.
+        let config = mpa::Config { extensions: true, ..mpa::Config::default() };
+        Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config }))
+    }
+
+    /// Returns the endpoint's peer for an address, and the service there.
+    pub(super) fn place(&mut self, to: Address) -> io::Result<(Peer, u16)> {
+        match (to, &self.socket) {
+            (Address::Ip(to), Socket::Udp(udp)) => {
+                let port = udp.local().port();
+                let service = to.port();
+                let mut place = to;
+                place.set_port(port);
+                Ok((self.peer_of(place), service))
+            }
+            (Address::Ethernet { mac, service }, Socket::Raw(_)) => Ok((mac.into(), service)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an address of another kind: EFE over UDP has IP:SERVICE, EFE in Ethernet frames has MAC/SERVICE",
+            )),
+        }
+    }
+
+    fn peer_of(&mut self, from: SocketAddr) -> Peer {
+        let place = match from {
+            SocketAddr::V4(from) => u64::from(from.ip().to_bits()) << 16,
+            SocketAddr::V6(from) => {
+                IPV6 | u64::from(self.peers.number((*from.ip(), from.scope_id()), &self.endpoint)) << 16
+            }
+        };
+        Peer(place | u64::from(from.port()))
+    }
+
+    fn address_of(&self, Peer(peer): Peer) -> Option<SocketAddr> {
+        let port = peer as u16;
+        if peer & IPV6 == 0 {
+            return Some(SocketAddr::new(Ipv4Addr::from_bits((peer >> 16) as u32).into(), port));
+        }
+        let &(ip, zone) = self.peers.places.get(&((peer >> 16) as u32))?;
+        Some(SocketAddrV6::new(ip, port, 0, zone).into())
+    }
+
+    /// Stops listening for all services.
+    pub(super) fn stop_listening(&mut self) {
+        self.endpoint.unlisten_all();
+    }
+
+    /// Starts listening for a service. Returns the listener's number, which is the service, and its address.
+    /// Service 0 selects a free one.
+    pub(super) fn listen(&mut self, at: Address) -> io::Result<(u32, Address)> {
+        let (service, own) = match (at, &self.socket) {
+            (Address::Ip(at), Socket::Udp(udp)) => (at.port(), Ok(udp.local().ip())),
+            (Address::Ethernet { service, .. }, Socket::Raw(raw)) => (service, Err(raw.mac())),
+            (Address::Ip(at), Socket::Raw(raw)) => (at.port(), Err(raw.mac())),
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let chosen = (49152..=u16::MAX).find(|&service| !self.endpoint.listens(service));
+        let service = if service == 0 { chosen.unwrap_or(0) } else { service };
+        if self.endpoint.listens(service) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        self.endpoint.listen(service);
+        Ok((
+            service.into(),
+            match own {
+                Ok(ip) => Address::Ip(SocketAddr::new(ip, service)),
+                Err(mac) => Address::Ethernet { mac, service },
+            },
+        ))
+    }
+
+    /// Receives frames. Returns whether there may be more.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        for _ in 0..TURN_FRAMES {
+            match &self.socket {
+                Socket::Udp(udp) => {
+                    let Some((length, from)) = udp.receive(&mut self.room) else { return false };
+                    let peer = self.peer_of(from);
+                    self.endpoint.arrive(peer, &self.room[..length], now);
+                }
+                Socket::Raw(raw) => {
+                    let Some(length) = raw.receive(&mut self.room) else { return false };
+                    ethernet::arrive(&mut self.endpoint, raw.mac(), &self.room[..length], now);
+                }
+            }
+        }
+        true
+    }
+
+    /// Moves data and events between the NIC and the network.
+    pub(super) fn pump(&mut self, nic: &mut Nic, now: Instant) {
+        nic.pump(&mut self.endpoint, &self.config, now);
+        self.send(now);
+    }
+
+    /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.endpoint.settle(now);
+    }
+
+    fn send(&mut self, now: Instant) {
+        loop {
+            match &self.socket {
+                Socket::Udp(_) => {
+                    let Some((peer, length)) = self.endpoint.fetch(&mut self.room, now) else { return };
+                    if let (Some(to), Socket::Udp(udp)) = (self.address_of(peer), &self.socket) {
+                        udp.send(&self.room[..length], to);
+                    }
+                }
+                Socket::Raw(raw) => {
+                    let Some(length) = ethernet::fetch(&mut self.endpoint, raw.mac(), &mut self.room, now)
+                    else {
+                        return;
+                    };
+                    raw.send(&self.room[..length]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.endpoint.deadline()
+    }
+}
+
+impl AsFd for EfeLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Udp(udp) => udp.as_fd(),
+            Socket::Raw(raw) => raw.as_fd(),
+        }
+    }
+}

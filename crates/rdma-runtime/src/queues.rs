@@ -1,0 +1,471 @@
+//! Completion queues, queue pairs, shared receive queues, work requests.
+
+use super::memory::{Pd, Remote};
+use super::{Completion, Context, Error, Notify, QpState, Queue, Refusal, Slice};
+use kiban_base::Wait;
+use kiban_rdma::iwarp::rnic::{Data, Operation, Place, QpAttributes, ReceiveWork, SendWork};
+use kiban_rdma::wire::rdmap::Atomic;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct CqInner {
+    pub(super) context: Context,
+    pub(super) number: u32,
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        // Its users hold a reference, so there are none.
+        let _ = self.context.turn.work(|core, _| core.nic.core.destroy_cq(self.number));
+        self.context.turn.forget_queue(Queue::Completions(self.number));
+    }
+}
+
+/// A completion queue. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Cq {
+    pub(super) inner: Arc<CqInner>,
+}
+
+impl Cq {
+    pub(super) fn new(context: &Context, entries: usize) -> Result<Cq, Error> {
+        let number = context.turn.work(|core, _| core.nic.core.create_cq(entries))?;
+        Ok(Cq { inner: Arc::new(CqInner { context: context.clone(), number }) })
+    }
+
+    /// Returns its number, as reported by [`Context::cq_event`].
+    pub fn number(&self) -> u32 {
+        self.inner.number
+    }
+
+    /// Returns the next completion, if there is one. Makes progress once, without waiting.
+    #[inline]
+    pub fn poll(&self) -> Option<Completion> {
+        let number = self.inner.number;
+        self.inner.context.turn.look(|core| core.nic.core.poll(number).ok().flatten())
+    }
+
+    /// Appends up to `most` available completions to `done`. Returns how many.
+    pub fn poll_into(&self, done: &mut Vec<Completion>, most: usize) -> usize {
+        let (number, before) = (self.inner.number, done.len());
+        self.inner.context.turn.look(|core| {
+            while done.len() - before < most
+                && let Ok(Some(completion)) = core.nic.core.poll(number)
+            {
+                done.push(completion);
+            }
+            (done.len() > before).then_some(())
+        });
+        done.len() - before
+    }
+
+    /// Waits for the next completion, by the queue's wait policy.
+    ///
+    /// # Errors
+    /// The timeout expired.
+    #[inline]
+    pub fn wait(&self, timeout: Duration) -> Result<Completion, Error> {
+        let number = self.inner.number;
+        let look = |core: &mut super::Core| core.nic.core.poll(number).ok().flatten();
+        Ok(self.inner.context.turn.wait(Queue::Completions(number), None, timeout, look)?)
+    }
+
+    /// Sets the wait policy of this queue.
+    pub fn set_wait(&self, wait: Wait) {
+        self.inner.context.set_queue_wait(Queue::Completions(self.inner.number), wait);
+    }
+
+    /// Requests one notification, through [`Context::cq_event`], for the next completion. Poll once more
+    /// after this call.
+    pub fn notify(&self, what: Notify) {
+        // Cannot fail: the queue exists as long as this value.
+        let _ = self.inner.context.turn.work(|core, _| core.nic.core.arm(self.inner.number, what));
+    }
+
+    /// Changes the capacity in completions.
+    ///
+    /// # Errors
+    /// The queue holds more completions already.
+    pub fn resize(&self, entries: usize) -> Result<(), Error> {
+        Ok(self.inner.context.turn.work(|core, _| core.nic.core.resize_cq(self.inner.number, entries))?)
+    }
+}
+
+#[derive(Debug)]
+struct SrqInner {
+    pd: Pd,
+    number: u32,
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        let _ = self.pd.context().turn.work(|core, _| core.nic.core.destroy_srq(self.number));
+    }
+}
+
+/// A shared receive queue. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Srq {
+    inner: Arc<SrqInner>,
+}
+
+impl Srq {
+    /// Posts a receive that any of its queue pairs may consume.
+    ///
+    /// # Errors
+    /// The queue is full, or takes fewer elements.
+    pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
+        let work = receive_work(id, slices);
+        let turn = &self.inner.pd.context().turn;
+        Ok(turn.work(|core, _| core.nic.core.post_srq_receive(self.inner.number, work))?)
+    }
+
+    /// Sets the limit: one [`super::Event::SrqLimit`] is raised when fewer receives are left.
+    pub fn set_limit(&self, limit: usize) {
+        // Cannot fail: the queue exists as long as this value.
+        let turn = &self.inner.pd.context().turn;
+        let _ = turn.work(|core, _| core.nic.core.set_srq_limit(self.inner.number, limit));
+    }
+}
+
+fn receive_work(id: u64, slices: &[Slice]) -> ReceiveWork {
+    ReceiveWork { id, sges: slices.iter().map(|slice| slice.0).collect() }
+}
+
+/// Options of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpOptions {
+    /// Maximum number of incomplete sends.
+    pub max_send_wr: usize,
+    /// Maximum number of incomplete receives.
+    pub max_recv_wr: usize,
+    /// Maximum number of elements in a work request.
+    pub max_sge: usize,
+    /// Maximum number of bytes of inline data.
+    pub max_inline_data: usize,
+    /// Whether every send generates a completion.
+    pub sq_sig_all: bool,
+    /// Whether a message without a posted receive waits, instead of ending the connection as the standard
+    /// requires.
+    pub waits_for_receives: bool,
+}
+
+impl Default for QpOptions {
+    fn default() -> QpOptions {
+        QpOptions {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_sge: 8,
+            max_inline_data: 256,
+            sq_sig_all: false,
+            waits_for_receives: false,
+        }
+    }
+}
+
+impl From<Remote> for Place {
+    fn from(remote: Remote) -> Place {
+        Place { stag: remote.rkey, offset: remote.address }
+    }
+}
+
+/// A work request for a send queue. The constructors here make signalled requests without fences.
+#[derive(Clone, Debug)]
+pub struct Wr(SendWork);
+
+impl Wr {
+    fn of(id: u64, operation: Operation, slices: &[Slice]) -> Wr {
+        let sges = slices.iter().map(|slice| slice.0).collect();
+        Wr(SendWork::new(id, operation, Data::Elements(sges)))
+    }
+
+    /// Returns a Send.
+    pub fn send(id: u64, slice: Slice) -> Wr {
+        Wr::of(id, Operation::SEND, &[slice])
+    }
+
+    /// Returns a Send of several parts.
+    pub fn send_all(id: u64, slices: &[Slice]) -> Wr {
+        Wr::of(id, Operation::SEND, slices)
+    }
+
+    /// Returns a Send of inline data.
+    pub fn send_inline(id: u64, bytes: &[u8]) -> Wr {
+        Wr(SendWork::new(id, Operation::SEND, Data::Inline(SmallVec::from_slice(bytes))))
+    }
+
+    /// Returns a Send that invalidates a key of the peer.
+    pub fn send_with_invalidate(id: u64, slice: Slice, rkey: u32) -> Wr {
+        Wr::of(id, Operation::Send { invalidate: Some(rkey) }, &[slice])
+    }
+
+    /// Returns a message of eight octets of immediate data; both ends must support RFC 7306
+    /// ([`super::Connect::extensions`]).
+    pub fn immediate(id: u64, data: u64) -> Wr {
+        Wr::of(id, Operation::Immediate { data }, &[])
+    }
+
+    /// Returns a Write to the peer's memory.
+    pub fn write(id: u64, slice: Slice, remote: Remote) -> Wr {
+        Wr::of(id, Operation::write(remote.into()), &[slice])
+    }
+
+    /// Returns a Write of several parts.
+    pub fn write_all(id: u64, slices: &[Slice], remote: Remote) -> Wr {
+        Wr::of(id, Operation::write(remote.into()), slices)
+    }
+
+    /// Returns a Write of inline data.
+    pub fn write_inline(id: u64, bytes: &[u8], remote: Remote) -> Wr {
+        Wr(SendWork::new(id, Operation::write(remote.into()), Data::Inline(SmallVec::from_slice(bytes))))
+    }
+
+    /// Returns a Write after which immediate data is delivered to the peer's receive queue; both ends must
+    /// support RFC 7306.
+    pub fn write_with_immediate(id: u64, slice: Slice, remote: Remote, data: u64) -> Wr {
+        Wr::of(id, Operation::Write { remote: remote.into(), immediate: Some(data) }, &[slice])
+    }
+
+    /// Returns a Read of the peer's memory.
+    pub fn read(id: u64, slice: Slice, remote: Remote) -> Wr {
+        Wr::of(id, Operation::read(remote.into()), &[slice])
+    }
+
+    /// Returns a Read into several parts.
+    pub fn read_all(id: u64, slices: &[Slice], remote: Remote) -> Wr {
+        Wr::of(id, Operation::read(remote.into()), slices)
+    }
+
+    /// Returns an atomic addition to eight bytes of the peer's memory, whose previous value is stored in the
+    /// slice. Both ends must support RFC 7306.
+    pub fn fetch_add(id: u64, slice: Slice, remote: Remote, add: u64) -> Wr {
+        Wr::of(
+            id,
+            Operation::Atomic { remote: remote.into(), atomic: Atomic::FetchAdd { add, mask: 0 } },
+            &[slice],
+        )
+    }
+
+    /// Returns an atomic compare and swap, which stores `swap` if the value is `compare`. The previous value
+    /// is stored in the slice. Both ends must support RFC 7306.
+    pub fn compare_swap(id: u64, slice: Slice, remote: Remote, compare: u64, swap: u64) -> Wr {
+        let atomic = Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX };
+        Wr::of(id, Operation::Atomic { remote: remote.into(), atomic }, &[slice])
+    }
+
+    /// Returns an invalidation of a local key.
+    pub fn local_invalidate(id: u64, key: u32) -> Wr {
+        Wr::of(id, Operation::LocalInvalidate { stag: key }, &[])
+    }
+
+    /// Returns a binding of a window to a part of a region ([`super::Mr::binding`]); `None` unbinds the
+    /// window.
+    pub fn bind(id: u64, window: &super::Mw, binding: Option<kiban_rdma::iwarp::rnic::Binding>) -> Wr {
+        Wr::of(id, Operation::Bind { window: window.rkey(), binding }, &[])
+    }
+
+    /// Makes success generate no completion.
+    #[must_use]
+    pub fn unsignalled(mut self) -> Wr {
+        self.0.signalled = false;
+        self
+    }
+
+    /// Requests a solicited event at the peer.
+    #[must_use]
+    pub fn solicited(mut self) -> Wr {
+        self.0.solicited = true;
+        self
+    }
+
+    /// Delays the start until all earlier reads and atomics are done.
+    #[must_use]
+    pub fn fenced(mut self) -> Wr {
+        self.0.fence = true;
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct QpInner {
+    pub(super) pd: Pd,
+    pub(super) number: u32,
+    _send_cq: Cq,
+    _recv_cq: Cq,
+    _srq: Option<Srq>,
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        self.pd.context().turn.work(|core, now| {
+            if let Some(end) = core.nic.end_of(self.number) {
+                core.forget(end, now);
+            }
+            // It cannot have been destroyed before.
+            let _ = core.nic.core.destroy_qp(self.number);
+        });
+    }
+}
+
+/// A queue pair. Clones share it.
+#[derive(Clone)]
+pub struct Qp {
+    pub(super) inner: Arc<QpInner>,
+}
+
+impl Pd {
+    /// Creates a queue pair.
+    ///
+    /// # Errors
+    /// There are too many, or the options exceed the NIC's limits.
+    pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, options: QpOptions) -> Result<Qp, Error> {
+        self.make_qp(send_cq, recv_cq, None, options)
+    }
+
+    /// Creates a queue pair that uses a shared receive queue.
+    ///
+    /// # Errors
+    /// As for [`Pd::create_qp`].
+    pub fn create_qp_with_srq(
+        &self,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        srq: &Srq,
+        options: QpOptions,
+    ) -> Result<Qp, Error> {
+        self.make_qp(send_cq, recv_cq, Some(srq), options)
+    }
+
+    fn make_qp(&self, send: &Cq, recv: &Cq, srq: Option<&Srq>, options: QpOptions) -> Result<Qp, Error> {
+        let attributes = QpAttributes {
+            pd: self.inner.number,
+            send_cq: send.number(),
+            receive_cq: recv.number(),
+            srq: srq.map(|srq| srq.inner.number),
+            send_work_max: options.max_send_wr,
+            receive_work_max: options.max_recv_wr,
+            send_sges_max: options.max_sge,
+            receive_sges_max: options.max_sge,
+            inline_bytes_max: options.max_inline_data,
+            signal_all: options.sq_sig_all,
+            waits_for_receives: options.waits_for_receives,
+        };
+        let number = self.context().turn.work(|core, _| core.nic.core.create_qp(attributes))?;
+        let inner = QpInner {
+            pd: self.clone(),
+            number,
+            _send_cq: send.clone(),
+            _recv_cq: recv.clone(),
+            _srq: srq.cloned(),
+        };
+        Ok(Qp { inner: Arc::new(inner) })
+    }
+
+    /// Creates a shared receive queue.
+    ///
+    /// # Errors
+    /// There are too many queues, or `max_wr` is too large.
+    pub fn create_srq(&self, max_wr: usize) -> Result<Srq, Error> {
+        let pd = self.inner.number;
+        let number = self.context().turn.work(|core, _| core.nic.core.create_srq(pd, max_wr, 0))?;
+        Ok(Srq { inner: Arc::new(SrqInner { pd: self.clone(), number }) })
+    }
+}
+
+impl Qp {
+    /// Returns its number.
+    pub fn number(&self) -> u32 {
+        self.inner.number
+    }
+
+    /// Returns the context that it belongs to.
+    pub fn context(&self) -> &Context {
+        self.inner.pd.context()
+    }
+
+    /// Posts a work request, and sends at once what can be sent.
+    ///
+    /// # Errors
+    /// The queue is full, the queue pair is not connected, or the operation was not agreed with the peer.
+    #[inline]
+    pub fn post_send(&self, wr: Wr) -> Result<(), Error> {
+        Ok(self.context().turn.work(|core, _| core.nic.core.post_send(self.inner.number, wr.0))?)
+    }
+
+    /// Posts several work requests, which are sent together: many short ones in one packet. Returns how many
+    /// were accepted before the first error.
+    ///
+    /// # Errors
+    /// The first was refused; with the reason.
+    pub fn post_send_all(&self, wrs: impl IntoIterator<Item = Wr>) -> Result<usize, Error> {
+        // Collected before the lock is taken, because the iterator may use this context.
+        let wrs: SmallVec<[Wr; 8]> = wrs.into_iter().collect();
+        let (taken, refusal) = self.context().turn.work(|core, _| {
+            let mut taken = 0;
+            for wr in wrs {
+                match core.nic.core.post_send(self.inner.number, wr.0) {
+                    Ok(()) => taken += 1,
+                    Err(refusal) => return (taken, Some(refusal)),
+                }
+            }
+            (taken, None)
+        });
+        match refusal {
+            Some(refusal) if taken == 0 => Err(refusal.into()),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// The queue is full, or takes fewer elements.
+    #[inline]
+    pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
+        let work = receive_work(id, slices);
+        Ok(self.context().turn.work(|core, _| core.nic.core.post_receive(self.inner.number, work))?)
+    }
+
+    /// Returns the state.
+    pub fn state(&self) -> QpState {
+        let found = self.context().turn.read(|core| core.nic.core.query_qp(self.inner.number));
+        found.map_or(QpState::Error, |(_, state, _)| state)
+    }
+
+    /// Returns the agreed traits: the maximum numbers of outstanding reads from the peer and to the peer, and
+    /// whether both ends support RFC 7306.
+    ///
+    /// # Errors
+    /// The queue pair is not connected.
+    pub fn agreed(&self) -> Result<(u16, u16, bool), Error> {
+        let (_, state, traits) =
+            self.context().turn.read(|core| core.nic.core.query_qp(self.inner.number))?;
+        match state {
+            QpState::Idle => Err(Refusal::BadState(state).into()),
+            _ => Ok((traits.ird, traits.ord, traits.extensions)),
+        }
+    }
+
+    /// Aborts: work is flushed and the connection is cut, as after an error.
+    pub fn abort(&self) {
+        // Cannot fail: the queue pair exists as long as this value.
+        let _ = self.context().turn.work(|core, _| core.nic.core.abort(self.inner.number));
+    }
+
+    /// Resets a queue pair whose connection has ended to its initial state.
+    ///
+    /// # Errors
+    /// The queue pair is connected.
+    pub fn reset(&self) -> Result<(), Error> {
+        Ok(self.context().turn.work(|core, _| core.nic.reset(self.inner.number))?)
+    }
+}
+
+impl fmt::Debug for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Qp({:#x})", self.inner.number)
+    }
+}

@@ -1,0 +1,343 @@
+//! Determines whether the peer of a connection within one host belongs to the same user.
+//!
+//! Purpose     numbers that programs exchange in the clear keep out nobody on the same host; between users of
+//!             one host, the operating system's word decides.
+//! Mechanism   the system knows the owner of every TCP socket and tells anyone (`sock_diag(7)`): the peer's
+//!             socket is the one with our addresses exchanged.
+//! Local       an address is local if the system routes it to itself, whatever interface has it
+//!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check has no
+//!             socket any more; it is refused, not mistaken for a peer on another host.
+//! Closed      a socket that its program has closed has no owner, and the system reports owner zero for it. A
+//!             peer that sends everything and closes at once would then count as root, so only a socket that
+//!             is still held counts.
+//! Limits      peers on other hosts are not checked; neither are peers on systems that do not answer such
+//!             queries, such as some sandboxes, which have only one user anyway.
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netlink};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const ENOENT: i32 = 2;
+/// Lengths of `struct nlmsghdr` and `struct inet_diag_req_v2` in bytes, and offsets of the fields used in
+/// `struct inet_diag_msg`.
+const HEADER_BYTES: usize = 16;
+const REQUEST_BYTES: usize = 56;
+const STATE_AT: usize = HEADER_BYTES + 1;
+const OWNER_AT: usize = HEADER_BYTES + 64;
+const INODE_AT: usize = HEADER_BYTES + 68;
+/// `TCP_LISTEN`.
+const LISTENS: u8 = 10;
+/// `RTM_NEWROUTE`, `RTM_GETROUTE`, the length of `struct rtmsg`, and the offset of the route's type.
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const ROUTE_BYTES: usize = 12;
+const ROUTE_TYPE_AT: usize = HEADER_BYTES + 7;
+/// `RTA_DST`, `RTA_SRC`, `RTA_OIF`.
+const TO: u16 = 1;
+const FROM: u16 = 2;
+const INTERFACE: u16 = 4;
+
+/// Queries the system for the owners of sockets. Its netlink sockets are opened at the start, so that peers
+/// who exhaust the program's file descriptors cannot bypass the check.
+#[derive(Debug)]
+pub struct Asker {
+    /// `None`: the system does not answer such queries.
+    sockets: Option<OwnedFd>,
+    /// Whether the system reports TCP sockets; if not, it reports every socket as nonexistent.
+    tells: bool,
+    /// For route queries; `None`: only loopback addresses are known to be local.
+    routes: Option<OwnedFd>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Owner {
+    User(u32),
+    /// A socket that is closed, or not accepted yet: the system reports owner zero, which does not mean root.
+    Nobody,
+    /// No socket on this host.
+    Elsewhere,
+    /// The system does not answer.
+    Unknown,
+}
+
+impl Asker {
+    /// Opens the netlink sockets.
+    ///
+    /// # Errors
+    /// File descriptors or memory are exhausted.
+    pub fn open() -> io::Result<Asker> {
+        let (sockets, routes) = (open(Some(netlink::SOCK_DIAG))?, open(None)?);
+        let mut asker = Asker { sockets, tells: true, routes };
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+            Ok(listener) => {
+                let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+                asker.tells = asker.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
+            }
+            Err(error) if is_short(&error) => return Err(error),
+            // Without a loopback, assume that sockets are reported: this refuses more.
+            Err(_) => {}
+        }
+        Ok(asker)
+    }
+
+    /// Returns whether the connection is allowed: the peer belongs to this user or to root, or is on another
+    /// host, or the system does not answer.
+    pub fn is_allowed(&self, local: SocketAddr, peer: SocketAddr) -> bool {
+        match self.owner(peer, local) {
+            Owner::User(user) => user == rustix::process::geteuid().as_raw() || user == 0,
+            Owner::Nobody => false,
+            Owner::Elsewhere => !(self.tells && self.is_within_host(local, peer)),
+            Owner::Unknown => true,
+        }
+    }
+
+    /// Returns whether both ends must be on this host. If the route query fails, it says yes, since a peer
+    /// may have caused the failure.
+    fn is_within_host(&self, local: SocketAddr, peer: SocketAddr) -> bool {
+        let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
+        here == there
+            || there.is_loopback()
+            || self.routes.as_ref().is_some_and(|routes| is_routed_here(routes, local, peer).unwrap_or(true))
+    }
+
+    /// Returns the owner of the socket bound to `local` and connected to `peer`.
+    fn owner(&self, local: SocketAddr, peer: SocketAddr) -> Owner {
+        let Some(socket) = &self.sockets else { return Owner::Unknown };
+        self.ask(socket, local, peer).unwrap_or(Owner::Unknown)
+    }
+
+    fn ask(&self, socket: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<Owner> {
+        let mut room = [0; 1024];
+        let length = answered(socket, &request(local, peer), &mut room)?;
+        let answer = room.get(..length)?;
+        let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+        match kind {
+            // A listening socket is returned when no connected socket matches.
+            BY_FAMILY if word(INODE_AT)? == 0 || *answer.get(STATE_AT)? == LISTENS => Some(Owner::Nobody),
+            BY_FAMILY => Some(Owner::User(word(OWNER_AT)?)),
+            NLMSG_ERROR if word(HEADER_BYTES)? as i32 == -ENOENT => Some(Owner::Elsewhere),
+            _ => None,
+        }
+    }
+}
+
+/// Opens a netlink socket; without a protocol, for routes. `None`: the system does not support it, as in some
+/// sandboxes.
+fn open(protocol: Option<net::Protocol>) -> io::Result<Option<OwnedFd>> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
+    match net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if is_short(&error.into()) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns whether file descriptors or memory are exhausted, which peers can bring about.
+fn is_short(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
+}
+
+/// Sends a query and receives the answer. Returns its length.
+fn answered(socket: &OwnedFd, question: &[u8], room: &mut [u8]) -> Option<usize> {
+    net::send(socket, question, net::SendFlags::empty()).ok()?;
+    // The kernel answers during the send.
+    Some(net::recv(socket, room, net::RecvFlags::DONTWAIT).ok()?.0)
+}
+
+/// Returns whether packets from `local` to `peer` stay on this host; `None`: the system does not answer.
+fn is_routed_here(routes: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<bool> {
+    let mut room = [0; 1024];
+    let length = answered(routes, &route_request(local, peer), &mut room)?;
+    let answer = room.get(..length)?;
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    (kind == NEW_ROUTE).then_some(*answer.get(ROUTE_TYPE_AT)? == libc::RTN_LOCAL)
+}
+
+/// Builds a query for the route between two addresses: `struct nlmsghdr`, `struct rtmsg` and its attributes.
+fn route_request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES + ROUTE_BYTES];
+    bytes[4..6].copy_from_slice(&GET_ROUTE.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    let mut attribute = |kind: u16, value: &[u8]| {
+        bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+    };
+    let mut address = |kind: u16, address: SocketAddr| match address.ip().to_canonical() {
+        IpAddr::V4(address) => attribute(kind, &address.octets()),
+        IpAddr::V6(address) => attribute(kind, &address.octets()),
+    };
+    address(TO, peer);
+    address(FROM, local);
+    // A link-local address is ambiguous without its interface.
+    if let SocketAddr::V6(peer) = peer
+        && peer.scope_id() != 0
+    {
+        attribute(INTERFACE, &peer.scope_id().to_ne_bytes());
+    }
+    let (family, bits) = match peer.ip().to_canonical() {
+        IpAddr::V4(_) => (libc::AF_INET, 32),
+        IpAddr::V6(_) => (libc::AF_INET6, 128),
+    };
+    bytes[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(&[family as u8, bits, bits]);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes
+}
+
+/// Builds a query for one TCP socket, by addresses and ports: `struct nlmsghdr` and `struct
+/// inet_diag_req_v2`.
+fn request(local: SocketAddr, peer: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
+    let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES];
+    bytes[..4].copy_from_slice(&((HEADER_BYTES + REQUEST_BYTES) as u32).to_ne_bytes());
+    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    let body = &mut bytes[HEADER_BYTES..];
+    let canonical = |address: SocketAddr| address.ip().to_canonical();
+    body[0] = if canonical(local).is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
+    body[1] = libc::IPPROTO_TCP as u8;
+    // All states, then the socket's ports and addresses, in network order.
+    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    body[8..10].copy_from_slice(&local.port().to_be_bytes());
+    body[10..12].copy_from_slice(&peer.port().to_be_bytes());
+    put(&mut body[12..28], canonical(local));
+    put(&mut body[28..44], canonical(peer));
+    // Any cookie.
+    body[48..56].fill(0xff);
+    bytes
+}
+
+fn put(room: &mut [u8], address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => room[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => room.copy_from_slice(&address.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_os::interface;
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    /// Returns the listener and both ends of a connection.
+    fn pair(at: &str) -> (TcpListener, TcpStream, TcpStream) {
+        let listener = TcpListener::bind(at).expect("the loopback is there");
+        let caller =
+            TcpStream::connect(listener.local_addr().expect("it is bound")).expect("somebody listens");
+        let (callee, _) = listener.accept().expect("somebody called");
+        (listener, caller, callee)
+    }
+
+    #[test]
+    fn a_socket_of_this_process_is_this_users() {
+        let asker = Asker::open().expect("a file may be had");
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let (_listener, caller, callee) = pair(at);
+            let from = caller.local_addr().expect("it is connected");
+            let to = callee.local_addr().expect("it is connected");
+            assert_eq!(asker.owner(from, to), Owner::User(rustix::process::geteuid().as_raw()), "{at}");
+            assert!(asker.is_allowed(to, from));
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_closed_is_nobodys_and_not_roots() {
+        let asker = Asker::open().expect("a file may be had");
+        for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
+            let (_listener, caller, mut callee) = pair(at);
+            let from = caller.local_addr().expect("it is connected");
+            let to = callee.local_addr().expect("it is connected");
+            drop(caller);
+            if hears {
+                assert_eq!(callee.read(&mut [0; 9]).expect("it ended in order"), 0);
+            }
+            assert_eq!(asker.owner(from, to), Owner::Nobody, "{at} {hears}");
+            assert!(!asker.is_allowed(to, from), "{at} {hears}");
+        }
+    }
+
+    /// Returns our end and both addresses of a connection that the peer has reset.
+    fn reset(from: &str, to: &str) -> (TcpStream, SocketAddr, SocketAddr) {
+        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 0);
+        // A new IPv6 address is not usable at once (RFC 4862 §5.4).
+        let patience = kiban_os::Clock::new();
+        let until = patience.now() + std::time::Duration::from_secs(10);
+        let listener = loop {
+            match TcpListener::bind(at(to)) {
+                Err(_) if patience.now() < until => std::thread::yield_now(),
+                bound => break bound.expect("the address is this host's"),
+            }
+        };
+        let to = listener.local_addr().expect("it is bound");
+        let caller = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None);
+        let caller = caller.expect("a file may be had");
+        caller.bind(&at(from).into()).expect("the address is this host's");
+        caller.connect(&to.into()).expect("it listens");
+        let (callee, from) = listener.accept().expect("it called");
+        caller.set_linger(Some(std::time::Duration::ZERO)).expect("an option");
+        (callee, from, to)
+    }
+
+    #[test]
+    fn a_caller_that_was_reset_is_not_let_in_from_any_address_of_this_host() {
+        let refused = |asker: &Asker, from: &str, to: &str| {
+            let (_callee, from, to) = reset(from, to);
+            assert_eq!(asker.owner(from, to), Owner::Elsewhere);
+            assert!(!asker.is_allowed(to, from), "{from} {to}");
+        };
+        let asker = Asker::open().expect("a file may be had");
+        assert!(asker.tells, "this system tells of sockets");
+        let rows = [
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.1"),
+            ("127.0.0.1", "127.0.0.3"),
+            ("::1", "::1"),
+        ];
+        rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+        // Interface addresses, in a new network namespace.
+        let in_namespace = std::thread::spawn(move || {
+            if let Err(error) = interface::enter_new_namespace() {
+                return println!("skipped in part: {error}");
+            }
+            let addresses = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+            // Additional IPv4 addresses need interface labels.
+            for (text, name) in addresses.into_iter().zip(["lo:1", "lo:2", "lo", "lo"]) {
+                let address: IpAddr = text.parse().expect("an address");
+                let bits = if address.is_ipv4() { 32 } else { 128 };
+                interface::set_address(name, address, bits).expect("it is ours");
+            }
+            let asker = Asker::open().expect("a file may be had");
+            let rows = [
+                ("192.0.2.1", "192.0.2.2"),
+                ("127.0.0.1", "192.0.2.1"),
+                ("2001:db8::1", "2001:db8::2"),
+                ("::1", "2001:db8::2"),
+            ];
+            rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+        });
+        in_namespace.join().expect("it went well");
+        // A peer on another host that is gone is allowed: its network's rules apply. This sends nothing.
+        let peer = SocketAddr::from(([198, 51, 100, 7], 2));
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a file may be had");
+        match socket.connect(peer).and_then(|()| socket.local_addr()) {
+            Ok(local) => assert!(!asker.is_within_host(local, peer), "{local}"),
+            Err(error) => println!("skipped in part: no way leads to another host: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_not_here_is_elsewhere() {
+        let asker = Asker::open().expect("a file may be had");
+        let local = SocketAddr::from(([192, 0, 2, 1], 1));
+        assert_eq!(asker.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
+    }
+}

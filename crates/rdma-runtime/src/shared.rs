@@ -1,0 +1,332 @@
+//! A byte stream through shared memory between two processes of one user on one host, in place of the TCP
+//! connection through which they met.
+//!
+//! Purpose   carries what TCP over the loopback would, at memory-copy speed, and without a system call while
+//!           both processes are awake.
+//! Setup     before it sends anything on the TCP connection, the connecting side opens a rendezvous socket (a
+//!           [`Door`]) named after both ends of the connection. The accepting side connects to it after it
+//!           has received the first bytes. If there is no such socket or no answer, the connection stays on
+//!           TCP, and nothing on the wire differs. The name needs both ends, because a local port can serve
+//!           several destinations.
+//! Memory    a [`Channel`] with a [`pipe`] per direction after its front: first the one from the side that
+//!           connected to the rendezvous socket.
+//! Failure   a peer that closes marks the end in its pipe; one that hangs up without doing so has died.
+//! Trust     the layout is fixed by the version. The peer's indices are validated by the pipe; bytes are
+//!           copied out before they are parsed, and pass the same checks as those from a wire.
+
+use kiban_base::pipe::{self, Reader, Writer};
+use kiban_base::ring::Condemned;
+use kiban_base::{Region, SharedBytes};
+use kiban_os::channel::{Channel, Door, FRONT_BYTES, Half};
+use kiban_os::clock::machine_nanos;
+use kiban_rdma::iwarp::stream::Chunk;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+/// Capacity of each direction in bytes: more than a core's private cache holds, so that data is read from the
+/// cache that the cores share.
+const ROOM_BYTES: usize = 1 << 20;
+
+/// Offsets of the two pipes, and the total length.
+const LAYOUT: (usize, usize, usize) = {
+    let pipe = pipe::bytes(ROOM_BYTES).next_multiple_of(64);
+    (FRONT_BYTES, FRONT_BYTES + pipe, (FRONT_BYTES + 2 * pipe).next_multiple_of(4096))
+};
+
+fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let mut name = Vec::new();
+    for end in [from, to] {
+        // As the connecting side sees the addresses, whatever kind of socket accepted it. Two IPv6 addresses
+        // as text would exceed the maximum length of a name.
+        match end.ip().to_canonical() {
+            IpAddr::V4(ip) => name.extend(ip.octets()),
+            IpAddr::V6(ip) => name.extend(ip.octets()),
+        }
+        name.extend(end.port().to_be_bytes());
+    }
+    [b"rdma-", &letters(&name)[..]].concat()
+}
+
+/// Encodes bytes as characters allowed in a name, four for three bytes (RFC 4648 §5, base64url without
+/// padding).
+fn letters(bytes: &[u8]) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut letters = Vec::new();
+    for piece in bytes.chunks(3) {
+        let word = piece.iter().chain([&0; 2]).take(3).fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        let places = [18, 12, 6, 0].into_iter().take(piece.len() + 1);
+        letters.extend(places.map(|place| ALPHABET[(word >> place & 63) as usize]));
+    }
+    letters
+}
+
+/// Opens the rendezvous socket for the connection from our end `from` to `to`.
+///
+/// # Errors
+/// The name is in use.
+pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<Door> {
+    Door::open(&name(from, to))
+}
+
+/// Connects to the rendezvous socket of the peer that connected `from` its end to ours.
+///
+/// # Errors
+/// There is no such socket, or it belongs to another user.
+pub fn call(from: SocketAddr, to: SocketAddr) -> io::Result<Half> {
+    Half::call(&name(from, to), b"", LAYOUT.2)
+}
+
+/// A byte stream through shared memory.
+pub struct SharedLink {
+    channel: Channel,
+    out: Writer,
+    into: Reader,
+    /// The other side has hung up.
+    hung_up: bool,
+}
+
+impl std::fmt::Debug for SharedLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedLink")
+    }
+}
+
+fn broken(_: Condemned) -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+impl SharedLink {
+    /// Completes the stream once the other side has answered; `None` before that.
+    ///
+    /// # Errors
+    /// The other side hung up, or sent something invalid.
+    pub fn complete(half: &mut Half) -> io::Result<Option<SharedLink>> {
+        let (there, back, bytes) = LAYOUT;
+        let Some(channel) = half.complete(bytes..=bytes)? else { return Ok(None) };
+        let (out, into) = if channel.is_caller() { (there, back) } else { (back, there) };
+        let out = Writer::new(channel.region(), out, ROOM_BYTES);
+        let into = Reader::new(channel.region(), into, ROOM_BYTES);
+        Ok(Some(SharedLink { channel, out, into, hung_up: false }))
+    }
+
+    /// Writes as much of a burst as fits. Returns the number of bytes written.
+    ///
+    /// # Errors
+    /// The other side is gone, or corrupted the memory.
+    pub fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
+        if self.hung_up {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut sent = 0;
+        for chunk in chunks {
+            let bytes = match chunk {
+                Chunk::Own(bytes) => SharedBytes::from(bytes),
+                Chunk::Memory(region) => {
+                    region.bytes(region.address(), region.len()).ok_or(io::ErrorKind::InvalidData)?
+                }
+            };
+            let whole = bytes.len();
+            let written = self.out.write(bytes).map_err(broken)?;
+            sent += written;
+            if written < whole {
+                break;
+            }
+        }
+        self.out.show();
+        if sent > 0 {
+            self.channel.ring(machine_nanos);
+        }
+        Ok(sent)
+    }
+
+    /// Reads available bytes into the places, then into `room`. Returns how many; `None` if nothing is
+    /// available now, zero if the peer has closed.
+    ///
+    /// # Errors
+    /// The peer has died, or corrupted the memory.
+    pub fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(here) = self.here()? else { return Ok(None) };
+        let mut read = 0;
+        for place in places {
+            let mut at = place.address();
+            let taken = self.into.take(place.len(), |run| {
+                // A run is no longer than the place.
+                let _ = place.write(at, run);
+                at += run.len() as u64;
+            });
+            read += taken;
+            if taken < place.len() {
+                break;
+            }
+        }
+        if read < here {
+            read += self.read_into(room);
+        }
+        self.make_room_known(read);
+        Ok(Some(read))
+    }
+
+    /// Reads like [`SharedLink::receive`], first into a buffer of the caller's.
+    ///
+    /// # Errors
+    /// As for [`SharedLink::receive`].
+    pub fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(here) = self.here()? else { return Ok(None) };
+        let mut read = self.read_into(first);
+        if read == first.len() && read < here {
+            read += self.read_into(room);
+        }
+        self.make_room_known(read);
+        Ok(Some(read))
+    }
+
+    /// Returns the number of available bytes; `None` if there are none, zero at the end of the stream.
+    #[inline]
+    fn here(&mut self) -> io::Result<Option<usize>> {
+        let (ended, hung_up) = (self.into.has_ended(), self.hung_up);
+        match self.into.here().map_err(broken)? {
+            0 if ended => Ok(Some(0)),
+            0 if hung_up => Err(io::ErrorKind::ConnectionReset.into()),
+            0 => Ok(None),
+            here => Ok(Some(here)),
+        }
+    }
+
+    fn read_into(&mut self, room: &mut [u8]) -> usize {
+        let mut at = 0;
+        self.into.take(room.len(), |run| at += run.copy_to(0, &mut room[at..]))
+    }
+
+    /// Wakes a writer that may wait for room.
+    #[inline]
+    fn make_room_known(&self, read: usize) {
+        if read > 0 {
+            self.channel.ring(machine_nanos);
+        }
+    }
+
+    /// Returns whether the other side sends no more.
+    pub fn has_ended(&self) -> bool {
+        self.into.has_ended()
+    }
+
+    /// Returns whether there is something to read: bytes, the end, or a hang-up.
+    pub fn has_news(&mut self) -> bool {
+        self.hung_up || self.into.has_ended() || self.into.here() != Ok(0)
+    }
+
+    /// Returns whether bytes can be written.
+    pub fn has_room(&mut self) -> bool {
+        self.out.room(1) != Ok(0)
+    }
+
+    /// Ends our direction: no more is sent.
+    pub fn finish(&mut self) {
+        self.out.end();
+        self.channel.ring(machine_nanos);
+    }
+
+    /// Checks, after the file became readable, whether the other side has hung up. Returns whether it has.
+    pub fn is_hung_up(&mut self) -> bool {
+        self.hung_up |= self.channel.is_gone();
+        self.hung_up
+    }
+
+    /// Arms the doorbell before sleeping.
+    pub fn arm(&self) {
+        self.channel.own_bell().arm();
+    }
+
+    /// Returns whether nobody has rung the doorbell since [`SharedLink::arm`].
+    pub fn is_armed(&self) -> bool {
+        self.channel.own_bell().is_armed()
+    }
+
+    /// Disarms the doorbell after sleeping.
+    pub fn disarm(&self) -> Option<u64> {
+        self.channel.own_bell().disarm()
+    }
+
+    /// Returns the file that becomes readable when the other side rings or hangs up.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.channel.socket()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(port: u16) -> [SharedLink; 2] {
+        let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let door = open_door(own, to).expect("nobody has it");
+        let mut caller = call(own, to).expect("the door is open");
+        let mut callee = door.caller().expect("somebody calls");
+        let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
+        let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
+        [caller, callee]
+    }
+
+    #[test]
+    fn bytes_cross_both_ways_and_land_where_they_belong() {
+        for [mut from, mut to] in [pair(1), pair(2)].map(|[a, b]| [b, a]) {
+            let memory = Region::new(4096, 100);
+            let chunks = || [Chunk::Own(b"front"), Chunk::Memory(&memory)].into_iter();
+            memory.write(4096, b"payload"[..].into()).expect("it fits");
+            assert_eq!(from.send(chunks()).expect("room"), 105);
+            let place = Region::new(0, 8);
+            let mut room = [0; 200];
+            assert_eq!(to.receive(std::slice::from_ref(&place), &mut room).expect("alive"), Some(105));
+            assert_eq!(place.read(0, 8).expect("it fits"), b"frontpay");
+            assert_eq!(&room[..4], b"load");
+            assert_eq!(to.receive(&[], &mut room).expect("alive"), None);
+            from.finish();
+            assert!(to.has_news());
+            assert_eq!(to.receive(&[], &mut room).expect("alive"), Some(0));
+        }
+    }
+
+    #[test]
+    fn connections_from_one_port_have_a_door_each() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let long = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
+        for (from, to, others) in [
+            ("127.0.0.1:5", "127.0.0.1:6", ["127.0.0.1:7", "127.0.0.2:6"]),
+            (long, "[2001:db8:1111:2222:3333:4444:5555:7777]:65535", [long, "[::1]:65535"]),
+        ] {
+            let door = open_door(at(from), at(to)).expect("nobody has it");
+            for other in others {
+                assert!(call(at(from), at(other)).is_err(), "{from} {other}");
+                drop(open_door(at(from), at(other)).expect("nobody has it"));
+            }
+            assert!(call(at(to), at(from)).is_err(), "it has a direction");
+            assert!(door.caller().is_none());
+            assert!(call(at(from), at(to)).is_ok());
+        }
+        // An IPv6 socket sees an IPv4 peer's mapped address.
+        let _door = open_door(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("nobody has it");
+        assert!(call(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
+    }
+
+    #[test]
+    fn who_hangs_up_without_a_word_has_died() {
+        let [mut caller, callee] = pair(3);
+        drop(callee);
+        assert!(caller.is_hung_up() && caller.has_news());
+        assert!(caller.receive(&[], &mut [0; 9]).is_err());
+        assert!(caller.send([Chunk::Own(b"x")].into_iter()).is_err());
+    }
+
+    #[test]
+    fn a_full_pipe_takes_no_more_until_a_piece_is_read() {
+        let [mut caller, mut callee] = pair(4);
+        let long = vec![7; ROOM_BYTES + 1];
+        assert_eq!(caller.send([Chunk::Own(&long)].into_iter()).expect("alive"), ROOM_BYTES);
+        assert!(!caller.has_room());
+        assert_eq!(callee.receive(&[], &mut [0; 100]).expect("alive"), Some(100));
+        assert!(!caller.has_room());
+        assert_eq!(callee.receive(&[], &mut vec![0; ROOM_BYTES]).expect("alive"), Some(ROOM_BYTES - 100));
+        assert!(caller.has_room());
+    }
+}

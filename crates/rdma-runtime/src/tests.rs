@@ -1,0 +1,421 @@
+//! Scenarios in real time: every operation in both directions over sockets, all kinds of closes, peers that
+//! vanish or never send.
+
+use super::*;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Returns a loopback address that no other test of this process uses.
+fn own_address() -> Ipv4Addr {
+    static NEXT: AtomicU8 = AtomicU8::new(2);
+    Ipv4Addr::new(127, 77, (std::process::id() % 250) as u8, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Tcp,
+    TcpCrc,
+    Efe,
+}
+
+const ALL: [Over; 3] = [Over::Tcp, Over::TcpCrc, Over::Efe];
+
+/// One side of a connected pair.
+struct Side {
+    context: Context,
+    pd: Pd,
+    cq: Cq,
+    qp: Qp,
+}
+
+impl Side {
+    fn new(context: Context) -> Side {
+        let pd = context.alloc_pd().expect("room");
+        let cq = context.create_cq(512).expect("room");
+        let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+        Side { context, pd, cq, qp }
+    }
+
+    /// Returns the next completion, which must be a success.
+    fn done(&self) -> Completion {
+        let done = self.cq.wait(LONG).expect("a completion");
+        assert_eq!(done.status, Status::Success, "{done:?}");
+        done
+    }
+
+    fn pattern(&self, bytes: usize, access: Access) -> Mr {
+        let mr = self.pd.reg_mr(bytes, access).expect("room");
+        mr.write(0, &(0..bytes).map(|at| (at * 13 + at / 255) as u8).collect::<Vec<u8>>());
+        mr
+    }
+}
+
+fn contexts(over: Over) -> (Context, Context, Address) {
+    match over {
+        Over::Tcp | Over::TcpCrc => {
+            let open = || Context::open(&Lower::Tcp { from: None }).expect("sockets");
+            (open(), open(), Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)))
+        }
+        Over::Efe => {
+            let (one, two) = (own_address(), own_address());
+            let open = |at: Ipv4Addr| {
+                Context::open(&Lower::EfeUdp { at: SocketAddr::new(at.into(), 0) }).expect("a socket")
+            };
+            (open(one), open(two), Address::Ip(SocketAddr::new(two.into(), 0)))
+        }
+    }
+}
+
+fn options(over: Over) -> Connect {
+    let crc = if over == Over::TcpCrc { CrcUse::Wanted } else { CrcUse::Off };
+    Connect { crc, extensions: true, private_data: b"greetings".to_vec(), ..Connect::default() }
+}
+
+/// Returns two connected sides.
+fn pair(over: Over) -> (Side, Side, Connection, Connection) {
+    let (one, two, at) = contexts(over);
+    let (one, two) = (Side::new(one), Side::new(two));
+    let options = options(over);
+    let listener = two.context.listen(at, &options).expect("an address");
+    let (connected, accepted) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            let request = listener.request(LONG).expect("a request");
+            assert_eq!(request.private_data(), b"greetings");
+            request.accept(&two.qp, &options).expect("it waits")
+        });
+        let connected = one.qp.connect(listener.address(), &options, LONG).expect("connected");
+        assert_eq!(connected.private_data(), b"greetings");
+        (connected, accepting.join().expect("accepted"))
+    });
+    (one, two, connected, accepted)
+}
+
+#[test]
+fn every_operation_goes_both_ways_over_every_lower_layer() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        for (from, to) in [(&one, &two), (&two, &one)] {
+            for length in [1usize, 100, 5_000, 70_000, 1_000_000] {
+                let source = from.pattern(length, Access::ALL);
+                let target = to.pd.reg_mr(length, Access::ALL).expect("room");
+                to.qp.post_recv(7, &[]).expect("room");
+                from.qp
+                    .post_send(Wr::write_with_immediate(1, source.all(), target.remote(), 42))
+                    .expect("room");
+                assert_eq!(to.done().immediate, Some(42), "{over:?}");
+                assert!(
+                    target.to_vec(0, length) == source.to_vec(0, length),
+                    "{over:?}: a write of {length}"
+                );
+                assert_eq!(from.done().id, 1);
+                let back = from.pd.reg_mr(length, Access::LOCAL).expect("room");
+                from.qp.post_send(Wr::read(2, back.all(), target.remote())).expect("room");
+                assert_eq!(
+                    (from.done().bytes as usize, back.to_vec(0, length)),
+                    (length, source.to_vec(0, length))
+                );
+                let landing = to.pd.reg_mr(length, Access::LOCAL).expect("room");
+                to.qp.post_recv(8, &[landing.all()]).expect("room");
+                from.qp.post_send(Wr::send(3, source.all()).solicited()).expect("room");
+                let received = to.done();
+                assert_eq!((received.id, received.bytes as usize), (8, length));
+                assert!(
+                    landing.to_vec(0, length) == source.to_vec(0, length),
+                    "{over:?}: a send of {length}"
+                );
+                assert_eq!(from.done().id, 3);
+            }
+            let word = to.pd.reg_mr(8, Access::ALL).expect("room");
+            let was = from.pd.reg_mr(16, Access::LOCAL).expect("room");
+            from.qp.post_send(Wr::fetch_add(1, was.slice(0, 8), word.remote(), 5)).expect("room");
+            from.qp.post_send(Wr::compare_swap(2, was.slice(8, 8), word.remote(), 5, 9)).expect("room");
+            from.done();
+            from.done();
+            assert_eq!(was.to_vec(0, 16), [0u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat());
+            assert_eq!(word.to_vec(0, 8), 9u64.to_ne_bytes());
+            // Invalidated memory must not be written to any more.
+            to.qp.post_recv(9, &[]).expect("room");
+            from.qp.post_send(Wr::send_with_invalidate(4, was.slice(0, 0), word.rkey())).expect("room");
+            assert_eq!(to.done().invalidated, Some(word.rkey()));
+            from.done();
+        }
+    }
+}
+
+#[test]
+fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at_first() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        let source = one.pattern(8 << 20, Access::NONE);
+        let target = two.pd.reg_mr(8 << 20, Access::ALL).expect("room");
+        for round in 0..4 {
+            one.qp.post_send(Wr::write(round, source.all(), target.remote())).expect("room");
+            one.done();
+        }
+        let probe = one.pd.reg_mr(1, Access::LOCAL).expect("room");
+        one.qp.post_send(Wr::read(9, probe.all(), target.remote())).expect("room");
+        one.done();
+        let counters = two.context.counters();
+        let (landed, placed) = (counters.landed_bytes, counters.placed_bytes);
+        assert_eq!(landed + placed, 4 * (8 << 20), "{over:?}");
+        match over {
+            Over::Tcp => assert!(landed > 8 * placed, "{landed} landed, {placed} were copied"),
+            Over::TcpCrc | Over::Efe => assert_eq!(landed, 0, "{over:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_computes_is_served_all_the_same() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        // No thread calls into the second context any more: its helper responds.
+        let target = two.pattern(100_000, Access::ALL);
+        let back = one.pd.reg_mr(100_000, Access::LOCAL).expect("room");
+        for _ in 0..3 {
+            one.qp.post_send(Wr::read(1, back.all(), target.remote())).expect("room");
+            one.done();
+        }
+        assert_eq!(back.to_vec(0, 100_000), target.to_vec(0, 100_000));
+    }
+}
+
+#[test]
+fn what_a_peer_may_not_touch_stays_and_both_sides_are_told() {
+    for over in ALL {
+        let (one, two, connection, _accepted) = pair(over);
+        let target = two.pd.reg_mr(100, Access::LOCAL).expect("room");
+        let source = one.pattern(100, Access::NONE);
+        two.qp.post_recv(5, &[]).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote()).unsignalled()).expect("room");
+        let flushed = two.cq.wait(LONG).expect("flushed");
+        assert_eq!((flushed.id, flushed.status), (5, Status::Flushed), "{over:?}");
+        assert_eq!(target.to_vec(0, 100), [0; 100]);
+        connection.wait_disconnected(LONG).expect("over");
+        assert_eq!(two.context.counters().bad_access, 1);
+        assert_eq!(one.context.counters().terminates_in, 1, "{over:?}");
+        one.qp.post_send(Wr::write(2, source.all(), target.remote())).expect("it ends as flushed");
+        assert_eq!(one.cq.wait(LONG).expect("told").status, Status::Flushed);
+    }
+}
+
+#[test]
+fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let source = one.pattern(300_000, Access::NONE);
+        let target = two.pd.reg_mr(300_000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
+        connected.disconnect();
+        assert_eq!(one.done().id, 1);
+        accepted.wait_disconnected(LONG).expect("over");
+        connected.wait_disconnected(LONG).expect("over");
+        assert!(target.to_vec(0, 300_000) == source.to_vec(0, 300_000), "{over:?}");
+        for side in [&one, &two] {
+            assert_eq!(side.qp.state(), QpState::Error);
+            side.qp.reset().expect("over");
+        }
+        // The same queue pairs could connect again.
+        drop((connected, accepted));
+        assert_eq!(one.qp.state(), QpState::Idle);
+    }
+}
+
+#[test]
+fn what_was_posted_goes_though_the_connection_was_ended_and_dropped() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let source = one.pattern(3_000_000, Access::NONE);
+        let target = two.pd.reg_mr(3_000_000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
+        connected.disconnect();
+        drop(connected);
+        assert_eq!(one.done().id, 1);
+        accepted.wait_disconnected(LONG).expect("over");
+        assert!(target.to_vec(0, 3_000_000) == source.to_vec(0, 3_000_000), "{over:?}");
+    }
+}
+
+#[test]
+fn a_refusal_and_an_empty_address_are_told_apart() {
+    for over in ALL {
+        let (one, two, at) = contexts(over);
+        let side = Side::new(one);
+        let options = options(over);
+        let listener = two.listen(at, &options).expect("an address");
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| listener.request(LONG).expect("a request").reject(b"no").expect("it waits"));
+            side.qp.connect(listener.address(), &options, LONG)
+        });
+        assert!(
+            matches!(&refused, Err(Error::Connect(ConnectError::Rejected(said))) if said == b"no"),
+            "{over:?}: {refused:?}"
+        );
+        let nobody = listener.address();
+        drop(listener);
+        let error = side.qp.connect(nobody, &options, LONG).expect_err("nobody listens");
+        assert!(
+            matches!(error, Error::Connect(ConnectError::Unreachable | ConnectError::Lost)),
+            "{over:?}: {error:?}"
+        );
+        assert_eq!(side.qp.state(), QpState::Idle);
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
+    let context = Context::open(&Lower::Tcp { from: None }).expect("sockets");
+    let options = Connect::default();
+    let at = Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let listener = context.listen(at, &options).expect("an address");
+    let Address::Ip(address) = listener.address() else { panic!("an IP address") };
+    let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).expect("taken")).collect();
+    for (at, stream) in silent.iter_mut().enumerate().take(100) {
+        use std::io::Write;
+        // An incomplete request, another protocol, the wrong key.
+        let said: &[u8] =
+            [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"]
+                [at % 3];
+        stream.write_all(said).expect("room");
+    }
+    // A well-behaved peer still gets through.
+    let (one, two) =
+        (Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets")), Side::new(context.clone()));
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| listener.request(LONG).expect("a request").accept(&two.qp, &options));
+        one.qp.connect(listener.address(), &options, LONG).expect("connected");
+        accepting.join().expect("accepted").expect("it waits");
+    });
+    drop(silent);
+    let waited = listener.request(Duration::from_millis(300));
+    assert!(matches!(waited, Err(Error::Timeout)));
+    drop((one, two));
+    let (_, _, ends, lines) = context.in_use();
+    assert_eq!((ends, lines), (0, 0), "everything of theirs is gone");
+}
+
+#[test]
+fn a_queue_that_was_armed_tells_once() {
+    let (one, two, _connected, _accepted) = pair(Over::Tcp);
+    two.qp.post_recv(1, &[]).expect("room");
+    two.qp.post_recv(2, &[]).expect("room");
+    two.cq.notify(Notify::Solicited);
+    one.qp.post_send(Wr::send_inline(1, b"")).expect("room");
+    assert!(matches!(two.context.cq_event(Duration::from_millis(50)), Err(Error::Timeout)));
+    one.qp.post_send(Wr::send_inline(2, b"").solicited()).expect("room");
+    assert_eq!(two.context.cq_event(LONG).expect("told"), two.cq.number());
+    assert!(matches!(two.context.cq_event(Duration::from_millis(50)), Err(Error::Timeout)));
+    assert_eq!(two.cq.poll_into(&mut Vec::new(), 10), 2);
+}
+
+#[test]
+fn memory_goes_at_once_when_it_is_dropped() {
+    let (one, two, _connected, _accepted) = pair(Over::Tcp);
+    let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
+    let to = target.remote();
+    drop(target);
+    let source = one.pattern(1000, Access::NONE);
+    one.qp.post_send(Wr::write(1, source.all(), to)).expect("room");
+    two.qp.post_recv(3, &[]).expect("room");
+    assert_eq!(two.cq.wait(LONG).expect("flushed").status, Status::Flushed);
+    assert_eq!(two.context.counters().bad_stag, 1);
+}
+
+#[test]
+fn a_place_is_told_in_twelve_bytes_and_understood() {
+    let place = Remote { rkey: 0x0102_0304, address: 0x0506_0708_090a_0b0c };
+    let told = place.to_bytes();
+    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(Remote::from_bytes(&[&told[..], b"more"].concat()), Some(place));
+    assert_eq!(Remote::from_bytes(&told[..11]), None);
+    assert_eq!(place.at(4).address, 0x0506_0708_090a_0b10);
+}
+
+#[test]
+fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let options = options(over);
+        let address = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(SocketAddr::new(at.ip(), 1)),
+            other => other,
+        };
+        let twice = one.qp.connect(address, &options, LONG);
+        assert!(matches!(twice, Err(Error::Open(_))), "{over:?}: {twice:?}");
+        // The old connection is still held when the queue pair connects again.
+        one.qp.abort();
+        accepted.wait_disconnected(LONG).expect("over");
+        one.qp.reset().expect("over");
+        two.qp.reset().expect("over");
+        let at = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(at),
+            _ => {
+                // EFE contexts listen at addresses of their own.
+                drop((connected, accepted));
+                continue;
+            }
+        };
+        let listener = two.context.listen(at, &options).expect("an address");
+        let again = std::thread::scope(|scope| {
+            let accepting =
+                scope.spawn(|| listener.request(LONG).expect("a request").accept(&two.qp, &options));
+            let again = one.qp.connect(listener.address(), &options, LONG).expect("connected");
+            (again, accepting.join().expect("accepted").expect("it waits"))
+        });
+        drop((connected, accepted));
+        let source = one.pattern(1000, Access::NONE);
+        let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
+        let back = one.pd.reg_mr(1000, Access::LOCAL).expect("room");
+        one.qp.post_send(Wr::read(2, back.all(), target.remote()).fenced()).expect("room");
+        one.done();
+        one.done();
+        assert_eq!(back.to_vec(0, 1000), source.to_vec(0, 1000));
+        drop(again);
+    }
+}
+
+/// soft-iWARP's reply to a request without private data of the program: revision 2, depths of one.
+const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
+/// A zero-length Send, without CRC: DDP untagged and last, RDMAP's Send, queue 0, message 1, offset 0.
+const EMPTY_SEND: [u8; 24] = [0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A zero-length Write: DDP tagged and last, RDMAP's Write, tag 1, offset 0.
+const EMPTY_WRITE: [u8; 20] = [0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_peer_that_sleeps_through_the_first_words_is_woken_until_it_speaks() {
+    use std::io::{Read, Write};
+    let door = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
+    let at = Address::Ip(door.local_addr().expect("bound"));
+    let one = Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets"));
+    one.qp.post_recv(7, &[]).expect("room");
+    std::thread::scope(|scope| {
+        let sleeping = scope.spawn(|| {
+            let (mut line, _) = door.accept().expect("who connects");
+            line.set_read_timeout(Some(LONG)).expect("a time");
+            line.read_exact(&mut [0; 24]).expect("a request");
+            line.write_all(REPLY).expect("room");
+            let (mut sent, mut woken) = ([0; 24], [0; 20]);
+            line.read_exact(&mut sent).expect("what the program says");
+            assert_eq!(sent, EMPTY_SEND);
+            for _ in 0..2 {
+                line.read_exact(&mut woken).expect("what wakes");
+                assert_eq!(woken, EMPTY_WRITE);
+            }
+            line.write_all(&EMPTY_SEND).expect("room");
+            line
+        });
+        let connected = one.qp.connect(at, &Connect::default(), LONG).expect("connected");
+        one.qp.post_send(Wr::send_inline(1, b"")).expect("room");
+        // The nudging Writes belong to no work request and cause no completion.
+        assert_eq!([one.done().id, one.done().id], [1, 7]);
+        let mut line = sleeping.join().expect("it woke");
+        // From now on only the program's data is sent.
+        connected.disconnect();
+        let mut rest = Vec::new();
+        line.read_to_end(&mut rest).expect("the end");
+        assert!(rest.chunks(20).all(|write| write == EMPTY_WRITE) && rest.len() <= 20, "{rest:?}");
+    });
+}

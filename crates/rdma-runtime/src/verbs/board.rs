@@ -1,0 +1,156 @@
+//! The state behind the engine's lock: the NIC, and the program's names for its objects.
+//!
+//! Purpose  every event of the NIC reaches the channel, queue pair or connection that it concerns before any
+//!          caller looks.
+
+use super::channel::Channel;
+use super::datagrams::Datagrams;
+use super::ends::{Ends, Listeners};
+use super::happenings::{CqTells, Happening, Ways, What};
+use super::pairs::QueuePairs;
+use super::ports::Ports;
+use crate::Lower;
+use crate::core::Core;
+use crate::same_user::Asker;
+use kiban_base::Instant;
+use kiban_os::turn::Machine;
+use kiban_rdma::iwarp::rnic::{Config, Event};
+use kiban_rdma::wire::rdmap::Reason;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The NIC and the program's names for its objects.
+pub(super) struct Board {
+    pub(super) core: Core,
+    pub(super) cqs: HashMap<u32, CqTells>,
+    pub(super) srqs: HashMap<u32, (Arc<Channel<Happening>>, u64)>,
+    pub(super) qps: QueuePairs,
+    pub(super) ports: Ports,
+    pub(super) ends: Ends,
+    pub(super) listeners: Listeners,
+    pub(super) datagrams: Datagrams,
+    /// Determines the owners of peers' sockets.
+    pub(super) asker: Asker,
+    /// Whether the connection manager offers and accepts kiban's own extensions.
+    pub(super) offers: bool,
+    /// Whether an event was delivered.
+    pub(super) news: bool,
+}
+
+impl Board {
+    pub(super) fn open(config: Config, ways: Ways, outer: &OwnedFd) -> io::Result<Board> {
+        let mut core = Core::open(Lower::Tcp { from: None }, config, outer)?;
+        core.follow_all();
+        if ways.shared_memory {
+            core.share_memory();
+        }
+        Ok(Board {
+            core,
+            cqs: HashMap::new(),
+            srqs: HashMap::new(),
+            qps: QueuePairs::default(),
+            ports: Ports::default(),
+            ends: Ends::default(),
+            listeners: Listeners::default(),
+            datagrams: Datagrams::open(outer)?,
+            asker: Asker::open()?,
+            offers: ways.extensions,
+            news: false,
+        })
+    }
+
+    /// Delivers pending events. Returns whether they caused something to be sent.
+    fn hear(&mut self, now: Instant) -> bool {
+        // Notifications caused by datagrams have not passed through `core`.
+        while let Some(cq) = self.core.told.pop_front().or_else(|| self.core.nic.core.cq_event()) {
+            if let Some(CqTells { completions: Some(channel), cookie, .. }) = self.cqs.get(&cq) {
+                channel.tell(*cookie);
+                self.news = true;
+            }
+        }
+        while let Some(event) = self.core.events.pop_front().or_else(|| self.core.nic.core.event()) {
+            self.tell(event, now);
+        }
+        self.hear_connections(now)
+    }
+
+    /// Delivers events, and sends what they cause: nobody else would before the next drive.
+    fn go_on(&mut self, now: Instant) {
+        while self.hear(now) {
+            self.core.flush(now);
+        }
+    }
+
+    fn tell(&mut self, event: Event, now: Instant) {
+        self.news = true;
+        match event {
+            Event::CqOverrun { cq } => {
+                if let Some(CqTells { happenings, cookie, .. }) = self.cqs.get(&cq) {
+                    happenings.tell(Happening { cookie: *cookie, what: What::CqError });
+                }
+            }
+            Event::SrqLimit { srq } => {
+                if let Some((happenings, cookie)) = self.srqs.get(&srq) {
+                    happenings.tell(Happening { cookie: *cookie, what: What::SrqLimit });
+                }
+            }
+            // For a queue pair that lost its peer, the connection manager and the completions report it.
+            Event::QpFailed { reason: None, .. } | Event::PeerTerminated { .. } => {}
+            Event::QpFailed { qp, reason: Some(reason) } => {
+                let what = match reason {
+                    Reason { layer: 0 | 1, kind: 1, .. } => What::QpAccessError,
+                    Reason::LOCAL_ERROR => What::QpFatal,
+                    _ => What::QpRequestError,
+                };
+                self.qps.tell(qp, what);
+            }
+            Event::Abandoned { qp } => self.on_abandoned(qp, now),
+            Event::LastReceive { qp } => self.qps.tell(qp, What::QpLastReceive),
+        }
+    }
+}
+
+impl Machine for Board {
+    fn drive(&mut self, now: Instant) {
+        self.core.drive(now);
+        self.datagrams.take(&mut self.core, &self.qps, &mut self.ports);
+        self.advance_meetings(now);
+        self.go_on(now);
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.flush(now);
+    }
+
+    fn flush(&mut self, now: Instant) {
+        self.core.flush(now);
+        self.datagrams.send(&mut self.core, &self.qps, &mut self.ports);
+        self.go_on(now);
+    }
+
+    fn take_news(&mut self) -> bool {
+        self.core.take_news() | std::mem::take(&mut self.news)
+    }
+
+    fn deadline(&self) -> Instant {
+        self.core.deadline().min(self.meetings_deadline())
+    }
+
+    fn has_more(&self) -> bool {
+        self.core.has_more() || self.datagrams.has_more()
+    }
+
+    fn arm(&mut self) {
+        self.core.arm();
+    }
+
+    fn disarm(&mut self) -> Option<u64> {
+        self.core.disarm()
+    }
+
+    fn after_sleep(&mut self) {
+        self.core.after_sleep();
+    }
+}

@@ -1,0 +1,286 @@
+//! The connection manager's part of the engine: listen, connect, answer, disconnect.
+//!
+//! Purpose  each connection, from its request on, has an owner that receives its events ([`Listens`]).
+//! Locking  owners are called while the NIC is locked: they record the event, and call the engine later.
+
+use super::Engine;
+use super::board::Board;
+use super::ends::{Again, Asked, EndUse, Listens, Told};
+use crate::core::Way;
+use kiban_base::Instant;
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pauses, in milliseconds, before a refused connection is retried. Programs (qperf, perftest) tell their
+/// peers a port just before they listen there; a kernel listens before the peer can arrive, this engine may
+/// not. Behind a forwarder (QEMU's network, docker-proxy, ssh -L) nothing is refused: the stream ends without
+/// an answer instead.
+const PAUSES_MS: [u64; 4] = [5, 10, 20, 40];
+
+/// Returns the MPA settings of the connection manager: siw's defaults, and kiban's own extensions if they are
+/// to be offered.
+fn manager_config(extensions: bool) -> mpa::Config {
+    mpa::Config { extensions, ..mpa::Config::default() }
+}
+
+impl Engine {
+    /// Listens on an address, which may be unspecified; port 0 selects a free one. Returns the listener's
+    /// number and address.
+    ///
+    /// # Errors
+    /// The address is in use, or is not local.
+    pub fn listen(
+        &self,
+        at: SocketAddr,
+        backlog: u32,
+        listens: Arc<dyn Listens>,
+    ) -> io::Result<(u32, SocketAddr)> {
+        self.turn.work(|board, _| {
+            let (listener, address) = board.core.listen(at.into(), manager_config(board.offers), backlog)?;
+            board.listeners.of.insert(listener, listens);
+            match address {
+                Some(crate::Address::Ip(address)) => Ok((listener, address)),
+                _ => Err(io::ErrorKind::InvalidInput.into()),
+            }
+        })
+    }
+
+    /// Stops listening. Unanswered requests are refused.
+    pub fn unlisten(&self, listener: u32) {
+        self.turn.work(|board, now| {
+            board.core.unlisten(listener, now);
+            board.listeners.of.remove(&listener);
+        });
+    }
+
+    /// Begins to connect a queue pair. Returns the end. `from`: the address of the device.
+    ///
+    /// # Errors
+    /// The address is unreachable; the queue pair is connected already; the private data is too long.
+    pub fn connect(
+        &self,
+        qp: u32,
+        from: Option<IpAddr>,
+        to: SocketAddr,
+        depths: (u16, u16),
+        private_data: &[u8],
+        listens: Arc<dyn Listens>,
+    ) -> io::Result<Result<u32, OpenError>> {
+        self.turn.work(|board, now| {
+            let config = manager_config(board.offers);
+            let way = Way { to: to.into(), from };
+            let opened = board.core.connect(way, &config, qp, depths, private_data, now)?;
+            if let Ok(end) = opened {
+                let private_data = private_data.to_vec();
+                let again =
+                    Again { offers: board.offers, refused: 0, pauses: false, qp, way, depths, private_data };
+                board.ends.of.insert(end, EndUse::Manager(listens, Some(Box::new(again))));
+            }
+            Ok(opened)
+        })
+    }
+
+    /// Accepts a request on a queue pair that is not connected.
+    ///
+    /// # Errors
+    /// The request is gone; the queue pair is connected already; the private data is too long.
+    pub fn accept(
+        &self,
+        end: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+    ) -> Result<(), OpenError> {
+        self.turn.work(|board, now| board.core.accept(end, qp, depths, private_data, now))
+    }
+
+    /// Rejects a request with private data. Its end is not valid any more.
+    ///
+    /// # Errors
+    /// The request is gone; the private data is too long.
+    pub fn reject(&self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
+        self.turn.work(|board, now| board.refuse_request(end, private_data, now))
+    }
+
+    /// Begins an orderly close: posted work is still sent, then the connection ends.
+    pub fn disconnect(&self, end: u32) {
+        self.turn.work(|board, _| {
+            let Some(qp) = board.core.nic.qp_of(end) else { return };
+            // It fails if the connection has ended. If the peer has closed already, do not wait for its
+            // remaining messages.
+            let _ = match board.core.has_left(end) {
+                true => board.core.nic.core.abort(qp),
+                false => board.core.nic.core.disconnect(qp),
+            };
+        });
+    }
+
+    /// Releases an end from its owner. It closes, if it has not, after posted work has been sent.
+    pub fn release(&self, end: u32) {
+        self.turn.work(|board, now| {
+            if matches!(board.ends.of.get(&end), Some(EndUse::Manager(..))) {
+                board.ends.of.remove(&end);
+                board.core.release(end, now);
+            }
+        });
+    }
+
+    /// Returns our address of an end, which is known before the peer has answered.
+    pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        self.turn.read(|board| board.core.local_address(end))
+    }
+
+    /// Returns the addresses of a connected end, ours first.
+    pub fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        self.turn.read(|board| board.core.addresses(end))
+    }
+}
+
+impl Board {
+    fn refuse_request(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+        self.core.reject(end, private_data, now)?;
+        self.ends.of.insert(end, EndUse::Refused);
+        Ok(())
+    }
+
+    /// Delivers connection events. Returns whether there were any.
+    pub(super) fn hear_connections(&mut self, now: Instant) -> bool {
+        let mut heard = false;
+        while let Some(request) = self.core.next_request() {
+            self.news = true;
+            heard = true;
+            let end = request.end;
+            let Some(listens) = self.listeners.of.get(&request.listener).cloned() else {
+                self.on_caller(end, request.listener, &request.private_data, now);
+                continue;
+            };
+            let Some((local, peer)) = self.core.addresses(end) else {
+                self.core.forget(end, now);
+                continue;
+            };
+            let asked = Asked {
+                listener: request.listener,
+                end,
+                local,
+                peer,
+                private_data: request.private_data,
+                depths: request.depths,
+            };
+            match listens.told(Told::Asked(asked)) {
+                Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
+                // It fails if the peer is gone.
+                None => drop(self.refuse_request(end, &[], now)),
+            }
+        }
+        while let Some(end) = self.core.changed() {
+            self.news = true;
+            heard = true;
+            let Some(story) = self.core.stories.get_mut(&end) else { continue };
+            let (gone, left) = (story.gone, mem::take(&mut story.left));
+            let (connected, failed) = (story.connected.take(), story.failed.take());
+            match self.ends.of.get_mut(&end) {
+                Some(EndUse::Manager(listens, again)) => {
+                    let listens = listens.clone();
+                    match (&failed, again) {
+                        (Some(ConnectError::Unreachable | ConnectError::Lost), Some(again))
+                            if again.refused < PAUSES_MS.len() =>
+                        {
+                            again.pauses = true;
+                            let at = now + Duration::from_millis(PAUSES_MS[again.refused]);
+                            self.ask_at(at, end);
+                            continue;
+                        }
+                        (Some(ConnectError::Lost), Some(again)) if again.offers => {
+                            let again = Again { offers: false, ..(**again).clone() };
+                            self.ask_again(end, listens, again, now);
+                            continue;
+                        }
+                        (_, Some(again)) if again.pauses => continue,
+                        _ => {}
+                    }
+                    self.tell_manager(&*listens, end, connected, failed, gone || left);
+                }
+                Some(&mut EndUse::Meeting(qp)) => {
+                    if let Some(answer) = connected.filter(|answer| !answer.is_empty()) {
+                        self.on_met(qp, end, &answer, now);
+                    }
+                    if failed.is_some() || gone {
+                        self.ends.of.remove(&end);
+                        self.on_parted(qp, end, now);
+                    }
+                }
+                Some(EndUse::Held) if gone => {
+                    self.ends.of.remove(&end);
+                    self.forget_held(end);
+                    self.core.forget(end, now);
+                }
+                Some(EndUse::Refused) | None if gone => {
+                    self.ends.of.remove(&end);
+                    self.core.forget(end, now);
+                }
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    /// Retries a connection after a pause.
+    pub(super) fn after_pause(&mut self, end: u32, now: Instant) {
+        if let Some(EndUse::Manager(listens, Some(again))) = self.ends.of.get(&end)
+            && again.pauses
+        {
+            let again = Again { refused: again.refused + 1, pauses: false, ..(**again).clone() };
+            self.ask_again(end, listens.clone(), again, now);
+            self.news = true;
+        }
+    }
+
+    fn ask_again(&mut self, end: u32, listens: Arc<dyn Listens>, again: Again, now: Instant) {
+        self.ends.of.remove(&end);
+        self.core.forget(end, now);
+        let config = manager_config(again.offers);
+        match self.core.connect(again.way, &config, again.qp, again.depths, &again.private_data, now) {
+            Ok(Ok(to)) => {
+                let local = self.core.local_address(to);
+                listens.told(Told::Moved { end, to, local });
+                self.ends.of.insert(to, EndUse::Manager(listens, Some(Box::new(again))));
+            }
+            _ => drop(listens.told(Told::Failed { end, error: ConnectError::Lost })),
+        }
+    }
+
+    fn tell_manager(
+        &mut self,
+        listens: &dyn Listens,
+        end: u32,
+        connected: Option<Vec<u8>>,
+        failed: Option<ConnectError>,
+        gone: bool,
+    ) {
+        if let Some(private_data) = connected {
+            let qp = self.core.nic.qp_of(end);
+            let traits = qp.and_then(|qp| self.core.nic.core.query_qp(qp).ok()).map(|(.., traits)| traits);
+            let depths = traits.map_or((0, 0), |traits| (traits.ird, traits.ord));
+            listens.told(Told::Connected { end, private_data, depths });
+        }
+        if let Some(error) = failed {
+            listens.told(Told::Failed { end, error });
+        } else if gone {
+            listens.told(Told::Gone { end });
+        }
+    }
+
+    /// Handles the destruction of a connection's queue pair: the owner is told that the connection has ended.
+    pub(super) fn end_without_qp(&mut self, end: u32, now: Instant) {
+        self.core.part(end, now);
+        if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {
+            listens.told(Told::Gone { end });
+            self.news = true;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Ends of connections: their uses, and the owners of their events.
+
+use crate::core::Way;
+use kiban_rdma::iwarp::nic::ConnectError;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A connection request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The listener's number.
+    pub listener: u32,
+    /// The end, for the answer.
+    pub end: u32,
+    /// The local address.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub peer: SocketAddr,
+    /// The peer's private data.
+    pub private_data: Vec<u8>,
+    /// Reads that the peer wants to have outstanding, and that it accepts: the maxima for our (`ird`, `ord`).
+    pub depths: (u16, u16),
+}
+
+/// A connection event.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// A peer requests a connection.
+    Asked(Asked),
+    /// The connection is established.
+    Connected {
+        /// The end.
+        end: u32,
+        /// The peer's private data, on the initiating side.
+        private_data: Vec<u8>,
+        /// The agreed maximum numbers of outstanding reads from the peer and to the peer.
+        depths: (u16, u16),
+    },
+    /// The connection could not be established.
+    Failed {
+        /// The end.
+        end: u32,
+        /// The reason.
+        error: ConnectError,
+    },
+    /// The connection is retried with a new end, because the peer refused the stream or closed it without an
+    /// answer. The last retry uses the plain standard, if kiban's own extensions were offered: the peer may
+    /// not tolerate the offer, although it should ignore the bit (RFC 5044 §7.1.1).
+    Moved {
+        /// The old end.
+        end: u32,
+        /// The new end.
+        to: u32,
+        /// The new local address.
+        local: Option<SocketAddr>,
+    },
+    /// The connection has ended, or a request was withdrawn.
+    Gone {
+        /// The end.
+        end: u32,
+    },
+}
+
+/// A receiver of connection events. It is called while the NIC is locked, and must not call the engine.
+pub trait Listens: Send + Sync {
+    /// Receives an event. For [`Told::Asked`], returns the owner of the connection's further events; `None`
+    /// refuses the request.
+    fn told(&self, told: Told) -> Option<Arc<dyn Listens>>;
+}
+
+/// The use of an end.
+pub(super) enum EndUse {
+    /// A connection of the connection manager, and, on the initiating side, how to retry it.
+    Manager(Arc<dyn Listens>, Option<Box<Again>>),
+    /// An out-of-band connection of a queue pair.
+    Meeting(u32),
+    /// An incoming out-of-band connection that waits for its queue pair.
+    Held,
+    /// A refused request whose reply is still being sent.
+    Refused,
+}
+
+/// The parameters for retrying a connection.
+#[derive(Clone)]
+pub(super) struct Again {
+    /// kiban's own extensions were offered: if the peer closes without an answer, retry once without them.
+    pub(super) offers: bool,
+    /// Number of retries after pauses.
+    pub(super) refused: usize,
+    /// In a pause: no events are reported.
+    pub(super) pauses: bool,
+    pub(super) qp: u32,
+    pub(super) way: Way,
+    pub(super) depths: (u16, u16),
+    pub(super) private_data: Vec<u8>,
+}
+
+/// The ends in use.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) of: HashMap<u32, EndUse>,
+}
+
+/// The owners of listeners.
+#[derive(Default)]
+pub(super) struct Listeners {
+    pub(super) of: HashMap<u32, Arc<dyn Listens>>,
+}

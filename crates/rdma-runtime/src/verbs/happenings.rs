@@ -1,0 +1,53 @@
+//! Options for opening an engine, and asynchronous events of its objects.
+
+use super::channel::Channel;
+use std::sync::Arc;
+
+/// Whether a NIC uses kiban's own features with kiban peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ways {
+    /// Whether the connection manager offers and accepts kiban's extensions (immediate data, atomics);
+    /// otherwise it follows the plain standard.
+    pub extensions: bool,
+    /// Whether streams to processes of the same user on the same host use shared memory.
+    pub shared_memory: bool,
+}
+
+/// An asynchronous event of one of the program's objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Happening {
+    /// The program's identifier of the object.
+    pub cookie: u64,
+    /// The event.
+    pub what: What,
+}
+
+/// The kind of an asynchronous event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// A queue pair failed because of a local error.
+    QpFatal,
+    /// A queue pair failed because of an invalid request by the peer.
+    QpRequestError,
+    /// A queue pair failed because the peer's memory access was denied.
+    QpAccessError,
+    /// A queue pair will take no more receives from its shared receive queue.
+    QpLastReceive,
+    /// The first message arrived before the program made the queue pair ready to send.
+    QpEstablished,
+    /// A completion queue overran and lost completions.
+    CqError,
+    /// A shared receive queue holds fewer receives than its limit.
+    SrqLimit,
+}
+
+/// The destinations of a completion queue's events.
+#[derive(Clone)]
+pub struct CqTells {
+    /// For completion notifications, when the queue is armed.
+    pub completions: Option<Arc<Channel<u64>>>,
+    /// For overruns.
+    pub happenings: Arc<Channel<Happening>>,
+    /// The program's identifier of the queue.
+    pub cookie: u64,
+}

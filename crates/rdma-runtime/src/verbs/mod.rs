@@ -1,0 +1,378 @@
+//! The engine of drop-in verbs: one RDMA NIC for all devices that a process opens.
+//!
+//! Purpose          provides what `libibverbs` and `librdmacm` promise, below their C ABI (crates/verbs):
+//!                  numbers instead of pointers, no errno, no structures visible to a program.
+//! State            one NIC per process, whatever it opens: a wildcard listener serves all addresses, one
+//!                  helper thread drives. A device is an address ([`QueuePair::address`]).
+//! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
+//!                  programs exchange GID, queue pair number and PSN themselves and pass them in
+//!                  ([`Engine::ready_to_receive`]); docs/out-of-band.md.
+//! Events           are reported through [`Channel`]s, whose files programs poll, and for connections through
+//!                  [`Listens`]. These are called while the NIC is locked: they must record the event and
+//!                  return.
+//! Progress         made by any thread that posts, polls or waits, and within microseconds by the helper
+//!                  otherwise: programs wait on files, and on memory that peers write to.
+//! Limits           one lock.
+//! Not implemented  fork: a child's first call creates an engine of its own.
+
+mod board;
+mod channel;
+mod connections;
+mod datagrams;
+mod ends;
+mod happenings;
+mod meetings;
+mod pairs;
+mod ports;
+mod queue_pairs;
+
+pub use self::channel::Channel;
+pub use self::datagrams::gid;
+pub use self::ends::{Asked, Listens, Told};
+pub use self::happenings::{CqTells, Happening, Ways, What};
+pub use self::pairs::{Peer, QueuePair, Service, State};
+pub use kiban_os::turn::ends_this_call;
+pub use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
+pub use kiban_rdma::iwarp::rnic::{
+    Access, Binding, Completion, Data, Kind, Notify, Operation, Place, QpAttributes, ReceiveWork, Refusal,
+    SendWork, Sge, Sges, Status,
+};
+pub use kiban_rdma::wire::rdmap::Atomic;
+
+use self::board::Board;
+use kiban_base::Region;
+use kiban_os::turn::{Ended, Helping, Turn};
+use kiban_rdma::iwarp::rnic::Config;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a thread waits for: a channel, identified by its file.
+type Queue = RawFd;
+
+/// Returns the maximum number of open files of this process.
+fn files_max() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| most as usize)
+}
+
+/// Returns the NIC's settings for a process with this limit on open files: connections not yet accepted hold
+/// at most a quarter of them.
+fn config(files_max: usize) -> Config {
+    let config = Config::default();
+    Config { waiting_max: config.waiting_max.min(files_max / 4), ..config }
+}
+
+/// The objects in use in an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InUse {
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// Steering tags: regions and windows.
+    pub keys: usize,
+    /// Connections.
+    pub streams: usize,
+    /// Connections that use memory shared with the peer.
+    pub shared: usize,
+}
+
+/// The NIC of a process. Clones share it; it closes with the last.
+#[derive(Clone)]
+pub struct Engine {
+    turn: Turn<Board, Queue>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+impl Engine {
+    /// Opens a NIC.
+    ///
+    /// # Errors
+    /// The system is out of file descriptors or threads.
+    pub fn open(ways: Ways) -> io::Result<Engine> {
+        let turn =
+            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(config(files_max()), ways, epoll))?;
+        Ok(Engine { turn })
+    }
+
+    /// Returns the NIC's settings.
+    pub fn bounds(&self) -> Config {
+        self.turn.read(|board| board.core.nic.core.config().clone())
+    }
+
+    /// Returns the numbers of objects in use.
+    pub fn in_use(&self) -> InUse {
+        self.turn.read(|board| {
+            let (queue_pairs, keys) = board.core.nic.core.in_use();
+            InUse { queue_pairs, keys, streams: board.core.lines(), shared: board.core.shared() }
+        })
+    }
+
+    // ---- memory
+
+    /// Allocates a protection domain.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn alloc_pd(&self) -> Result<u32, Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.create_pd())
+    }
+
+    /// Deallocates a protection domain.
+    ///
+    /// # Errors
+    /// The domain is unknown, or something belongs to it.
+    pub fn dealloc_pd(&self, pd: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.destroy_pd(pd))
+    }
+
+    /// Registers memory whose first byte has the address `address`. Returns its key, for this side and for
+    /// peers.
+    ///
+    /// # Errors
+    /// There are too many regions; the access rights are inconsistent; the addresses wrap.
+    pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.register_blocks(pd, address, vec![memory], access))
+    }
+
+    /// Changes the memory, the access rights or the domain of a key. The old memory is not accessed any more.
+    ///
+    /// # Errors
+    /// As for [`Engine::reg_mr`] and [`Engine::dereg_mr`]; nothing has changed then.
+    pub fn rereg_mr(
+        &self,
+        key: u32,
+        pd: u32,
+        memory: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<(), Refusal> {
+        self.turn.work(|board, _| {
+            let nic = &mut board.core.nic;
+            let other = nic.core.register_blocks(pd, address, vec![memory], access)?;
+            let exchanged = nic.core.exchange(key, other);
+            // `other` now names the old memory, or the new memory if the exchange failed.
+            nic.deregister(other)?;
+            exchanged
+        })
+    }
+
+    /// Deregisters memory. It is not accessed any more.
+    ///
+    /// # Errors
+    /// The key is unknown, or windows are bound to the memory.
+    pub fn dereg_mr(&self, key: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.deregister(key).map(drop))
+    }
+
+    /// Allocates an unbound memory window. A type 2 window belongs to the queue pair that binds it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn alloc_mw(&self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.allocate_window(pd, type_2))
+    }
+
+    /// Deallocates a window, bound or not.
+    ///
+    /// # Errors
+    /// The key is unknown.
+    pub fn dealloc_mw(&self, key: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| {
+            // Binding has changed the key.
+            let key = board.core.nic.core.whole_tag(key).unwrap_or(key);
+            board.core.nic.deregister(key).map(drop)
+        })
+    }
+
+    // ---- completion queues
+
+    /// Creates a completion queue.
+    ///
+    /// # Errors
+    /// There are too many queues, or `entries` is too large.
+    pub fn create_cq(&self, entries: usize, tells: CqTells) -> Result<u32, Refusal> {
+        self.turn.work(|board, _| {
+            let cq = board.core.nic.core.create_cq(entries)?;
+            board.cqs.insert(cq, tells);
+            Ok(cq)
+        })
+    }
+
+    /// Changes the capacity of a completion queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, holds more completions already, or `entries` is too large.
+    pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.resize_cq(cq, entries))
+    }
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, or a queue pair uses it.
+    pub fn destroy_cq(&self, cq: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| {
+            board.core.nic.core.destroy_cq(cq)?;
+            board.cqs.remove(&cq);
+            Ok(())
+        })
+    }
+
+    /// Takes up to `most` completions and returns how many. If there are none, makes progress and tries once
+    /// more.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    #[inline]
+    pub fn poll_cq(&self, cq: u32, most: usize, mut take: impl FnMut(Completion)) -> Result<usize, Refusal> {
+        let found = self.turn.look(|board| {
+            for taken in 0..most {
+                match board.core.nic.core.poll(cq) {
+                    Ok(Some(completion)) => take(completion),
+                    Ok(None) if taken == 0 => return None,
+                    Ok(None) => return Some(Ok(taken)),
+                    Err(refusal) => return Some(Err(refusal)),
+                }
+            }
+            Some(Ok(most))
+        });
+        found.unwrap_or(Ok(0))
+    }
+
+    /// Requests one notification, through the queue's channel, for the next completion.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    #[inline]
+    pub fn arm_cq(&self, cq: u32, notify: Notify) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.arm(cq, notify))
+    }
+
+    /// Waits for the next event of a channel and takes it.
+    ///
+    /// # Errors
+    /// The timeout expired ([`io::ErrorKind::TimedOut`]); the program has made the channel's file
+    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that does
+    /// not restart calls ([`io::ErrorKind::Interrupted`]).
+    pub fn next_event<T>(&self, channel: &Channel<T>, timeout: Duration) -> io::Result<T> {
+        self.next_event_noting(channel, timeout, |_| ())
+    }
+
+    /// Takes an event like [`Engine::next_event`]. `note` sees the event before [`Channel::forget`] could
+    /// miss it.
+    ///
+    /// # Errors
+    /// As for [`Engine::next_event`].
+    pub fn next_event_noting<T>(
+        &self,
+        channel: &Channel<T>,
+        timeout: Duration,
+        mut note: impl FnMut(&T),
+    ) -> io::Result<T> {
+        if let Some(event) = channel.take_noting(&mut note) {
+            return Ok(event);
+        }
+        if channel.is_nonblocking() {
+            // The helper makes progress for programs that wait on files; a non-blocking call makes it here.
+            let found = self.turn.look(|_| channel.take_noting(&mut note));
+            return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
+        }
+        let queue = channel.number();
+        match self.turn.wait_interruptibly(queue, timeout, |_| channel.take_noting(&mut note)) {
+            Ok(Some(event)) => Ok(event),
+            Ok(None) => Err(io::ErrorKind::Interrupted.into()),
+            Err(Ended::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(Ended::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Forgets the wait statistics of a channel that is destroyed.
+    pub fn forget_channel<T>(&self, channel: &Channel<T>) {
+        self.turn.forget_queue(channel.number());
+    }
+
+    /// Adds an event from outside the NIC to a channel, and wakes its waiters.
+    pub fn tell<T>(&self, channel: &Channel<T>, event: T) {
+        self.turn.work(|board, _| {
+            channel.tell(event);
+            board.news = true;
+        });
+    }
+
+    // ---- shared receive queues
+
+    /// Creates a shared receive queue. It reports through `happenings` when fewer receives than its limit are
+    /// left.
+    ///
+    /// # Errors
+    /// There are too many queues, or `entries` is too large.
+    pub fn create_srq(
+        &self,
+        pd: u32,
+        entries: usize,
+        limit: usize,
+        happenings: Arc<Channel<Happening>>,
+        cookie: u64,
+    ) -> Result<u32, Refusal> {
+        self.turn.work(|board, _| {
+            let srq = board.core.nic.core.create_srq(pd, entries, limit)?;
+            board.srqs.insert(srq, (happenings, cookie));
+            Ok(srq)
+        })
+    }
+
+    /// Sets the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    pub fn set_srq_limit(&self, srq: u32, limit: usize) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.set_srq_limit(srq, limit))
+    }
+
+    /// Returns the capacity and the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), Refusal> {
+        self.turn.read(|board| board.core.nic.core.query_srq(srq))
+    }
+
+    /// Destroys a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, or a queue pair uses it.
+    pub fn destroy_srq(&self, srq: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| {
+            board.core.nic.core.destroy_srq(srq)?;
+            board.srqs.remove(&srq);
+            Ok(())
+        })
+    }
+
+    /// Posts receives to a shared receive queue, until one is refused.
+    ///
+    /// # Errors
+    /// The refusal, and how many were accepted before it.
+    pub fn post_srq_receives(
+        &self,
+        srq: u32,
+        works: impl IntoIterator<Item = ReceiveWork>,
+    ) -> Result<(), (usize, Refusal)> {
+        self.turn.work(|board, _| {
+            for (taken, work) in works.into_iter().enumerate() {
+                board.core.nic.core.post_srq_receive(srq, work).map_err(|refusal| (taken, refusal))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

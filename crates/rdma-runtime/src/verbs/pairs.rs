@@ -1,0 +1,153 @@
+//! The engine's queue pairs: their attributes, states and peers.
+
+use super::channel::Channel;
+use super::happenings::{Happening, What};
+use kiban_base::Instant;
+use kiban_rdma::iwarp::rnic::QpAttributes;
+use kiban_rdma::wire::meeting::Meeting;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The transport service of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    /// Reliable connection with one peer (RC).
+    Connected,
+    /// Unreliable connection with one peer, without acknowledgements (UC).
+    Unreliable,
+    /// Datagrams from and to any peer (UD).
+    Datagrams,
+}
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum State {
+    /// Initial state.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Ready to receive: messages are accepted.
+    Rtr,
+    /// Ready to send: everything is allowed.
+    Rts,
+    /// Error: everything is flushed.
+    Error,
+}
+
+/// Creation parameters of a queue pair.
+pub struct QueuePair {
+    /// The device: its address on the network.
+    pub address: IpAddr,
+    /// The transport service.
+    pub service: Service,
+    /// Its queues and their sizes, and its protection domain.
+    pub attributes: QpAttributes,
+    /// The channel for its asynchronous events.
+    pub happenings: Arc<Channel<Happening>>,
+    /// The program's identifier of the queue pair.
+    pub cookie: u64,
+}
+
+/// The peer of an out-of-band connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The peer's address, from its GID.
+    pub address: IpAddr,
+    /// The peer's queue pair number.
+    pub qpn: u32,
+    /// The peer's initial PSN.
+    pub begins: u32,
+    /// Maximum number of outstanding reads and atomics from the peer.
+    pub reads: u16,
+}
+
+/// The state of an out-of-band connection.
+pub(super) struct Seat {
+    pub(super) peer: Peer,
+    /// Our initial PSN and our maximum number of outstanding reads, once we are ready to send.
+    pub(super) ours: Option<(u32, u16)>,
+    /// How long sends wait for the peer; `None`: for ever.
+    pub(super) patience: Option<Duration>,
+    /// Whether this side connects.
+    pub(super) calls: bool,
+    pub(super) pause: Duration,
+    /// The peer's meeting message.
+    pub(super) theirs: Option<Meeting>,
+}
+
+/// A queue pair and its state.
+pub(super) struct Entry {
+    pub(super) qpn: u32,
+    pub(super) address: IpAddr,
+    pub(super) service: Service,
+    pub(super) happenings: Arc<Channel<Happening>>,
+    pub(super) cookie: u64,
+    pub(super) state: State,
+    pub(super) seat: Option<Seat>,
+    /// Its out-of-band connection.
+    pub(super) end: Option<u32>,
+    /// The Q_Key that incoming datagrams must have.
+    pub(super) qkey: u32,
+    /// Creation attributes, for a second half like it.
+    pub(super) attributes: QpAttributes,
+}
+
+/// An incoming connection that waits for its queue pair.
+pub(super) struct Held {
+    pub(super) end: u32,
+    pub(super) address: IpAddr,
+    pub(super) from: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) meeting: Meeting,
+}
+
+/// A timer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Alarm {
+    /// Retries a queue pair's connection attempt.
+    Call(u32),
+    /// Fails a queue pair whose peer did not connect in time.
+    Patience(u32),
+    /// Fails a queue pair's work for a peer that has left.
+    Abandoned(u32),
+    /// Retries a connection of the connection manager.
+    Ask(u32),
+}
+
+/// The queue pairs of the process, by the core's numbers.
+#[derive(Default)]
+pub(super) struct QueuePairs {
+    pub(super) entries: HashMap<u32, Entry>,
+    pub(super) names: HashMap<(IpAddr, u32), u32>,
+    /// For queue pairs connected to themselves: the second half, which sends for the first.
+    pub(super) halves: HashMap<u32, u32>,
+    pub(super) held: Vec<Held>,
+    pub(super) alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
+}
+
+impl QueuePairs {
+    /// Reports an asynchronous event to the owner of a queue pair.
+    pub(super) fn tell(&self, qp: u32, what: What) {
+        if let Some(entry) = self.entries.get(&qp) {
+            entry.happenings.tell(Happening { cookie: entry.cookie, what });
+        }
+    }
+
+    pub(super) fn get(&self, qp: u32) -> Option<&Entry> {
+        self.entries.get(&qp)
+    }
+
+    /// Returns the queue pair that sends for `qp`: itself, or its second half.
+    #[inline]
+    pub(super) fn sender(&self, qp: u32) -> u32 {
+        if self.halves.is_empty() { qp } else { self.halves.get(&qp).copied().unwrap_or(qp) }
+    }
+
+    /// Returns the queue pair with this number at an address.
+    pub(super) fn named(&self, address: IpAddr, qpn: u32) -> Option<u32> {
+        self.names.get(&(address, qpn)).copied()
+    }
+}

@@ -1,0 +1,497 @@
+//! Queue pairs by their verbs states, and their out-of-band connections.
+//!
+//! ```text
+//!   Reset ── ready ──▶ Init ── ready_to_receive ──▶ Rtr ── ready_to_send ──▶ Rts
+//!     ▲  any ── set_error, or something goes wrong ──▶ Error                  │
+//!     └────────────────────────── reset, from any ───────────────────────────┘
+//! ```
+//!
+//! Direction         the end with the greater (address, number) connects to the port in the other's number,
+//!                   as soon as it is ready to send, or after it has been ready to receive for a while. The
+//!                   other listens.
+//! Identification    an incoming connection is accepted if it comes from the address and queue pair that the
+//!                   program named, and if each side's initial PSN is the one that the other was told to
+//!                   expect. On one host, it must also belong to the same user.
+//! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two are
+//!                   connected. If the peer does not come in time ([`Engine::ready_to_send`]), the oldest
+//!                   fails as unanswered, as after exhausted retries.
+//! Waiting           an incoming connection whose queue pair is not ready yet waits; few for each queue pair,
+//!                   and not for ever.
+//! Completion        a reliable queue pair's send completes when the peer has acknowledged its arrival, as in
+//!                   InfiniBand: a Write's bytes are in the peer's memory, and a request that the peer
+//!                   refuses completes as refused.
+//! Self-connection   a queue pair connected to itself (programs do so to move data within one process) gets a
+//!                   second, hidden half: it has the same completion queue and name, sends what is posted,
+//!                   and is the first's peer. A type 2 window that it binds is not the first's, so peers' use
+//!                   of it is refused.
+//! Established       rights, order and recovery are iWARP's.
+//! Limits            an unreliable queue pair (UC) loses nothing: it uses a stream too, without
+//!                   acknowledgements. If a reliable one is connected to it, it does not acknowledge the
+//!                   reliable one's messages.
+
+use super::Engine;
+use super::board::Board;
+use super::ends::EndUse;
+use super::meetings::{PAUSE, meeting_config};
+use super::pairs::{Alarm, Entry, Peer, QueuePair, Seat, Service, State};
+use kiban_base::Instant;
+use kiban_os::turn::Machine;
+use kiban_rdma::iwarp::rnic::{Access, QpAttributes, QpState, ReceiveWork, Refusal, SendWork, StreamTraits};
+use std::cmp::Reverse;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long the connecting side stays ready to receive, before it connects without being ready to send.
+const ONLY_RECEIVES: Duration = Duration::from_millis(100);
+
+fn traits(reads: u16, ours: u16) -> StreamTraits {
+    StreamTraits { ird: reads, ord: ours, extensions: true, kiban: true, may_send: false }
+}
+
+impl Engine {
+    /// Creates a queue pair. Returns its number for calls, and the 24-bit number by which programs and peers
+    /// know it.
+    ///
+    /// # Errors
+    /// The NIC refuses, or the address is not local.
+    pub fn create_qp(&self, made: QueuePair) -> io::Result<Result<(u32, u32), Refusal>> {
+        self.turn.work(|board, _| board.create_qp(made))
+    }
+
+    /// Destroys a queue pair in any state. Completed sends still arrive; completions that were not polled are
+    /// dropped.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn destroy_qp(&self, qp: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, now| board.destroy_qp(qp, now))
+    }
+
+    /// Returns the state of a queue pair.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn state(&self, qp: u32) -> Result<State, Refusal> {
+        self.turn.read(|board| board.state(qp))
+    }
+
+    /// Returns the queue pair with this number at an address.
+    pub fn qp_named(&self, address: IpAddr, qpn: u32) -> Option<u32> {
+        self.turn.read(|board| board.qps.named(address, qpn))
+    }
+
+    /// Moves a new queue pair to Init, so that receives may be posted. `qkey`: for a datagram queue pair, the
+    /// Q_Key that incoming datagrams must have.
+    ///
+    /// # Errors
+    /// The queue pair is unknown, or in another state.
+    pub fn ready(&self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.ready(qp, qkey))
+    }
+
+    /// Changes the Q_Key that incoming datagrams must have.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn set_qkey(&self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.set_qkey(qp, qkey))
+    }
+
+    /// Sets what peers may do with memory through this queue pair, in addition to the restrictions of its
+    /// tags.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn set_remote_access(&self, qp: u32, access: Access) -> Result<(), Refusal> {
+        self.turn.work(|board, _| board.core.nic.core.set_remote_access(qp, access))
+    }
+
+    /// Moves a queue pair to Rtr: it accepts messages, for a datagram queue pair from anyone who knows the
+    /// Q_Key, otherwise from `peer`.
+    ///
+    /// # Errors
+    /// The queue pair is unknown or in another state, or its port cannot listen.
+    pub fn ready_to_receive(&self, qp: u32, peer: Option<Peer>) -> io::Result<Result<(), Refusal>> {
+        self.turn.work(|board, now| board.ready_to_receive(qp, peer, now))
+    }
+
+    /// Moves a queue pair to Rts, with the initial PSN `begins` and at most `reads` outstanding reads. A send
+    /// that finds no peer within `patience` fails; `None`: it waits for ever.
+    ///
+    /// # Errors
+    /// The queue pair is unknown, or in another state.
+    pub fn ready_to_send(
+        &self,
+        qp: u32,
+        begins: u32,
+        reads: u16,
+        patience: Option<Duration>,
+    ) -> Result<(), Refusal> {
+        self.turn.work(|board, now| board.ready_to_send(qp, begins, reads, patience, now))
+    }
+
+    /// Moves a queue pair to Error: work is flushed and its connection is cut.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn set_error(&self, qp: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, now| board.set_error(qp, now))
+    }
+
+    /// Resets a queue pair. Its work and completions are dropped, and its connection ends.
+    ///
+    /// # Errors
+    /// The queue pair is unknown.
+    pub fn reset(&self, qp: u32) -> Result<(), Refusal> {
+        self.turn.work(|board, now| board.reset(qp, now))
+    }
+
+    /// Posts sends, which are sent together.
+    ///
+    /// # Errors
+    /// The first refusal, and how many were accepted before it.
+    #[inline]
+    pub fn post_sends(
+        &self,
+        qp: u32,
+        works: impl IntoIterator<Item = SendWork>,
+    ) -> Result<(), (usize, Refusal)> {
+        self.turn.work(|board, _| {
+            let qp = board.qps.sender(qp);
+            for (taken, work) in works.into_iter().enumerate() {
+                board.core.nic.core.post_send(qp, work).map_err(|refusal| (taken, refusal))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Posts several sends, all or none.
+    ///
+    /// # Errors
+    /// There is no room for all, or the first is refused. A later one can be refused only for a reason that
+    /// the caller could know.
+    pub fn post_sends_together(
+        &self,
+        qp: u32,
+        works: impl ExactSizeIterator<Item = SendWork>,
+    ) -> Result<(), Refusal> {
+        self.turn.work(|board, _| {
+            let qp = board.qps.sender(qp);
+            let core = &mut board.core.nic.core;
+            if core.room_for_sends(qp) < works.len() {
+                return Err(Refusal::Full);
+            }
+            works.into_iter().try_for_each(|work| core.post_send(qp, work))
+        })
+    }
+
+    /// Posts receives.
+    ///
+    /// # Errors
+    /// The first refusal, and how many were accepted before it.
+    #[inline]
+    pub fn post_receives(
+        &self,
+        qp: u32,
+        works: impl IntoIterator<Item = ReceiveWork>,
+    ) -> Result<(), (usize, Refusal)> {
+        self.turn.work(|board, _| {
+            for (taken, work) in works.into_iter().enumerate() {
+                board.core.nic.core.post_receive(qp, work).map_err(|refusal| (taken, refusal))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Board {
+    fn create_qp(&mut self, made: QueuePair) -> io::Result<Result<(u32, u32), Refusal>> {
+        let QueuePair { address, service, attributes, happenings, cookie } = made;
+        let core = &mut self.core.nic.core;
+        let created = match service {
+            Service::Connected | Service::Unreliable => core.create_qp(attributes),
+            Service::Datagrams => core.create_datagram_qp(attributes),
+        };
+        let qp = match created {
+            Ok(qp) => qp,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let qpn = match self.take_number(address, service) {
+            Ok(qpn) => qpn,
+            Err(error) => {
+                let _ = self.core.nic.core.destroy_qp(qp);
+                return Err(error);
+            }
+        };
+        let _ = self.core.nic.core.set_name(qp, qpn);
+        self.qps.names.insert((address, qpn), qp);
+        let state = State::Reset;
+        let entry = Entry {
+            qpn,
+            address,
+            service,
+            happenings,
+            cookie,
+            state,
+            seat: None,
+            end: None,
+            qkey: 0,
+            attributes,
+        };
+        self.qps.entries.insert(qp, entry);
+        Ok(Ok((qp, qpn)))
+    }
+
+    fn take_number(&mut self, address: IpAddr, service: Service) -> io::Result<u32> {
+        let qpn = self.ports.take_number(address)?;
+        if service == Service::Datagrams
+            && let Some(port) = self.ports.port(address, qpn)
+            && let Err(error) = self.datagrams.open_port(port)
+        {
+            self.give_number_back(address, qpn);
+            return Err(error);
+        }
+        Ok(qpn)
+    }
+
+    fn give_number_back(&mut self, address: IpAddr, qpn: u32) {
+        if let Some(listener) = self.ports.give_back(address, qpn) {
+            self.core.unlisten(listener, Instant::ZERO);
+        }
+    }
+
+    /// Adds a second half to a queue pair that is to be connected to itself. Returns the half's number for
+    /// peers.
+    fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, Refusal>> {
+        let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(Refusal::UnknownQp)) };
+        let (qpn, happenings) = (entry.qpn, entry.happenings.clone());
+        // It receives nothing, since the first half never sends.
+        let attributes = QpAttributes { srq: None, receive_work_max: 1, ..entry.attributes };
+        let Entry { address, service, cookie, .. } = *entry;
+        let (half, number) =
+            match self.create_qp(QueuePair { address, service, attributes, happenings, cookie })? {
+                Ok(made) => made,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        let named = self.core.nic.core.set_name(half, qpn).and_then(|()| self.ready(half, 0));
+        self.qps.halves.insert(qp, half);
+        Ok(named.map(|()| number))
+    }
+
+    /// Destroys the second half, if there is one.
+    fn drop_half(&mut self, qp: u32, now: Instant) {
+        if let Some(half) = self.qps.halves.remove(&qp) {
+            let _ = self.destroy_qp(half, now);
+        }
+    }
+
+    fn destroy_qp(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+        self.drop_half(qp, now);
+        let entry = self.qps.entries.remove(&qp).ok_or(Refusal::UnknownQp)?;
+        self.qps.names.remove(&(entry.address, entry.qpn));
+        self.leave(qp, entry.end, now);
+        if entry.service == Service::Datagrams {
+            self.datagrams.close(&mut self.ports, entry.address, entry.qpn);
+        }
+        self.give_number_back(entry.address, entry.qpn);
+        Ok(())
+    }
+
+    /// Announces the departure to a peer that waits for acknowledgements, and sends the last of them.
+    fn say_goodbye(&mut self, qp: u32, now: Instant) {
+        if self.core.nic.core.acknowledges(qp) {
+            // It fails if the queue pair has ended.
+            let _ = self.core.nic.core.part(qp);
+            self.core.flush(now);
+        }
+    }
+
+    /// Destroys the core's queue pair and closes its connection, however it was made.
+    fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
+        self.say_goodbye(qp, now);
+        let end = self.core.nic.end_of(qp).or(met);
+        self.core.nic.core.forget_completions(qp);
+        // The queue pair first: nothing may be flushed to a program that has destroyed it.
+        let _ = self.core.nic.core.destroy_qp(qp);
+        let Some(end) = end else { return };
+        match self.ends.of.get(&end) {
+            // The connection manager's identifier may still refer to it.
+            Some(EndUse::Manager(..)) => self.end_without_qp(end, now),
+            _ => {
+                self.ends.of.remove(&end);
+                self.core.part(end, now);
+            }
+        }
+    }
+
+    pub(super) fn state(&self, qp: u32) -> Result<State, Refusal> {
+        let entry = self.qps.entries.get(&qp).ok_or(Refusal::UnknownQp)?;
+        if entry.service == Service::Datagrams {
+            return Ok(entry.state);
+        }
+        let (_, state, _) = self.core.nic.core.query_qp(qp)?;
+        if let Some(&half) = self.qps.halves.get(&qp)
+            && self.state(half)? == State::Error
+        {
+            return Ok(State::Error);
+        }
+        Ok(match state {
+            QpState::Idle => entry.state,
+            QpState::Rts if entry.seat.is_some() => entry.state,
+            QpState::Rts => State::Rts,
+            QpState::Closing | QpState::Terminate | QpState::Error => State::Error,
+        })
+    }
+
+    fn entry(&mut self, qp: u32, state: State) -> Result<&mut Entry, Refusal> {
+        let found = self.state(qp)?;
+        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        if found == state { Ok(entry) } else { Err(Refusal::BadState(QpState::Idle)) }
+    }
+
+    fn ready(&mut self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+        let entry = self.entry(qp, State::Reset)?;
+        entry.state = State::Init;
+        entry.qkey = qkey;
+        Ok(())
+    }
+
+    fn set_qkey(&mut self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        entry.qkey = qkey;
+        match (entry.service, entry.state) {
+            (Service::Datagrams, State::Rtr | State::Rts) => {
+                let sends = entry.state == State::Rts;
+                self.core.nic.core.set_datagram_state(qp, true, sends, qkey)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ready_to_receive(
+        &mut self,
+        qp: u32,
+        peer: Option<Peer>,
+        now: Instant,
+    ) -> io::Result<Result<(), Refusal>> {
+        let entry = match self.entry(qp, State::Init) {
+            Ok(entry) => entry,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (address, qpn, service) = (entry.address, entry.qpn, entry.service);
+        if service == Service::Datagrams {
+            entry.state = State::Rtr;
+            let qkey = entry.qkey;
+            return Ok(self.core.nic.core.set_datagram_state(qp, true, false, qkey));
+        }
+        let Some(mut peer) = peer else { return Ok(Err(Refusal::BadAddress)) };
+        if (address, qpn) == (peer.address, peer.qpn) {
+            peer.qpn = match self.add_half(qp)? {
+                Ok(number) => number,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        }
+        let calls = (address, qpn) > (peer.address, peer.qpn);
+        let core = &mut self.core.nic.core;
+        let set = match service {
+            Service::Connected => core.stay(qp).and_then(|()| core.acknowledge(qp)),
+            _ => core.stay(qp),
+        };
+        if let Err(refusal) = set {
+            return Ok(Err(refusal));
+        }
+        if !calls
+            && let Some(port) = self.ports.port(address, qpn)
+            && let Some(door) = port.listen()?
+        {
+            let listener = self.core.listen_at(door, meeting_config())?;
+            port.listener = Some(listener);
+        }
+        if let Some(entry) = self.qps.entries.get_mut(&qp) {
+            entry.state = State::Rtr;
+            entry.seat = Some(Seat { peer, ours: None, patience: None, calls, pause: PAUSE.0, theirs: None });
+        }
+        if calls {
+            self.qps.alarms.push(Reverse((now + ONLY_RECEIVES, Alarm::Call(qp))));
+        } else {
+            self.judge_held(qp, now);
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn ready_to_send(
+        &mut self,
+        qp: u32,
+        begins: u32,
+        reads: u16,
+        patience: Option<Duration>,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let entry = self.entry(qp, State::Rtr)?;
+        entry.state = State::Rts;
+        if entry.service == Service::Datagrams {
+            let qkey = entry.qkey;
+            return self.core.nic.core.set_datagram_state(qp, true, true, qkey);
+        }
+        let Some(seat) = &mut entry.seat else { return Err(Refusal::BadState(QpState::Idle)) };
+        seat.ours = Some((begins, reads));
+        seat.patience = patience;
+        let (peer, calls, theirs) = (seat.peer, seat.calls, seat.theirs);
+        let myself = Peer { address: entry.address, qpn: entry.qpn, begins, reads };
+        if let Some(&half) = self.qps.halves.get(&qp) {
+            let ready = self.ready_to_receive(half, Some(myself), now);
+            ready.unwrap_or(Err(Refusal::BadAddress))?;
+            self.ready_to_send(half, peer.begins, reads, patience, now)?;
+        }
+        match theirs {
+            // They are connected; check now that the peer expects our initial PSN.
+            Some(theirs) if theirs.expects == begins => {}
+            Some(_) => self.core.nic.core.abort(qp)?,
+            None => {
+                self.core.nic.core.expect(qp, traits(peer.reads, reads))?;
+                if let Some(patience) = patience {
+                    self.qps.alarms.push(Reverse((now + patience, Alarm::Patience(qp))));
+                }
+                if calls {
+                    self.call(qp, now);
+                } else {
+                    self.judge_held(qp, now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_error(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+        if let Some(&half) = self.qps.halves.get(&qp) {
+            self.set_error(half, now)?;
+        }
+        self.say_goodbye(qp, now);
+        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        entry.state = State::Error;
+        entry.seat = None;
+        let end = entry.end.take();
+        self.core.nic.core.abort(qp)?;
+        if let Some(end) = end {
+            self.ends.of.remove(&end);
+            self.core.part(end, now);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+        self.drop_half(qp, now);
+        self.say_goodbye(qp, now);
+        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        entry.state = State::Reset;
+        entry.seat = None;
+        if let Some(end) = entry.end.take() {
+            self.ends.of.remove(&end);
+            self.core.part(end, now);
+        }
+        self.core.nic.core.abort(qp)?;
+        self.core.nic.core.forget_completions(qp);
+        self.core.nic.reset(qp)
+    }
+}

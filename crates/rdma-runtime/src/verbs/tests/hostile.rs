@@ -1,0 +1,317 @@
+//! Hostile peers: at a port, and after they were accepted.
+
+use super::*;
+use crate::shared;
+use crate::tcp::TcpLink;
+use crate::verbs::ports::port_of;
+use kiban_os::clock::Clock;
+use kiban_rdma::iwarp::mpa::{self, Answer, Initiator};
+use kiban_rdma::iwarp::stream::Chunk;
+use kiban_rdma::wire::ddp::{Header, Placing, queue};
+use kiban_rdma::wire::meeting::Meeting;
+use kiban_rdma::wire::rdmap::{AtomicRequest, Opcode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+/// The peer's number as the victim's program knows it: the greater, so the peer connects.
+const CALLER: u32 = 0xff_fffe;
+
+/// Returns an initiator for a connection request.
+fn request(meeting: Meeting) -> Initiator {
+    let config = mpa::Config { extensions: true, peer_to_peer: true, ..mpa::Config::default() };
+    Initiator::new(&config, 16, 16, &meeting.bytes()).expect("it fits")
+}
+
+/// Returns the meeting message of a peer that knows all numbers.
+fn right(qpn: u32) -> Meeting {
+    Meeting { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
+}
+
+fn door(qpn: u32) -> SocketAddr {
+    SocketAddr::new(HOME, port_of(qpn))
+}
+
+/// Creates a queue pair that waits for its peer to connect.
+fn victim(side: &Side) -> (u32, u32) {
+    let (qp, qpn) = side.qp();
+    side.engine.ready_to_receive(qp, peer(CALLER, 22)).expect("a port").expect("it is ready");
+    side.engine.ready_to_send(qp, 11, 16, None).expect("it is ready to receive");
+    (qp, qpn)
+}
+
+/// Connects and requests to be accepted. Returns the connection, if it was. The engine's own thread drives
+/// it.
+fn come(meeting: Meeting) -> Option<TcpStream> {
+    agreed(TcpStream::connect(door(meeting.destination)).expect("it listens"), meeting)
+}
+
+/// Requests to be accepted on an existing connection.
+fn agreed(mut socket: TcpStream, meeting: Meeting) -> Option<TcpStream> {
+    let mut asks = request(meeting);
+    socket.set_read_timeout(Some(SOON)).expect("an option");
+    socket.write_all(asks.request()).expect("it listens");
+    let mut byte = [0];
+    loop {
+        if socket.read(&mut byte).expect("in time") == 0 {
+            return None;
+        }
+        match asks.take(&byte).expect("a reply") {
+            Answer::Wants => {}
+            Answer::Agreed(_) => return Some(socket),
+            Answer::Rejected(_) => return None,
+        }
+    }
+}
+
+/// Returns a segment in its FPDU.
+fn frame(opcode: Opcode, last: bool, placing: Placing, payload: &[u8]) -> Vec<u8> {
+    let mut segment = [0; 18];
+    let ulp = 0x40 | opcode as u8;
+    let header = Header { last, ulp, placing }.write(&mut segment);
+    let mut bytes = Vec::new();
+    let start = mpa::begin(&mut bytes, header + payload.len());
+    bytes.extend_from_slice(&segment[..header]);
+    bytes.extend_from_slice(payload);
+    mpa::end(&mut bytes, start, false);
+    bytes
+}
+
+fn ready_to_receive() -> Vec<u8> {
+    frame(Opcode::Write, true, Placing::Tagged { stag: 0, offset: 0 }, &[])
+}
+
+#[test]
+fn who_has_closed_is_not_let_in_whatever_it_knows() {
+    let engine = open(true);
+    let side = Side::new(&engine);
+    let (qp, qpn) = victim(&side);
+    // It closes before the engine looks.
+    engine.turn.read(|_| {
+        let mut socket = TcpStream::connect(door(qpn)).expect("it listens");
+        socket.write_all(request(right(qpn)).request()).expect("it listens");
+    });
+    let caller = come(right(qpn));
+    assert!(caller.is_some(), "the place was not taken");
+    assert_eq!(engine.state(qp), Ok(State::Rts));
+}
+
+/// The peer knows all numbers, and connects from the address that the program named.
+#[test]
+fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
+    for from in [HOME, IpAddr::from([127, 0, 0, 2])] {
+        let engine = open(true);
+        let side = Side::new(&engine);
+        // The port listens for another queue pair before this one is ready.
+        let (listens, _) = victim(&side);
+        let (qp, qpn) = side.qp();
+        let call = || {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let socket = socket.expect("a file may be had");
+            socket.bind(&SocketAddr::new(from, 0).into()).expect("a loopback address");
+            socket.connect(&door(qpn).into()).expect("it listens");
+            TcpStream::from(socket)
+        };
+        let mut caller = call();
+        caller.write_all(request(right(qpn)).request()).expect("it listens");
+        let end = engine.turn.now() + SOON;
+        while engine.turn.read(|board| board.qps.held.is_empty()) {
+            assert!(engine.turn.now() < end, "nobody waits");
+        }
+        let named = Peer { address: from, qpn: CALLER, begins: 22, reads: 16 };
+        engine.turn.work(|board, now| {
+            // It is reset before the engine looks.
+            rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");
+            drop(caller);
+            board.ready_to_receive(qp, Some(named), now).expect("a port").expect("it is ready");
+            board.ready_to_send(qp, 11, 16, None, now).expect("it is ready to receive");
+        });
+        let met = agreed(call(), right(qpn));
+        assert!(met.is_some(), "{from}: the place was taken");
+        assert_eq!([engine.state(qp), engine.state(listens)], [Ok(State::Rts); 2]);
+    }
+}
+
+#[test]
+fn strangers_get_nowhere_and_keep_nobody_out() {
+    // Both ends of every connection are file descriptors of this process.
+    let was = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
+    let engine = open(true);
+    let side = Side::new(&engine);
+    let (_, qpn) = victim(&side);
+    let silent: Vec<_> = (0..1500).map(|_| TcpStream::connect(door(qpn)).expect("it listens")).collect();
+    let wrong = [
+        Meeting { destination: qpn ^ 1, ..right(qpn) },
+        Meeting { source: CALLER - 1, ..right(qpn) },
+        Meeting { expects: 12, ..right(qpn) },
+        Meeting { begins: Some(23), ..right(qpn) },
+    ];
+    for number in 0..1000 {
+        assert!(come(wrong[number % wrong.len()]).is_none());
+        let asks = request(right(qpn));
+        let half = asks.request().len() * (number % 10) / 10;
+        let mut socket = TcpStream::connect(door(qpn)).expect("it listens");
+        socket.write_all(&asks.request()[..half]).expect("it listens");
+    }
+    let clock = Clock::new();
+    let before = clock.now();
+    let first = come(right(qpn)).expect("the good one is let in");
+    let took = clock.now().since(before);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // No other connection is accepted with the same message.
+    for _ in 0..100 {
+        assert!(come(right(qpn)).is_none());
+    }
+    drop((first, silent));
+}
+
+#[test]
+fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
+    let engine = open(true);
+    let side = Side::new(&engine);
+    let base = side.memory.as_ptr() as u64;
+    let atomic = |stag, offset| {
+        let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
+        let asked = AtomicRequest { identifier: 1, target: Place { stag, offset }, atomic };
+        let placing = Placing::Untagged { ulp: 0, queue: queue::READ_REQUEST, sequence: 1, offset: 0 };
+        frame(Opcode::AtomicRequest, true, placing, &asked.bytes())
+    };
+    let tagged = |stag, offset| Placing::Tagged { stag, offset };
+    let sent = |sequence, offset| Placing::Untagged { ulp: 7, queue: queue::SEND, sequence, offset };
+    let aligned = base.next_multiple_of(8) + 64;
+    let attacks = [
+        ("atomic, wrong key", atomic(side.key ^ 1, aligned)),
+        ("atomic, not aligned", atomic(side.key, aligned + 4)),
+        ("atomic, behind the end", atomic(side.key, (base + (1 << 16)).next_multiple_of(8))),
+        ("atomic, at the end of all", atomic(side.key, u64::MAX - 7)),
+        ("write, wrong key", frame(Opcode::Write, true, tagged(side.key ^ 0x100, base), b"bad")),
+        ("write, over the end", frame(Opcode::Write, true, tagged(side.key, base + (1 << 16) - 2), b"bad")),
+        ("write, around", frame(Opcode::Write, true, tagged(side.key, u64::MAX - 1), b"bad")),
+        ("acknowledges nothing", frame(Opcode::Acknowledge, true, tagged(0, 1), &[])),
+        ("acknowledges all", frame(Opcode::Acknowledge, true, tagged(0, u64::MAX), &[])),
+        ("acknowledges with bytes", frame(Opcode::Acknowledge, true, tagged(side.key, base), b"bad")),
+        ("send, out of order", frame(Opcode::SendImmediate, true, sent(2, 0), b"bad")),
+        ("send, too far", frame(Opcode::SendImmediate, true, sent(1, 4000), b"bad")),
+        ("send, too long", frame(Opcode::SendImmediate, true, sent(1, 0), &[0xbb; 5000])),
+        ("answers nothing", frame(Opcode::ReadResponse, true, tagged(side.key, base), b"bad")),
+    ];
+    for (what, attack) in attacks {
+        let (qp, qpn) = victim(&side);
+        side.receive(qp, 9);
+        let mut socket = come(right(qpn)).expect(what);
+        socket.write_all(&ready_to_receive()).expect(what);
+        socket.write_all(&attack).expect(what);
+        let ended = side.next();
+        assert!(matches!(ended.status, Status::Flushed | Status::LocalLength), "{what}: {ended:?}");
+        assert_eq!(engine.state(qp), Ok(State::Error), "{what}");
+        assert!(side.memory[..4096].iter().all(|byte| *byte == 0), "{what}");
+        assert!(side.memory[8192..].iter().all(|byte| *byte == 0), "{what}");
+        engine.destroy_qp(qp).expect("it is there");
+    }
+}
+
+#[test]
+fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
+    for round in 0..8u64 {
+        let engine = open(true);
+        let side = Side::new(&engine);
+        let (qp, qpn) = victim(&side);
+        side.receive(qp, 9);
+        let mut offered = None;
+        let way = door(qpn);
+        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::open_door(own, way).ok());
+        let (link, offered) = (link.expect("it listens"), offered.expect("the name is free"));
+        let mut asks = request(right(qpn));
+        while !link.is_connected().expect("it listens") {}
+        let burst = asks.request().to_vec();
+        assert_eq!(link.send([Chunk::Own(&burst)].into_iter()).expect("it listens"), burst.len());
+        let mut half = loop {
+            if let Some(half) = offered.caller() {
+                break half;
+            }
+        };
+        let channel = loop {
+            if let Some(channel) = half.complete(1..=usize::MAX).expect("it is kiban's") {
+                break channel;
+            }
+        };
+        let mut room = [0; 512];
+        loop {
+            if let Some(read) = link.receive(&[], &mut room).expect("it is let in") {
+                match asks.take(&room[..read]).expect("a reply") {
+                    Answer::Wants => {}
+                    Answer::Agreed(_) => break,
+                    Answer::Rejected(_) => panic!("it knows everything"),
+                }
+            }
+        }
+        // Random bytes that may look like frames at first, and then counters that are impossible or change
+        // while they are read.
+        let memory = channel.region().clone();
+        let start = memory.address();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64 ^ round;
+        // The victim reads from the second pipe.
+        let its = kiban_base::pipe::bytes(1 << 20);
+        let mut scribbled = vec![0u8; memory.len() - 128];
+        let clock = Clock::new();
+        let (began, mut ended) = (clock.now(), None);
+        while engine.state(qp) == Ok(State::Rts) {
+            assert!(clock.now().since(began) < SOON, "it notices");
+            for byte in &mut scribbled[its..its + 4096] {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *byte = (state >> 56) as u8;
+            }
+            // A count that is sometimes possible, and no end mark: a peer that marks the end closes in order.
+            let count = ((state >> 40) as u32 & 0xffff).to_ne_bytes();
+            scribbled[its..its + 4].copy_from_slice(&count);
+            scribbled[its + 4..its + 8].fill(0);
+            memory.write(start + 128, scribbled[..].into()).expect("it is there");
+            channel.ring(|| u64::MAX);
+            if ended.is_none() {
+                engine.poll_cq(side.cq, 1, |completion| ended = Some(completion)).expect("it is there");
+            }
+        }
+        let ended = ended.unwrap_or_else(|| side.next());
+        assert!(ended.status != Status::Success, "{ended:?}");
+        assert!(side.memory[..4096].iter().chain(&side.memory[8192..]).all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn forged_datagrams_land_nowhere() {
+    use kiban_rdma::wire::datagram;
+    let engine = open(true);
+    let side = Side::new(&engine);
+    let (qp, qpn) = side.qp_for(Service::Datagrams);
+    let connected = victim(&side);
+    side.receive(qp, 100);
+    side.receive(connected.0, 101);
+    engine.ready_to_receive(qp, None).expect("a port").expect("it is ready");
+    let socket = std::net::UdpSocket::bind(SocketAddr::new(HOME, 0)).expect("a port");
+    let source = u32::from(socket.local_addr().expect("it is bound").port()) << 8;
+    let good = datagram::Header { destination: qpn, source, qkey: QKEY, solicited: false, immediate: None };
+    let forged = |header: datagram::Header, bytes: usize| {
+        let mut packet = vec![0xbb; datagram::HEADER_BYTES + bytes];
+        header.write(&mut packet);
+        packet
+    };
+    let mut packets = vec![
+        forged(datagram::Header { qkey: QKEY + 1, ..good }, 4),
+        forged(datagram::Header { source: source ^ 0x100, ..good }, 4),
+        forged(datagram::Header { destination: qpn ^ 1 << 7, ..good }, 4),
+        forged(datagram::Header { destination: connected.1, ..good }, 4),
+        forged(good, 4096 - 39),
+        forged(good, 4097),
+        forged(good, 8172),
+        forged(good, 60_000),
+    ];
+    packets.extend((0..datagram::HEADER_BYTES).map(|cut| forged(good, 0)[..cut].to_vec()));
+    packets.push(forged(good, 4096 - 40));
+    for packet in &packets {
+        socket.send_to(packet, door(qpn)).expect("the loopback takes it");
+    }
+    let got = side.next();
+    assert_eq!((got.status, got.id, got.bytes), (Status::Success, 100, 4096), "the last alone is good");
+    assert!(side.memory[..4096].iter().chain(&side.memory[8192..]).all(|byte| *byte == 0));
+}

@@ -1,0 +1,136 @@
+//! Crowds: thousands who say nothing, and a thousand queue pairs that stand idle. What they cost, and whom
+//! they hinder.
+
+use crate::pair::{LONG, Side, Watch, is_told_elsewhere, resident_bytes};
+use kiban_rdma_runtime::tcp::TcpLink;
+use kiban_rdma_runtime::{Address, Config, Connect, Context, Lower, QpOptions, Remote, Wr};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// What a crowd may cost.
+const GROWTH_BYTES_MAX: usize = 64 << 20;
+
+/// Raises the bound on files as far as it goes: what it is then.
+fn files_max() -> usize {
+    let was = getrlimit(Resource::Nofile);
+    // Nobody may raise it beyond its maximum, up to which anybody may.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize)
+}
+
+/// How long a new peer takes to connect and to have a byte written.
+fn time_for_a_good_peer(
+    server: &Side,
+    options: &Connect,
+    listener: &kiban_rdma_runtime::Listener,
+) -> Duration {
+    let begun = Watch::start();
+    let one = Side::tcp();
+    let qp = server.pd.create_qp(&server.cq, &server.cq, QpOptions::default()).expect("room");
+    qp.post_recv(1, &[]).expect("room");
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| listener.request(LONG).expect("a request").accept(&qp, options));
+        let connected = one.qp.connect(listener.address(), options, LONG).expect("connected");
+        let accepted = accepting.join().expect("accepted").expect("it waits");
+        one.qp.post_send(Wr::send_inline(1, b"")).expect("room");
+        one.done();
+        server.done();
+        drop((connected, accepted));
+    });
+    begun.elapsed()
+}
+
+#[test]
+fn ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time() {
+    if is_told_elsewhere("crowds::ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time") {
+        return;
+    }
+    let config = Config { start_timeout: Duration::from_secs(4), ..Config::default() };
+    let waiting_max = config.waiting_max;
+    let context = Context::open_with(&Lower::Tcp { from: None }, config).expect("sockets");
+    let server = Side::new(context);
+    let options = Connect { backlog: 4096, ..Connect::default() };
+    let listener = server.listen(&options);
+    let Address::Ip(address) = listener.address() else { panic!("an IP address") };
+    // Their files are in this process too, and so are those that wait at the listener.
+    let crowd = 10_000.min(files_max().saturating_sub(3 * waiting_max + 200));
+    if crowd < 10_000 {
+        eprintln!("a crowd of {crowd}: this system allows no more files");
+    }
+    let before = resident_bytes();
+    let mut longest = Duration::ZERO;
+    let mut strangers = Vec::new();
+    for at in 0..crowd {
+        // Forty of each host: no bound on one source would catch them.
+        let from = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 1).to_bits() + at as u32 / 40);
+        strangers.push(TcpLink::connect(address, Some(IpAddr::V4(from))).expect("a socket"));
+        if at % 1000 == 999 {
+            longest = longest.max(time_for_a_good_peer(&server, &options, &listener));
+        }
+    }
+    let last_came = Watch::start();
+    let growth = resident_bytes().saturating_sub(before);
+    longest = longest.max(time_for_a_good_peer(&server, &options, &listener));
+    let (_, _, ends, lines) = server.context.in_use();
+    assert!(ends <= waiting_max + 2 && lines <= waiting_max + 2, "{ends} ends, {lines} lines");
+    assert!(ends > waiting_max / 2, "{ends} ends: the crowd came");
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes");
+    // Nobody drives the NIC but its helper.
+    while server.context.in_use().2 > 0 {
+        assert!(last_came.elapsed() < LONG, "they are still there: {:?}", server.context.in_use());
+        let nobody = listener.request(Duration::from_millis(100));
+        assert!(nobody.is_err(), "none of them asked");
+    }
+    let (_, _, ends, lines) = server.context.in_use();
+    assert_eq!((ends, lines), (0, 0));
+    let longest = time_for_a_good_peer(&server, &options, &listener);
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+}
+
+#[test]
+fn a_thousand_idle_queue_pairs_cost_little() {
+    if is_told_elsewhere("crowds::a_thousand_idle_queue_pairs_cost_little") {
+        return;
+    }
+    let count = 1000.min(files_max().saturating_sub(100) / 2);
+    if count < 1000 {
+        eprintln!("{count} queue pairs: this system allows no more files");
+    }
+    let (one, two) = (Side::tcp(), Side::tcp());
+    let options = Connect { backlog: 4096, ..Connect::default() };
+    let listener = two.listen(&options);
+    let target = two.pd.reg_mr(count * 8, kiban_rdma_runtime::Access::ALL).expect("room");
+    let before = resident_bytes();
+    let (connected, accepted) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            (0..count)
+                .map(|_| {
+                    let qp = two.pd.create_qp(&two.cq, &two.cq, QpOptions::default()).expect("room");
+                    listener.request(LONG).expect("a request").accept(&qp, &options).expect("it waits")
+                })
+                .collect::<Vec<_>>()
+        });
+        let connected: Vec<_> = (0..count)
+            .map(|_| {
+                let qp = one.pd.create_qp(&one.cq, &one.cq, QpOptions::default()).expect("room");
+                let connection = qp.connect(listener.address(), &options, LONG).expect("connected");
+                (qp, connection)
+            })
+            .collect();
+        (connected, accepting.join().expect("accepted"))
+    });
+    // Each has done something once.
+    for (at, (qp, _)) in connected.iter().enumerate() {
+        let to = Remote { rkey: target.rkey(), address: target.address() + at as u64 * 8 };
+        qp.post_send(Wr::write_inline(at as u64, &(at as u64).to_ne_bytes(), to)).expect("room");
+        one.done();
+    }
+    let growth = resident_bytes().saturating_sub(before);
+    println!("{} bytes for each of {} ends", growth / (2 * count), 2 * count);
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {count} queue pairs and their peers");
+    assert_eq!(one.context.in_use().2, count);
+    drop((connected, accepted));
+    assert_eq!((one.context.in_use().2, two.context.in_use().2), (0, 0));
+}

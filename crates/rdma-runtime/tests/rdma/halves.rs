@@ -1,0 +1,88 @@
+//! Half a frame, then silence: what has come lies where it may, and taking the memory back needs nobody's
+//! consent.
+//!
+//! A long frame without CRC is under way into that memory, so the connection ends as soon as the NIC looks at
+//! it again; one with a CRC is judged when it is whole.
+
+use crate::pair::{LONG, Side, Watch};
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma_runtime::{Access, Address, Connect, CrcUse, Status};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// An RDMA Write in one frame, its CRC right.
+fn write_frame(stag: u32, address: u64, payload: &[u8], crc: bool) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let start = mpa::begin(&mut frame, 14 + payload.len());
+    // DDP: tagged, last, version 1 (RFC 5041 §4.2). RDMAP: version 1, Write (RFC 5040 §4.3).
+    frame.extend([0xc1, 0x40]);
+    frame.extend(stag.to_be_bytes());
+    frame.extend(address.to_be_bytes());
+    frame.extend_from_slice(payload);
+    mpa::end(&mut frame, start, crc);
+    frame
+}
+
+#[test]
+fn memory_goes_at_once_under_half_a_frame_and_the_other_half_is_refused() {
+    for crc in [CrcUse::Off, CrcUse::Wanted] {
+        let side = Side::tcp();
+        let listener = side.listen(&Connect::default());
+        let Address::Ip(address) = listener.address() else { panic!("an IP address") };
+        let target = side.pd.reg_mr(60_000, Access::ALL).expect("room");
+        let mut stranger = TcpStream::connect(address).expect("somebody listens");
+        stranger.set_read_timeout(Some(LONG)).expect("a timeout");
+        let config = mpa::Config { crc, ..mpa::Config::default() };
+        let mut initiator = mpa::Initiator::new(&config, 1, 1, b"").expect("short");
+        stranger.write_all(initiator.request()).expect("room");
+        let (connection, _) = side.accept(&listener, &Connect::default());
+        let mut reply = [0; 24];
+        stranger.read_exact(&mut reply).expect("a reply");
+        let Ok(mpa::Answer::Agreed(agreed)) = initiator.take(&reply) else { panic!("{reply:?}") };
+        assert_eq!(agreed.crc, crc == CrcUse::Wanted);
+
+        let (rkey, place) = (target.rkey(), target.address());
+        let whole = write_frame(rkey, place, &[1; 100], agreed.crc);
+        let long = write_frame(rkey, place, &[2; 60_000], agreed.crc);
+        let (half, rest) = long.split_at(30_000);
+        stranger.write_all(&[&whole[..], half].concat()).expect("room");
+        // The first frame is in place, and of the other as much as may be: all of it without CRC, nothing
+        // with it.
+        let here = if agreed.crc { 100 } else { 100 + 30_000 - 2 - 14 };
+        let begun = Watch::start();
+        let moved = || side.context.counters().placed_bytes + side.context.counters().landed_bytes;
+        while moved() < here {
+            assert!(begun.elapsed() < LONG, "{crc:?}: {} bytes", moved());
+            side.context.progress();
+        }
+        assert_eq!(moved(), here, "{crc:?}");
+        let seen = target.to_vec(0, 60_000);
+        assert_eq!(
+            seen.iter().filter(|&&byte| byte == 2).count() as u64,
+            if agreed.crc { 0 } else { here - 100 }
+        );
+        assert_eq!(seen.iter().filter(|&&byte| byte == 1).count(), if agreed.crc { 100 } else { 0 });
+        side.qp.post_recv(5, &[]).expect("room");
+        let begun = Watch::start();
+        target.deregister().expect("nothing looks at it");
+        assert!(begun.elapsed() < Duration::from_millis(500), "{crc:?}: {:?}", begun.elapsed());
+        if agreed.crc {
+            // Nobody knows yet what the frame would have been.
+            assert!(side.cq.poll().is_none(), "the connection stands");
+            stranger.write_all(rest).expect("room");
+        }
+        assert_eq!(side.cq.wait(LONG).expect("told").status, Status::Flushed);
+        connection.wait_disconnected(LONG).expect("over");
+        assert_eq!((side.context.counters().bad_stag, moved()), (1, here), "{crc:?}");
+        // It is told why: DDP, tagged buffer, invalid STag (RFC 5041 §7).
+        let mut last = Vec::new();
+        let _ = stranger.read_to_end(&mut last);
+        assert_eq!(last.get(3), Some(&0x47), "{crc:?}: a Terminate in {last:x?}");
+        assert_eq!(last.get(2 + 18..2 + 20), Some(&[0x11, 0x00][..]), "{crc:?}: {last:x?}");
+        // Nobody takes what is said now, if it can be said at all.
+        let _ = stranger.write_all(rest);
+        side.context.progress();
+        assert_eq!(moved(), here, "{crc:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! A peer's process is killed, in the middle of something long or of nothing: who survives is told within a
+//! second.
+
+use crate::pair::{LONG, Side, Watch, remote_of, role, spawn, words_of};
+use kiban_rdma_runtime::{Access, Address, Connect, QpState, Status, Wr};
+use std::time::Duration;
+
+/// One message, far longer than any buffer on the way.
+const LENGTH: usize = 1 << 30;
+/// So much of it must have come or gone before the kill.
+const MIDDLE_BYTES: u64 = 16 << 20;
+
+/// What goes on when the peer is killed; long messages go one after another, so that one is always under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Midst {
+    PeerWrites,
+    PeerIsWritten,
+    PeerIsRead,
+    PeerReads,
+    Nothing,
+}
+
+const ALL: [Midst; 5] =
+    [Midst::PeerWrites, Midst::PeerIsWritten, Midst::PeerIsRead, Midst::PeerReads, Midst::Nothing];
+
+impl Midst {
+    fn length(self) -> usize {
+        if self == Midst::Nothing { 64 } else { LENGTH }
+    }
+}
+
+/// The peer: connects, and does its part until it is killed.
+fn be_killed(midst: Midst, address: Address) -> ! {
+    let one = Side::tcp();
+    let mr = one.pd.reg_mr(midst.length(), Access::ALL).expect("room");
+    let options = Connect { private_data: words_of(&mr), ..Connect::default() };
+    let connection = one.qp.connect(address, &options, LONG).expect("connected");
+    let remote = remote_of(connection.private_data());
+    loop {
+        match midst {
+            Midst::PeerWrites => one.qp.post_send(Wr::write(1, mr.all(), remote)).expect("room"),
+            Midst::PeerReads => one.qp.post_send(Wr::read(1, mr.all(), remote)).expect("room"),
+            // Its helper does the rest.
+            _ => std::thread::park(),
+        }
+        one.done();
+    }
+}
+
+#[test]
+fn who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way() {
+    let story = "killed::who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way";
+    if let Some(role) = role() {
+        let (name, address) = role.split_once(' ').expect("what and where");
+        let midst = ALL.into_iter().find(|midst| format!("{midst:?}") == name).expect("a role");
+        be_killed(midst, address.parse().expect("an address"));
+    }
+    for midst in ALL {
+        let side = Side::tcp();
+        let listener = side.listen(&Connect::default());
+        side.qp.post_recv(7, &[]).expect("room");
+        let mut peer = spawn(&[], story, &format!("{midst:?} {}", listener.address()));
+        let mr = side.pd.reg_mr(midst.length(), Access::ALL).expect("room");
+        let options = Connect { private_data: words_of(&mr), ..Connect::default() };
+        let (connection, said) = side.accept(&listener, &options);
+        let remote = remote_of(&said);
+        let posted = match midst {
+            Midst::PeerIsWritten => Some(Wr::write(1, mr.all(), remote)),
+            Midst::PeerIsRead => Some(Wr::read(1, mr.all(), remote)),
+            _ => None,
+        };
+        let ours = posted.is_some();
+        if let Some(wr) = posted {
+            side.qp.post_send(wr).expect("room");
+        }
+        let moved = || {
+            let counters = side.context.counters();
+            counters.placed_bytes + counters.landed_bytes + counters.payload_out_bytes
+        };
+        let begun = Watch::start();
+        while midst != Midst::Nothing && moved() < MIDDLE_BYTES {
+            assert!(begun.elapsed() < LONG, "{midst:?}: nothing comes");
+            side.context.progress();
+        }
+        peer.kill();
+        let killed = Watch::start();
+        let mut told: Vec<(u64, Status)> = Vec::new();
+        for _ in 0..1 + usize::from(ours) {
+            let done = side.cq.wait(LONG).expect("told");
+            told.push((done.id, done.status));
+        }
+        connection.wait_disconnected(LONG).expect("over");
+        let took = killed.elapsed();
+        assert!(took < Duration::from_secs(1), "{midst:?}: {took:?}");
+        assert!(told.contains(&(7, Status::Flushed)), "{midst:?}: {told:?}");
+        if ours {
+            let (_, status) = told.iter().find(|(id, _)| *id == 1).expect("the work's own");
+            assert!(matches!(status, Status::Lost | Status::Flushed), "{midst:?}: {told:?}");
+        }
+        assert_eq!(side.qp.state(), QpState::Error, "{midst:?}");
+        // The memory is the survivor's own again, and its queue pair serves the next.
+        mr.deregister().expect("nothing holds it");
+        drop(connection);
+        side.qp.reset().expect("over");
+        assert_eq!((side.context.in_use().2, side.context.in_use().3), (0, 0), "{midst:?}");
+    }
+}

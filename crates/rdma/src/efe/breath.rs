@@ -1,0 +1,104 @@
+//! Breath: a receiver asks all its senders to pause for a moment at the same time.
+//!
+//! Purpose    delay-based flows share a queue fairly only if they agree on the path's round-trip time without
+//!            queueing. A flow that began while others kept the queue filled has never measured it.
+//! Mechanism  a flag in every frame of ours; a sender that sees it change pauses for `queue_delay_max`
+//!            (`congestion.rs`).
+//! Timing     every `breath_every`; `breath_after_join` after a flow has begun or resumed, and once more soon
+//!            afterwards, but at most at four times the normal rate; and only if at least two flows have
+//!            delivered something since the last breath.
+//! Limits     flows that share a queue on their way to different receivers do not pause together.
+
+use super::Config;
+use kiban_base::Instant;
+
+#[derive(Debug)]
+pub(super) struct Breath {
+    flag: bool,
+    number: u32,
+    /// Number of flows that have delivered something since the last breath.
+    flows: u32,
+    has_joined: bool,
+    not_before: Instant,
+    next_at: Instant,
+}
+
+impl Breath {
+    pub(super) fn new() -> Breath {
+        // A flow that never delivered anything has number 0, which must not be the previous breath's.
+        Breath {
+            flag: false,
+            number: 2,
+            flows: 0,
+            has_joined: false,
+            not_before: Instant::ZERO,
+            next_at: Instant::NEVER,
+        }
+    }
+
+    pub(super) fn flag(&self) -> bool {
+        self.flag
+    }
+
+    /// Records that a flow has delivered something new. `seen` is the number of the breath in which it last
+    /// did.
+    #[inline]
+    pub(super) fn on_busy(&mut self, seen: &mut u32, config: &Config, now: Instant) {
+        if *seen != self.number {
+            if seen.wrapping_add(1) != self.number {
+                let soon = (now + config.breath_after_join).max(self.not_before);
+                self.next_at = self.next_at.min(soon);
+                self.has_joined = true;
+            }
+            *seen = self.number;
+            self.flows += 1;
+        }
+        if now >= self.next_at {
+            self.flag ^= self.flows >= 2;
+            (self.number, self.flows) = (self.number.wrapping_add(1), 0);
+            self.not_before = now + config.breath_every / 4;
+            self.next_at = if core::mem::take(&mut self.has_joined) {
+                self.not_before
+            } else {
+                now + config.breath_every
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_share_a_receiver_breathe_together_and_one_alone_does_not() {
+        let config = Config::default();
+        let at = |micros: u64| Instant::from_nanos(micros * 1000);
+        let mut breath = Breath::new();
+        let (mut one, mut other) = (0, 0);
+        breath.on_busy(&mut one, &config, at(0));
+        breath.on_busy(&mut one, &config, at(1000));
+        breath.on_busy(&mut one, &config, at(26_000));
+        assert!(!breath.flag(), "alone");
+        // (moment, whether of the other flow, the flag afterwards)
+        let rows = [
+            (27_000, true, false),
+            (27_500, false, false),
+            (31_000, false, false),
+            // A quarter of the period after the last breath, since a flow has joined.
+            (32_250, false, true),
+            // And once more after that.
+            (38_000, true, true),
+            (38_500, false, false),
+            (63_000, true, false),
+            (63_500, false, true),
+            // The other flow delivers nothing any more.
+            (88_500, false, true),
+            (113_500, false, true),
+        ];
+        for (moment, of_other, flag) in rows {
+            breath.on_busy(if of_other { &mut other } else { &mut one }, &config, at(moment));
+            assert_eq!(breath.flag(), flag, "at {moment}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Settings of an EFE-like endpoint.
+
+use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX};
+use core::time::Duration;
+
+kiban_base::settings! {
+    /// Settings of an endpoint. Defaults are for 10 Gbit/s Ethernet within a building: see
+    /// [`Config::ethernet`] for other rates, and [`Config::udp`] for hosts whose response time depends on
+    /// their operating system.
+    pub struct Config {
+        /// Maximum segment length in bytes, up to 1472; a flow uses the lesser of its two ends' values.
+        segment_bytes: usize = 1472,
+        /// Whether frames carry a CRC-32C and frames without one are dropped. Not needed where an FCS covers
+        /// the whole path.
+        checked: bool = false,
+        /// Maximum number of a flow's frames in flight or queued, and of received segments that wait for its
+        /// host: a power of two up to 64.
+        window_frames: u32 = 64,
+        /// Maximum number of flows, including those being set up and those that linger.
+        flows_max: usize = 4096,
+        /// Maximum number of incoming requests that are not answered or not confirmed yet.
+        asked_max: usize = 64,
+        /// How long such a request is kept.
+        asked_for: Duration = Duration::from_secs(5),
+        /// Target number of frames that a flow keeps in the queues of its path. More: less idle time; fewer:
+        /// shorter queues.
+        backlog_frames: u32 = 3,
+        /// Queueing delay at which a flow aims to keep no frames queued: many flows together keep queues no
+        /// longer than this.
+        queue_delay_max: Duration = Duration::from_micros(50),
+        /// Interval at which all senders to this endpoint are asked to pause for a moment, so that all see an
+        /// empty queue: at least 100 times `queue_delay_max`.
+        breath_every: Duration = Duration::from_millis(25),
+        /// Delay of such a pause after a flow has begun: it may have seen only full queues.
+        breath_after_join: Duration = Duration::from_millis(1),
+        /// How long a minimum round-trip time stays valid: once to twice this.
+        base_period: Duration = Duration::from_secs(10),
+        /// Number of later frames that must have arrived before a missing frame is considered lost (RFC 9002
+        /// §6.1.1 has 3).
+        reorder_frames: u32 = 3,
+        /// Maximum delay of an acknowledgement that waits for a second frame (delayed ACK).
+        ack_after: Duration = Duration::from_micros(10),
+        /// Retransmission timeout before a round trip has been measured.
+        resend_after: Duration = Duration::from_millis(1),
+        /// Minimum retransmission timeout.
+        resend_after_min: Duration = Duration::from_micros(100),
+        /// Maximum retransmission timeout: it doubles with each timeout in a row.
+        resend_after_max: Duration = Duration::from_millis(200),
+        /// Maximum number of retransmissions in a row without progress before the peer is given up.
+        resends_max: u32 = 16,
+        /// Silence after which the peer is probed (keep-alive); then every quarter of it. Zero: never.
+        probe_after: Duration = Duration::from_secs(1),
+        /// Maximum number of unanswered probes before the peer is given up.
+        probes_max: u32 = 8,
+        /// How long a flow that has ended is kept, to answer a peer that missed the end.
+        linger: Duration = Duration::from_millis(500),
+    }
+}
+
+impl Config {
+    /// Returns settings for an Ethernet of this rate: below 10 Gbit/s, frames and queues of as many frames
+    /// take longer.
+    pub fn ethernet(bits_per_second: u64) -> Config {
+        let settings = Config::default();
+        let slower = (10_000_000_000 / bits_per_second.max(1)).clamp(1, 1000) as u32;
+        Config {
+            queue_delay_max: settings.queue_delay_max * slower,
+            breath_every: settings.breath_every * slower,
+            breath_after_join: settings.breath_after_join * slower,
+            ack_after: settings.ack_after * slower,
+            resend_after_min: settings.resend_after_min * slower,
+            resend_after: settings.resend_after * slower,
+            resend_after_max: settings.resend_after_max.max(settings.resend_after * slower),
+            ..settings
+        }
+    }
+
+    /// Returns settings for UDP over IPv4 or IPv6 in packets of 1500 bytes: with a CRC, and with times suited
+    /// to operating systems.
+    pub fn udp() -> Config {
+        Config {
+            // 1500 minus IPv6's 40, UDP's 8, our header and our CRC.
+            segment_bytes: 1500 - 48 - HEADER_BYTES - CHECK_BYTES,
+            checked: true,
+            queue_delay_max: Duration::from_millis(2),
+            breath_every: Duration::from_secs(1),
+            breath_after_join: Duration::from_millis(40),
+            ack_after: Duration::from_micros(100),
+            resend_after: Duration::from_millis(30),
+            resend_after_min: Duration::from_millis(5),
+            resend_after_max: Duration::from_millis(500),
+            ..Config::default()
+        }
+    }
+
+    /// Limits the settings to the bounds of the format.
+    pub(super) fn bounded(mut self) -> Config {
+        self.segment_bytes = self.segment_bytes.clamp(1, SEGMENT_BYTES_MAX);
+        let window = self.window_frames.clamp(2, 64);
+        self.window_frames = 1 << window.ilog2();
+        self.backlog_frames = self.backlog_frames.max(1);
+        self.reorder_frames = self.reorder_frames.max(1);
+        let least = Duration::from_nanos(1000);
+        self.queue_delay_max = self.queue_delay_max.max(least);
+        self.breath_every = self.breath_every.max(self.queue_delay_max.saturating_mul(100));
+        self.resend_after_min = self.resend_after_min.max(least);
+        self.resend_after_max = self.resend_after_max.max(self.resend_after_min);
+        self
+    }
+}

@@ -1,0 +1,310 @@
+//! Congestion control: how many frames a flow may have in flight. It reacts to delay, not to loss.
+//!
+//! Base       the minimum round-trip time (RTT) of full-size frames in the last 10 to 20 s: that of the path
+//!            with empty queues. Shorter frames are stored and forwarded faster, so they do not count.
+//! Backlog    with a window W and a measured RTT r, W·(r − base)/r frames are in queues; the rest are on the
+//!            wire.
+//! Target     b = B·(1 − q/Q), not below 0: q = r − base is the queueing delay, the same for all flows that
+//!            share a queue, B is `backlog_frames`, Q `queue_delay_max`. One flow keeps about B frames in a
+//!            queue; many together keep less than Q holds.
+//! Update     the RTT of W frames with the target backlog would be p = base·W/(W − b). A shorter RTT means
+//!            that the path has spare capacity, a longer one that it has none: once per RTT, W moves half the
+//!            distance, W ← W + (b − backlog)/2. At equilibrium all flows of a queue have the same W/r, since
+//!            b depends on nothing else (FAST TCP: Jin, Wei, Low 2004, with a target backlog that shrinks).
+//! Startup    the window doubles every RTT while the backlog is below one frame.
+//! Loss       with short queues, a loss is attributed to the wire: no reduction. With queueing delay q the
+//!            window is reduced by the fraction q/2Q, at most once per RTT. A timeout restarts from two
+//!            frames.
+//! Fractions  a window of 2.3 frames means two frames, and a third when r/2.3 has passed since the last; one
+//!            of 0.2 means a frame every five RTTs. Above `WHOLE`, fractions are rounded up.
+//! Breath     flows that began with a full queue do not know their base, and would take more than their
+//!            share. A receiver therefore asks all its senders at once to pause for Q: the first frames
+//!            afterwards see empty queues.
+
+use super::Config;
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// Initial window, in frames.
+const WINDOW_INITIAL: f64 = 2.0;
+/// Minimum window: a frame every 64 round trips.
+const WINDOW_MIN: f64 = 1.0 / 64.0;
+/// Window, in frames, above which fractions are not worth a timer.
+const WHOLE: f64 = 8.0;
+
+/// Divisor of the window while all flows measure the minimum RTT.
+const SHALLOW: f64 = 8.0;
+
+/// Whether a frame may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Gate {
+    Open,
+    /// Not before this time, unless something else happens.
+    At(Instant),
+    Shut,
+}
+
+#[derive(Debug)]
+pub(super) struct Congestion {
+    window: f64,
+    window_max: f64,
+    /// In slow start, up to this window.
+    starting: Option<f64>,
+    /// Minimum RTT in nanoseconds, of this period and of the previous one.
+    base: [u64; 2],
+    base_since: Instant,
+    /// Length of the longest frame whose RTT was measured.
+    base_bytes: usize,
+    /// RTTs in this round: their sum in nanoseconds, and their number.
+    sum: u64,
+    samples: u64,
+    /// Mean RTT of the previous round, nanoseconds.
+    round_trip: u64,
+    /// In this round, a frame had to wait for the window.
+    was_full: bool,
+    was_cut: bool,
+    /// Nothing is sent before the first of these, and little before the second: see Breath.
+    silent_until: Instant,
+    shallow_until: Instant,
+}
+
+impl Congestion {
+    pub(super) fn new(config: &Config) -> Congestion {
+        Congestion {
+            window: WINDOW_INITIAL,
+            window_max: f64::from(config.window_frames),
+            starting: Some(f64::INFINITY),
+            base: [u64::MAX; 2],
+            base_since: Instant::ZERO,
+            base_bytes: 0,
+            sum: 0,
+            samples: 0,
+            round_trip: 0,
+            was_full: false,
+            was_cut: false,
+            silent_until: Instant::ZERO,
+            shallow_until: Instant::ZERO,
+        }
+    }
+
+    /// Returns the congestion window in frames.
+    pub(super) fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// Returns the minimum RTT in nanoseconds, if one was measured.
+    pub(super) fn base(&self) -> Option<u64> {
+        let least = self.base[0].min(self.base[1]);
+        (least != u64::MAX).then_some(least)
+    }
+
+    /// Records that a frame of `bytes` bytes had an RTT of `trip` nanoseconds.
+    #[inline]
+    pub(super) fn on_sample(&mut self, trip: u64, bytes: usize, config: &Config, now: Instant) {
+        let trip = trip.max(1);
+        if bytes * 8 > self.base_bytes * 9 {
+            (self.base_bytes, self.base) = (bytes, [u64::MAX; 2]);
+            self.base_since = now;
+        }
+        if now.since(self.base_since) > config.base_period {
+            self.base = [u64::MAX, self.base[0]];
+            self.base_since = now;
+        }
+        if bytes * 9 >= self.base_bytes * 8 || self.base[0] == u64::MAX {
+            self.base[0] = self.base[0].min(trip);
+        }
+        self.sum += trip;
+        self.samples += 1;
+    }
+
+    /// Returns the mean RTT of this round so far, nanoseconds.
+    fn mean(&self) -> Option<u64> {
+        self.sum.checked_div(self.samples)
+    }
+
+    /// Ends a round: everything in flight when it began has arrived or was given up.
+    pub(super) fn on_round(&mut self, config: &Config, now: Instant) {
+        let (was_full, was_cut) = (self.was_full, self.was_cut);
+        (self.was_full, self.was_cut) = (false, false);
+        if now < self.shallow_until {
+            // Queues are short only because all flows hold back.
+            (self.sum, self.samples) = (0, 0);
+            return;
+        }
+        let (Some(base), Some(trip)) = (self.base(), self.mean()) else { return };
+        let trip = trip.max(base);
+        (self.sum, self.samples, self.round_trip) = (0, 0, trip);
+        if was_cut {
+            return;
+        }
+        let level = (trip - base) as f64 / config.queue_delay_max.as_nanos() as f64;
+        let backlog = self.window * (trip - base) as f64 / trip as f64;
+        if let Some(most) = self.starting {
+            if backlog < 1.0 && self.window < most {
+                if was_full {
+                    self.set(self.window * 2.0);
+                }
+                return;
+            }
+            self.starting = None;
+        }
+        let wanted = f64::from(config.backlog_frames) * (1.0 - level).max(0.0);
+        let step = (wanted - backlog) / 2.0;
+        // An unused window is no evidence that a larger one would help.
+        if was_full || step < 0.0 {
+            self.set(self.window + step);
+        }
+    }
+
+    /// Handles the loss of a frame, detected by later arrivals.
+    pub(super) fn on_loss(&mut self, config: &Config) {
+        self.starting = None;
+        let Some(base) = self.base() else { return };
+        let trip = self.mean().unwrap_or(self.round_trip);
+        let level = trip.saturating_sub(base) as f64 / config.queue_delay_max.as_nanos() as f64;
+        if !self.was_cut && level > 0.25 {
+            self.was_cut = true;
+            self.set(self.window * (1.0 - level.min(1.0) / 2.0));
+        }
+    }
+
+    /// Handles a retransmission timeout.
+    pub(super) fn on_timeout(&mut self) {
+        self.starting = Some((self.window / 2.0).max(WINDOW_INITIAL));
+        self.set(self.window.min(WINDOW_INITIAL));
+        (self.sum, self.samples) = (0, 0);
+    }
+
+    /// Handles the receiver's request to pause. `spread`, below one, spreads the first frames afterwards over
+    /// a round trip.
+    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
+        let spread = (self.round_trip as f64 * spread) as u64;
+        self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
+        self.shallow_until = now + config.queue_delay_max * 4;
+    }
+
+    fn set(&mut self, window: f64) {
+        self.window = window.clamp(WINDOW_MIN, self.window_max);
+    }
+
+    /// Returns whether a frame may be sent with `in_flight` frames in flight, the last of which was sent at
+    /// `last`.
+    #[inline]
+    pub(super) fn gate(&mut self, in_flight: u32, last: Instant, now: Instant) -> Gate {
+        if now < self.silent_until {
+            return Gate::At(self.silent_until);
+        }
+        let in_flight = f64::from(in_flight);
+        let (window, trip) = if now < self.shallow_until {
+            (self.window / SHALLOW, self.base().unwrap_or(0))
+        } else {
+            (self.window, self.round_trip)
+        };
+        if in_flight + 1.0 <= window {
+            return Gate::Open;
+        }
+        self.was_full = true;
+        if in_flight >= window {
+            return Gate::Shut;
+        }
+        if window >= WHOLE {
+            return Gate::Open;
+        }
+        let at = last + Duration::from_nanos((trip as f64 / window) as u64);
+        if at <= now { Gate::Open } else { Gate::At(at) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 10_000;
+
+    /// A flow after rounds with these RTTs and an always full window.
+    fn after(trips: &[u64]) -> Congestion {
+        let config = Config::default();
+        let mut flow = Congestion::new(&config);
+        for &trip in trips {
+            flow.was_full = true;
+            flow.on_sample(trip, 1500, &config, Instant::ZERO);
+            flow.on_round(&config, Instant::ZERO);
+        }
+        flow
+    }
+
+    #[test]
+    fn the_window_doubles_until_a_frame_waits() {
+        assert_eq!(after(&[BASE]).window(), 4.0);
+        assert_eq!(after(&[BASE, BASE, BASE]).window(), 16.0);
+        // 16 frames at 20 us: 8 are queued, the target is 3·(1 − 10/50) = 2.4; half of the difference is
+        // removed.
+        assert_eq!(after(&[BASE, BASE, BASE, 2 * BASE]).window(), 16.0 - 2.8);
+    }
+
+    #[test]
+    fn at_the_predicted_round_trip_the_window_rests() {
+        let (config, mut flow) = (Config::default(), after(&[BASE, BASE, 2 * BASE]));
+        let mut trip = BASE;
+        for _ in 0..100 {
+            // A path that holds 8 frames per base RTT.
+            trip = (flow.window() * BASE as f64 / 8.0).max(BASE as f64) as u64;
+            flow.was_full = true;
+            flow.on_sample(trip, 1500, &config, Instant::ZERO);
+            flow.on_round(&config, Instant::ZERO);
+        }
+        let wanted = 3.0 * (1.0 - (trip - BASE) as f64 / 50_000.0);
+        let predicted = BASE as f64 * flow.window() / (flow.window() - wanted);
+        assert!((trip as f64 / predicted - 1.0).abs() < 0.01, "{trip} {predicted}");
+        assert!((10.0..11.0).contains(&flow.window()), "{}", flow.window());
+    }
+
+    #[test]
+    fn a_loss_with_empty_queues_is_the_wires() {
+        let config = Config::default();
+        for (trip, cut) in [(BASE, 1.0), (BASE + 12_000, 1.0), (BASE + 25_000, 0.75), (BASE + 90_000, 0.5)] {
+            let mut flow = after(&[BASE, BASE]);
+            let before = flow.window();
+            flow.on_sample(trip, 1500, &config, Instant::ZERO);
+            flow.on_loss(&config);
+            flow.on_loss(&config);
+            assert_eq!(flow.window() / before, cut, "at {trip}");
+        }
+    }
+
+    #[test]
+    fn the_fraction_of_a_window_is_a_pause() {
+        let mut flow = after(&[BASE]);
+        let at = Instant::from_nanos;
+        let rows = [
+            (4.0, 3, 0, Gate::Open),
+            (4.0, 4, 0, Gate::Shut),
+            (2.5, 1, 0, Gate::Open),
+            (2.5, 2, 3999, Gate::At(at(4000))),
+            (2.5, 2, 4000, Gate::Open),
+            (2.5, 3, 9000, Gate::Shut),
+            (0.5, 0, 19_999, Gate::At(at(20_000))),
+            (0.5, 0, 20_000, Gate::Open),
+            (0.5, 1, 20_000, Gate::Shut),
+            (9.5, 9, 0, Gate::Open),
+        ];
+        for (window, in_flight, now, expected) in rows {
+            flow.window = window;
+            assert_eq!(flow.gate(in_flight, Instant::ZERO, at(now)), expected, "{window} {in_flight} {now}");
+        }
+    }
+
+    #[test]
+    fn short_frames_are_not_the_measure_of_long_ones() {
+        let (config, now) = (Config::default(), Instant::ZERO);
+        let mut flow = Congestion::new(&config);
+        flow.on_sample(6_000, 60, &config, now);
+        assert_eq!(flow.base(), Some(6_000));
+        flow.on_sample(9_000, 1500, &config, now);
+        assert_eq!(flow.base(), Some(9_000));
+        flow.on_sample(6_000, 60, &config, now);
+        assert_eq!(flow.base(), Some(9_000));
+        flow.on_sample(8_000, 1500, &config, now);
+        assert_eq!(flow.base(), Some(8_000));
+    }
+}

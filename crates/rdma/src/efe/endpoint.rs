@@ -1,0 +1,589 @@
+//! An endpoint: dispatches frames and calls to flows, and schedules the flows.
+
+use super::breath::Breath;
+use super::config::Config;
+use super::counters::EfeCounters;
+use super::flow::{Desk, Flow, Stage, letter};
+use super::host::{Event, FlowNumber, Peer, Refusal, Why};
+use crate::wire::efe::{
+    self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
+    flag, reason,
+};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use kiban_base::{Alarms, Instant, RngKey, SecureRng, Slab};
+
+/// Maximum number of queued replies to peers without a flow; more are dropped.
+const LETTERS_MAX: usize = 64;
+
+/// Identifies a request: the peer, and its flow number and key.
+type Asker = (Peer, u32, u32);
+
+/// One end of the transport: many flows to many peers.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    flows: Slab<Flow>,
+    askers: BTreeMap<Asker, u32>,
+    half_open: usize,
+    services: Vec<u16>,
+    events: VecDeque<Event>,
+    letters: VecDeque<(Peer, [u8; HEADER_BYTES])>,
+    /// The TX queue: flows that may have something to send, each at most once; and flows that owe an
+    /// acknowledgement.
+    ready: VecDeque<u32>,
+    owing: Vec<u32>,
+    alarms: Alarms,
+    breath: Breath,
+    counters: EfeCounters,
+    rng: SecureRng,
+}
+
+/// Borrows what all flows of an endpoint share, for one call.
+macro_rules! desk {
+    ($endpoint:expr) => {
+        Desk {
+            config: &$endpoint.config,
+            counters: &mut $endpoint.counters,
+            events: &mut $endpoint.events,
+            breath: &mut $endpoint.breath,
+            rng: &mut $endpoint.rng,
+        }
+    };
+}
+
+impl Endpoint {
+    /// Creates an endpoint. `key` seeds the generator of its keys and numbers.
+    pub fn new(config: Config, key: RngKey) -> Endpoint {
+        let config = config.bounded();
+        let mut rng = SecureRng::new(key);
+        Endpoint {
+            flows: Slab::new(config.flows_max, rng.draw_u32()),
+            askers: BTreeMap::new(),
+            half_open: 0,
+            services: Vec::new(),
+            events: VecDeque::new(),
+            letters: VecDeque::new(),
+            ready: VecDeque::new(),
+            owing: Vec::new(),
+            alarms: Alarms::new(),
+            breath: Breath::new(),
+            counters: EfeCounters::default(),
+            rng,
+            config,
+        }
+    }
+
+    /// Returns the settings, limited to their bounds.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &EfeCounters {
+        &self.counters
+    }
+
+    /// Returns the number of flows, including those being set up and those that linger.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Returns the maximum frame length in bytes: the buffer that `fetch` needs.
+    pub fn frame_bytes_max(&self) -> usize {
+        let set_up = SETUP_FIXED_BYTES + GREETING_BYTES_MAX;
+        HEADER_BYTES + set_up.max(self.config.segment_bytes) + CHECK_BYTES
+    }
+
+    // ---- life cycle of a flow
+
+    /// Starts listening: requests for `service` are reported to the host.
+    pub fn listen(&mut self, service: u16) {
+        if !self.services.contains(&service) {
+            self.services.push(service);
+        }
+    }
+
+    /// Returns whether requests for `service` are reported.
+    pub fn listens(&self, service: u16) -> bool {
+        self.services.contains(&service)
+    }
+
+    /// Stops listening for all services: requests are rejected.
+    pub fn unlisten_all(&mut self) {
+        self.services.clear();
+    }
+
+    /// Returns the peers of all flows, including those being set up and those that linger.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> {
+        self.flows.iter().map(|(_, flow)| flow.peer)
+    }
+
+    /// Stops listening: requests for `service` are rejected.
+    pub fn unlisten(&mut self, service: u16) {
+        self.services.retain(|known| *known != service);
+    }
+
+    /// Requests a service of `peer`. Returns the number of the new flow.
+    ///
+    /// # Errors
+    /// `Greeting`, `TooMany`.
+    pub fn connect(
+        &mut self,
+        peer: Peer,
+        service: u16,
+        greeting: &[u8],
+        now: Instant,
+    ) -> Result<FlowNumber, Refusal> {
+        if greeting.len() > GREETING_BYTES_MAX {
+            return Err(Refusal::Greeting);
+        }
+        let (key, initial) = self.draw_key();
+        let stage = Stage::Asking { greeting: greeting.to_vec() };
+        let mut flow = Flow::new(peer, stage, service, key, initial);
+        flow.begin_letters(&self.config, now);
+        let number = self.flows.insert(flow).ok_or(Refusal::TooMany)?;
+        self.flows.get_mut(number).expect("just inserted").number = number;
+        self.stir(number);
+        Ok(number)
+    }
+
+    /// Accepts a peer's request.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+        let until = now + self.config.asked_for;
+        let asked = Self::asked(&mut self.flows, flow, greeting)?;
+        asked.make_halves(&self.config);
+        asked.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
+        asked.begin_letters(&self.config, now);
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// Rejects a peer's request.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+        let until = now + self.config.linger;
+        let asked = Self::asked(&mut self.flows, flow, greeting)?;
+        asked.stage = Stage::Refused { greeting: greeting.to_vec(), until };
+        asked.letter_due = true;
+        self.stir(flow);
+        Ok(())
+    }
+
+    fn asked<'a>(
+        flows: &'a mut Slab<Flow>,
+        flow: FlowNumber,
+        greeting: &[u8],
+    ) -> Result<&'a mut Flow, Refusal> {
+        if greeting.len() > GREETING_BYTES_MAX {
+            return Err(Refusal::Greeting);
+        }
+        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        if matches!(flow.stage, Stage::Asked { .. }) { Ok(flow) } else { Err(Refusal::NotAsked) }
+    }
+
+    /// Finishes sending: after all queued segments the peer is told that no more follow. The peer may
+    /// continue to send; the flow ends when both sides have finished.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotConnected`, `Finished`.
+    pub fn finish(&mut self, flow: FlowNumber) -> Result<(), Refusal> {
+        let open = Self::open_flow(&mut self.flows, flow)?;
+        if open.is_finishing {
+            return Err(Refusal::Finished);
+        }
+        open.finish();
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// Aborts a flow in any state: the peer is told, queued data is lost, and no event follows.
+    ///
+    /// # Errors
+    /// `UnknownFlow`.
+    pub fn abort(&mut self, flow: FlowNumber, now: Instant) -> Result<(), Refusal> {
+        let aborted = self.flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        match aborted.stage {
+            Stage::Over { .. } => return Err(Refusal::UnknownFlow),
+            // The peer does not know our number yet: its reply will find no flow and be answered.
+            Stage::Asking { .. } => self.forget(flow),
+            Stage::Asked { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
+            Stage::Open | Stage::Accepted { .. } => self.bury(flow, true, now),
+        }
+        Ok(())
+    }
+
+    /// Returns the oldest pending event.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    // ---- segments
+
+    fn open_flow(flows: &mut Slab<Flow>, flow: FlowNumber) -> Result<&mut Flow, Refusal> {
+        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        match flow.stage {
+            Stage::Open => Ok(flow),
+            Stage::Over { .. } => Err(Refusal::UnknownFlow),
+            _ => Err(Refusal::NotConnected),
+        }
+    }
+
+    /// Returns the maximum segment length of a connected flow, in bytes.
+    pub fn segment_bytes(&self, flow: FlowNumber) -> Option<usize> {
+        self.flows.get(flow).filter(|flow| flow.halves.is_some()).map(|flow| flow.segment_bytes)
+    }
+
+    /// Returns the peer of a flow.
+    pub fn peer(&self, flow: FlowNumber) -> Option<Peer> {
+        self.flows.get(flow).map(|flow| flow.peer)
+    }
+
+    /// Returns the number of segments that `send` accepts now.
+    pub fn room(&self, flow: FlowNumber) -> usize {
+        match self.flows.get(flow) {
+            Some(Flow { stage: Stage::Open, halves: Some(halves), is_finishing: false, .. }) => {
+                halves.sender.room()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the number of queued segments, including the end, that are not acknowledged.
+    pub fn unacknowledged(&self, flow: FlowNumber) -> usize {
+        let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());
+        halves.map_or(0, |halves| halves.sender.unacknowledged())
+    }
+
+    /// Returns the flow's congestion window in frames, and its minimum RTT in nanoseconds.
+    pub fn window(&self, flow: FlowNumber) -> Option<(f64, Option<u64>)> {
+        let halves = self.flows.get(flow)?.halves.as_ref()?;
+        Some((halves.sender.congestion.window(), halves.sender.congestion.base()))
+    }
+
+    /// Returns the number of received segments that wait for the host.
+    pub fn readable(&self, flow: FlowNumber) -> usize {
+        let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());
+        halves.map_or(0, |halves| halves.receiver.readable())
+    }
+
+    /// Queues a copy of a segment, which is retransmitted until it is acknowledged.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event reports when there is room.
+    #[inline]
+    pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), Refusal> {
+        self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
+    }
+
+    /// Sends like [`Endpoint::send`] a segment that `fill` writes in place: it gets `length` zeroed bytes.
+    ///
+    /// # Errors
+    /// As for `send`; `fill` is not called then.
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        flow: FlowNumber,
+        length: usize,
+        now: Instant,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        let open = Self::open_flow(&mut self.flows, flow)?;
+        if open.is_finishing {
+            return Err(Refusal::Finished);
+        }
+        if length > open.segment_bytes {
+            return Err(Refusal::TooLong);
+        }
+        let sender = &mut open.halves.as_mut().expect("an open flow has both halves").sender;
+        if sender.room() == 0 {
+            open.wants_room = true;
+            return Err(Refusal::Full);
+        }
+        fill(sender.push(length, false));
+        open.on_pushed(&self.config, now);
+        self.counters.segments_out += 1;
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// Requests [`Event::Writable`] when there is room.
+    pub fn want_room(&mut self, flow: FlowNumber) {
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.wants_room = true;
+        }
+    }
+
+    /// Returns the next segment without taking it.
+    pub fn peek(&self, flow: FlowNumber) -> Option<&[u8]> {
+        self.flows.get(flow)?.halves.as_ref()?.receiver.peek()
+    }
+
+    /// Takes the next segment into `out`, whose old buffer is reused. Returns whether there was one. Taking a
+    /// segment gives the peer new credit.
+    #[inline]
+    pub fn receive(&mut self, flow: FlowNumber, out: &mut Vec<u8>, now: Instant) -> bool {
+        self.take(flow, Some(out), now)
+    }
+
+    /// Discards the next segment, which the host has processed through `peek`. Returns whether there was one.
+    #[inline]
+    pub fn skip(&mut self, flow: FlowNumber, now: Instant) -> bool {
+        self.take(flow, None, now)
+    }
+
+    #[inline]
+    fn take(&mut self, flow: FlowNumber, out: Option<&mut Vec<u8>>, now: Instant) -> bool {
+        let Some(open) = self.flows.get_mut(flow) else { return false };
+        let taken = open.pop(out, &mut desk!(self), now);
+        if taken {
+            if open.is_done() {
+                self.end(flow, Why::Finished, now);
+            } else {
+                self.after(flow);
+            }
+        }
+        taken
+    }
+
+    // ---- the link
+
+    /// Takes a frame received from `peer`.
+    pub fn arrive(&mut self, peer: Peer, frame: &[u8], now: Instant) {
+        self.counters.frames_in += 1;
+        let Ok((header, _)) = Header::read(frame) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if (self.config.checked || header.has(flag::CHECKED)) && wire::verify(&header, frame).is_err() {
+            self.counters.malformed += 1;
+            return;
+        }
+        let payload = header.payload(frame);
+        if header.kind == Kind::Ask {
+            return self.on_ask(peer, &header, payload, now);
+        }
+        let Some(flow) = self.flows.get_mut(header.flow) else {
+            self.counters.no_flow += 1;
+            if header.kind == Kind::Accept {
+                self.refuse_answer(peer, payload);
+            }
+            return;
+        };
+        if flow.peer != peer || flow.key != header.key {
+            self.counters.strangers += 1;
+            return;
+        }
+        let was_half_open = flow.is_half_open();
+        let over = flow.on_frame(&header, payload, &mut desk!(self), now);
+        if was_half_open && !flow.is_half_open() {
+            self.half_open -= 1;
+        }
+        match over {
+            Some(why) => self.end(header.flow, why, now),
+            None => self.after(header.flow),
+        }
+    }
+
+    fn on_ask(&mut self, peer: Peer, header: &Header, payload: &[u8], now: Instant) {
+        let Ok((setup, _)) = Setup::read(payload) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let asker = (peer, setup.flow, setup.key);
+        if let Some(&number) = self.askers.get(&asker) {
+            // Our answer was lost, or the host has not decided yet.
+            let flow = self.flows.get_mut(number).expect("askers are those of flows");
+            if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
+                flow.letter_due = true;
+                self.stir(number);
+            }
+            return;
+        }
+        if !self.services.contains(&setup.service) || setup.segment_bytes == 0 {
+            let refusal = letter(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
+            return self.post(peer, refusal);
+        }
+        // Do not let events accumulate for a host that does not poll them.
+        if self.half_open >= self.config.asked_max || self.events.len() >= self.config.flows_max {
+            self.counters.asks_dropped += 1;
+            return;
+        }
+        let (key, initial) = self.draw_key();
+        let stage = Stage::Asked { until: now + self.config.asked_for };
+        let mut flow = Flow::new(peer, stage, setup.service, key, initial);
+        flow.learn(header, &setup, &self.config);
+        let Some(number) = self.flows.insert(flow) else {
+            self.counters.asks_dropped += 1;
+            return;
+        };
+        self.flows.get_mut(number).expect("just inserted").number = number;
+        self.half_open += 1;
+        self.askers.insert(asker, number);
+        let (service, greeting) = (setup.service, setup.greeting.to_vec());
+        self.events.push_back(Event::Asked { flow: number, peer, service, greeting });
+        self.set_alarm(number);
+    }
+
+    /// Aborts a flow that a peer accepted after we gave it up; otherwise the peer would wait.
+    fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
+        if let Ok((setup, _)) = Setup::read(payload) {
+            self.post(peer, letter(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
+        }
+    }
+
+    fn post(&mut self, peer: Peer, letter: [u8; HEADER_BYTES]) {
+        if self.letters.len() < LETTERS_MAX {
+            self.letters.push_back((peer, letter));
+        }
+    }
+
+    /// Writes the next frame for the link into `room`. Returns its peer and length. Control frames without a
+    /// flow go first; flows take turns.
+    ///
+    /// # Panics
+    /// If `room` is shorter than [`Endpoint::frame_bytes_max`].
+    #[inline]
+    pub fn fetch(&mut self, room: &mut [u8], now: Instant) -> Option<(Peer, usize)> {
+        assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
+        if let Some((peer, letter)) = self.letters.pop_front() {
+            room[..HEADER_BYTES].copy_from_slice(&letter);
+            return Some((peer, self.seal(room, HEADER_BYTES)));
+        }
+        while let Some(number) = self.ready.pop_front() {
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            let length = flow.emit(room, &mut desk!(self), now);
+            let peer = flow.peer;
+            if length.is_some() {
+                self.ready.push_back(number);
+            } else {
+                flow.is_queued = false;
+            }
+            self.set_alarm(number);
+            if let Some(length) = length {
+                return Some((peer, self.seal(room, length)));
+            }
+        }
+        None
+    }
+
+    fn seal(&mut self, room: &mut [u8], length: usize) -> usize {
+        self.counters.frames_out += 1;
+        if self.config.checked { wire::fill(room, length) } else { length }
+    }
+
+    // ---- time
+
+    /// Returns the next deadline. It may be early, never late.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.alarms.next()
+    }
+
+    /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
+    #[inline]
+    pub fn settle(&mut self, now: Instant) {
+        while let Some((moment, number)) = self.alarms.due(now) {
+            self.on_alarm(moment, number, now);
+        }
+        while let Some(number) = self.owing.pop() {
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            flow.is_owing = false;
+            if flow.owes() {
+                flow.may_pay = true;
+                self.stir(number);
+            }
+        }
+    }
+
+    fn on_alarm(&mut self, moment: Instant, number: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if !flow.alarm.came_up(moment) {
+            return;
+        }
+        if now < flow.deadline() {
+            return self.set_alarm(number);
+        }
+        match flow.on_time(&mut desk!(self), now) {
+            Some(why) => self.end(number, why, now),
+            None => self.after(number),
+        }
+    }
+
+    // ---- closing flows
+
+    /// Ends a flow and reports it to the host, unless the host knows already.
+    fn end(&mut self, number: u32, why: Why, now: Instant) {
+        match why {
+            Why::Rejected | Why::Forgotten => return self.forget(number),
+            Why::Finished | Why::PeerAborted | Why::Vanished | Why::NoAnswer => {}
+        }
+        self.counters.vanished += u64::from(why == Why::Vanished);
+        self.events.push_back(Event::Ended { flow: number, why });
+        if why == Why::Finished {
+            self.bury(number, false, now);
+        } else {
+            self.forget(number);
+        }
+    }
+
+    /// Lets a flow linger, to answer a peer that missed its end.
+    fn bury(&mut self, number: u32, aborts: bool, now: Instant) {
+        let flow = self.flows.get_mut(number).expect("the caller has looked");
+        self.half_open -= usize::from(flow.is_half_open());
+        flow.bury(aborts, &self.config, now);
+        self.stir(number);
+    }
+
+    fn forget(&mut self, number: u32) {
+        let Some(flow) = self.flows.remove(number) else { return };
+        self.half_open -= usize::from(flow.is_half_open());
+        let asker = (flow.peer, flow.peer_flow, flow.peer_key);
+        if self.askers.get(&asker) == Some(&number) {
+            self.askers.remove(&asker);
+        }
+    }
+
+    // ---- scheduling
+
+    /// Updates a flow's scheduling after a change: pending data, a pending acknowledgement, a new deadline.
+    #[inline]
+    fn after(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if flow.owes() && !flow.is_owing {
+            flow.is_owing = true;
+            self.owing.push(number);
+        }
+        self.stir(number);
+    }
+
+    /// Appends a flow to the TX queue, unless it is in it.
+    #[inline]
+    fn stir(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if !flow.is_queued {
+            flow.is_queued = true;
+            self.ready.push_back(number);
+        }
+        self.set_alarm(number);
+    }
+
+    #[inline]
+    fn set_alarm(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        let deadline = flow.deadline();
+        if deadline != Instant::NEVER {
+            self.alarms.set(&mut flow.alarm, number, deadline);
+        }
+    }
+
+    /// Draws a key and an initial sequence number.
+    fn draw_key(&mut self) -> (u32, u32) {
+        (self.rng.draw_u32(), self.rng.draw_u32())
+    }
+}

@@ -1,0 +1,607 @@
+//! A flow: its states, its frames in both directions, its timers.
+//!
+//! ```text
+//!                  connect                       a new request
+//!   asking ──────────────────┐             ┌────────────── asked ── reject ──▶ refused
+//!      │ Accept              ▼             ▼                 │ accept
+//!      └─────────────────▶ open ◀── any frame with our key ── accepted
+//!                            │ both ends acknowledged, or abort
+//!                            ▼
+//!                          over (answers for a while, then is removed)
+//! ```
+//!
+//! Letters   control frames of setup and end are built from the state, and retransmitted until they are
+//!           answered.
+//! Probes    a peer that is silent for `probe_after` is probed; one whose credit is used up is probed sooner.
+
+use super::config::Config;
+use super::counters::EfeCounters;
+use super::host::{Event, Peer, Why};
+use super::receive::Receiver;
+use super::send::{Impossible, Next, Sender, read_map};
+use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, MAP_BYTES, Setup, flag, reason};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use kiban_base::{Alarm, Instant};
+
+/// Maximum number of times that an accept is retransmitted by timer: a real initiator repeats its request,
+/// and a forged request must not trigger more.
+const ACCEPTS_MAX: u32 = 4;
+
+/// The state of a flow.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// We have sent a request.
+    Asking { greeting: Vec<u8> },
+    /// The peer's request waits for our host's answer.
+    Asked { until: Instant },
+    /// Our host has accepted; the peer may not know.
+    Accepted { greeting: Vec<u8>, until: Instant },
+    /// Our host has rejected; the peer may not know.
+    Refused { greeting: Vec<u8>, until: Instant },
+    /// Connected.
+    Open,
+    /// Lingers for peers that missed the end; `answer` is sent to them.
+    Over { until: Instant, answer: Header },
+}
+
+/// Both directions of an accepted flow.
+#[derive(Debug)]
+pub(super) struct Halves {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+}
+
+/// What the flows of an endpoint share, for one call.
+pub(super) struct Desk<'a> {
+    pub(super) config: &'a Config,
+    pub(super) counters: &'a mut EfeCounters,
+    pub(super) events: &'a mut VecDeque<Event>,
+    pub(super) breath: &'a mut super::breath::Breath,
+    pub(super) rng: &'a mut kiban_base::SecureRng,
+}
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) number: u32,
+    pub(super) peer: Peer,
+    pub(super) stage: Stage,
+    pub(super) service: u16,
+    pub(super) segment_bytes: usize,
+    /// The key that frames to us carry, and our initial sequence number.
+    pub(super) key: u32,
+    pub(super) initial: u32,
+    /// The peer's flow number, key, initial sequence number and credit.
+    pub(super) peer_flow: u32,
+    pub(super) peer_key: u32,
+    pub(super) peer_initial: u32,
+    pub(super) peer_credit: u8,
+    pub(super) halves: Option<Halves>,
+
+    /// Whether the state's control frame is to be sent, and when it is retransmitted.
+    pub(super) letter_due: bool,
+    letter_at: Instant,
+    letters: u32,
+    /// The host has finished sending; whether the end still waits for a slot.
+    pub(super) is_finishing: bool,
+    end_waits: bool,
+    told_finished: bool,
+    told_readable: bool,
+    pub(super) wants_room: bool,
+    /// The breath flag of the peer's latest frames.
+    pub(super) peer_breath: bool,
+
+    /// Number of unanswered probes, when the next is due, and whether it is for credit.
+    questions: u32,
+    ask_at: Instant,
+    asks_credit: bool,
+    /// Number of probes since there was credit; whether a probe is to be sent now.
+    credit_questions: u32,
+    asks_now: bool,
+    /// When the window allows the next frame.
+    pace_at: Instant,
+
+    pub(super) alarm: Alarm,
+    /// Whether it is in the TX queue; whether it is in the list of pending acknowledgements; whether it may
+    /// send an acknowledgement without a segment.
+    pub(super) is_queued: bool,
+    pub(super) is_owing: bool,
+    pub(super) may_pay: bool,
+}
+
+impl Flow {
+    pub(super) fn new(peer: Peer, stage: Stage, service: u16, key: u32, initial: u32) -> Flow {
+        Flow {
+            number: 0,
+            peer,
+            stage,
+            service,
+            segment_bytes: 0,
+            key,
+            initial,
+            peer_flow: 0,
+            peer_key: 0,
+            peer_initial: 0,
+            peer_credit: 0,
+            halves: None,
+            letter_due: false,
+            letter_at: Instant::NEVER,
+            letters: 0,
+            is_finishing: false,
+            end_waits: false,
+            told_finished: false,
+            told_readable: false,
+            wants_room: false,
+            peer_breath: false,
+            questions: 0,
+            ask_at: Instant::NEVER,
+            asks_credit: false,
+            credit_questions: 0,
+            asks_now: false,
+            pace_at: Instant::NEVER,
+            alarm: Alarm::default(),
+            is_queued: false,
+            is_owing: false,
+            may_pay: false,
+        }
+    }
+
+    /// Returns whether this is a peer's request that is not confirmed: unanswered, accepted or rejected.
+    pub(super) fn is_half_open(&self) -> bool {
+        matches!(self.stage, Stage::Asked { .. } | Stage::Accepted { .. } | Stage::Refused { .. })
+    }
+
+    /// Takes over the values of the peer's setup.
+    pub(super) fn learn(&mut self, header: &Header, setup: &Setup<'_>, config: &Config) {
+        (self.peer_flow, self.peer_key) = (setup.flow, setup.key);
+        (self.peer_initial, self.peer_credit) = (header.sequence, header.credit);
+        self.segment_bytes = config.segment_bytes.min(usize::from(setup.segment_bytes));
+        self.peer_breath = header.has(flag::BREATH);
+    }
+
+    /// Creates both directions, once the peer's values are known.
+    pub(super) fn make_halves(&mut self, config: &Config) {
+        let mut sender = Sender::new(self.initial, config);
+        sender.allow(self.peer_credit);
+        self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, config) });
+    }
+
+    /// Sends the control frame of a new state, and starts its retransmission.
+    pub(super) fn begin_letters(&mut self, config: &Config, now: Instant) {
+        (self.letter_due, self.letters) = (true, 0);
+        self.letter_at = now + config.resend_after;
+    }
+
+    /// Enters the connected state.
+    pub(super) fn open(&mut self, greeting: Vec<u8>, desk: &mut Desk<'_>, now: Instant) {
+        self.stage = Stage::Open;
+        (self.letter_due, self.letter_at) = (false, Instant::NEVER);
+        self.heard(desk.config, now);
+        desk.counters.connected += 1;
+        desk.events.push_back(Event::Connected { flow: self.number, greeting });
+    }
+
+    /// Records that the peer was heard: restarts the probe timer.
+    fn heard(&mut self, config: &Config, now: Instant) {
+        self.questions = 0;
+        self.asks_credit = false;
+        self.ask_at = if config.probe_after.is_zero() { Instant::NEVER } else { now + config.probe_after };
+    }
+
+    /// Returns the next deadline. Never late.
+    #[inline]
+    pub(super) fn deadline(&self) -> Instant {
+        match &self.stage {
+            Stage::Asking { .. } => self.letter_at,
+            Stage::Asked { until } | Stage::Refused { until, .. } | Stage::Over { until, .. } => *until,
+            Stage::Accepted { until, .. } => self.letter_at.min(*until),
+            Stage::Open => {
+                let halves = self.halves.as_ref().expect("an open flow has both halves");
+                let own = halves.sender.resend_at.min(halves.receiver.ack_at);
+                own.min(self.ask_at).min(self.pace_at)
+            }
+        }
+    }
+
+    // ---- receive path
+
+    /// Handles a frame with our number and key. Returns why the flow has ended, if it has.
+    pub(super) fn on_frame(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        desk: &mut Desk<'_>,
+        now: Instant,
+    ) -> Option<Why> {
+        if header.kind == Kind::Abort {
+            return match self.stage {
+                Stage::Open | Stage::Asking { .. } | Stage::Accepted { .. } => Some(Why::PeerAborted),
+                _ => None,
+            };
+        }
+        match &mut self.stage {
+            Stage::Asking { .. } => self.on_answer(header, payload, desk, now),
+            Stage::Accepted { .. } if header.kind.is_sequenced() || header.kind == Kind::Ack => {
+                self.open(Vec::new(), desk, now);
+                self.on_traffic(header, payload, desk, now)
+            }
+            Stage::Open if header.kind.is_sequenced() || header.kind == Kind::Ack => {
+                self.on_traffic(header, payload, desk, now)
+            }
+            Stage::Open if header.kind == Kind::Accept => {
+                // The accept was repeated: our first acknowledgement was lost.
+                self.halves.as_mut().expect("an open flow has both halves").receiver.owes_now = true;
+                None
+            }
+            Stage::Over { .. } => {
+                self.letter_due |= header.kind.is_sequenced() || header.has(flag::ASKS);
+                None
+            }
+            _ => {
+                desk.counters.unexpected += 1;
+                None
+            }
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        desk: &mut Desk<'_>,
+        now: Instant,
+    ) -> Option<Why> {
+        match header.kind {
+            Kind::Reject => {
+                let event = Event::Rejected {
+                    flow: self.number,
+                    reason: header.sequence,
+                    greeting: payload.to_vec(),
+                };
+                desk.events.push_back(event);
+                Some(Why::Rejected)
+            }
+            Kind::Accept if header.acknowledged == self.initial => {
+                let Ok((setup, _)) = Setup::read(payload) else {
+                    desk.counters.malformed += 1;
+                    return None;
+                };
+                self.learn(header, &setup, desk.config);
+                self.make_halves(desk.config);
+                self.open(setup.greeting.to_vec(), desk, now);
+                self.halves.as_mut().expect("just made").receiver.owes_now = true;
+                None
+            }
+            _ => {
+                desk.counters.unexpected += 1;
+                None
+            }
+        }
+    }
+
+    fn on_traffic(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        desk: &mut Desk<'_>,
+        now: Instant,
+    ) -> Option<Why> {
+        let Desk { config, counters, breath, rng, .. } = desk;
+        let Halves { sender, receiver } = self.halves.as_mut().expect("traffic is of open flows");
+        if payload.len() > self.segment_bytes && header.kind == Kind::Data {
+            counters.malformed += 1;
+            return None;
+        }
+        let map = if header.kind == Kind::Ack { read_map(payload) } else { 0 };
+        let has_room = match sender.on_acknowledgement(header, map, config, counters, now) {
+            Ok(has_room) => has_room,
+            Err(Impossible) => {
+                counters.impossible += 1;
+                return None;
+            }
+        };
+        if header.has(flag::BREATH) != self.peer_breath {
+            self.peer_breath = !self.peer_breath;
+            counters.breaths += 1;
+            sender.on_breath(rng.unit(), config, now);
+        }
+        let is_new = header.kind.is_sequenced() && {
+            let is_end = header.kind == Kind::End;
+            receiver.on_frame(header, payload, is_end, config, counters, now)
+        };
+        if is_new {
+            counters.segments_in += u64::from(header.kind == Kind::Data);
+            breath.on_busy(&mut receiver.breath, config, now);
+        } else if header.kind == Kind::Ack && header.has(flag::ASKS) {
+            receiver.owes_now = true;
+        }
+        self.heard(config, now);
+        if has_room {
+            self.on_room(desk);
+        }
+        self.look_for_credit(desk.config, now);
+        self.tell(desk);
+        self.is_done().then_some(Why::Finished)
+    }
+
+    /// Uses free slots for a waiting end, or tells the host that there is room.
+    fn on_room(&mut self, desk: &mut Desk<'_>) {
+        let sender = &mut self.halves.as_mut().expect("an open flow").sender;
+        if self.end_waits {
+            self.end_waits = false;
+            sender.push(0, true);
+        } else if core::mem::take(&mut self.wants_room) && !self.is_finishing {
+            desk.events.push_back(Event::Writable { flow: self.number });
+        }
+    }
+
+    /// Reports received data and the peer's end to the host.
+    fn tell(&mut self, desk: &mut Desk<'_>) {
+        let receiver = &self.halves.as_ref().expect("an open flow").receiver;
+        if receiver.readable() > 0 && !self.told_readable {
+            self.told_readable = true;
+            desk.events.push_back(Event::Readable { flow: self.number });
+        }
+        if receiver.is_finished && !self.told_finished {
+            self.told_finished = true;
+            desk.events.push_back(Event::Finished { flow: self.number });
+        }
+    }
+
+    /// Returns whether both directions are finished and acknowledged.
+    pub(super) fn is_done(&self) -> bool {
+        let Some(Halves { sender, receiver }) = &self.halves else { return false };
+        self.is_finishing && !self.end_waits && sender.is_empty() && receiver.is_finished
+    }
+
+    /// Schedules the next probe sooner while the receiver grants no credit.
+    fn look_for_credit(&mut self, config: &Config, now: Instant) {
+        let sender = &self.halves.as_ref().expect("an open flow").sender;
+        if !sender.waits_for_credit() {
+            self.credit_questions = 0;
+        } else if !self.asks_credit {
+            self.asks_credit = true;
+            self.ask_at = self.ask_at.min(now + sender.credit_patience(self.credit_questions, config));
+        }
+    }
+
+    // ---- the host
+
+    /// Takes the next segment. After the last one, the next to arrive raises an event again.
+    pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, desk: &mut Desk<'_>, now: Instant) -> bool {
+        let Some(halves) = &mut self.halves else { return false };
+        let popped = halves.receiver.pop(out, desk.config, now);
+        if halves.receiver.readable() == 0 {
+            self.told_readable = false;
+        }
+        if popped && matches!(self.stage, Stage::Open) {
+            self.tell(desk);
+        }
+        popped
+    }
+
+    pub(super) fn finish(&mut self) {
+        let sender = &mut self.halves.as_mut().expect("an open flow").sender;
+        if !core::mem::replace(&mut self.is_finishing, true) {
+            if sender.room() > 0 {
+                sender.push(0, true);
+            } else {
+                self.end_waits = true;
+            }
+        }
+    }
+
+    /// Ends the flow, keeping only the answer for peers that missed the end.
+    pub(super) fn bury(&mut self, aborts: bool, config: &Config, now: Instant) {
+        let mut answer = self.header(if aborts { Kind::Abort } else { Kind::Ack });
+        if aborts {
+            answer.sequence = reason::HOST;
+        } else if let Some(Halves { sender, receiver }) = &mut self.halves {
+            answer.sequence = sender.next();
+            answer.payload_bytes = MAP_BYTES as u16;
+            receiver.pay(&mut answer, now);
+        }
+        self.halves = None;
+        self.letter_due = true;
+        self.stage = Stage::Over { until: now + config.linger, answer };
+    }
+
+    // ---- transmit path
+
+    fn header(&self, kind: Kind) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            credit: 0,
+            payload_bytes: 0,
+            flow: self.peer_flow,
+            key: self.peer_key,
+            sequence: 0,
+            acknowledged: 0,
+            transmission: 0,
+            echo: 0,
+            held: 0,
+        }
+    }
+
+    /// Writes the next frame into `room`. Returns its length without a CRC, or nothing if there is nothing to
+    /// send now.
+    #[inline]
+    pub(super) fn emit(&mut self, room: &mut [u8], desk: &mut Desk<'_>, now: Instant) -> Option<usize> {
+        if !matches!(self.stage, Stage::Open) {
+            return if core::mem::take(&mut self.letter_due) { self.emit_letter(room, desk) } else { None };
+        }
+        let mut header = self.header(Kind::Data);
+        if desk.breath.flag() {
+            header.flags |= flag::BREATH;
+        }
+        let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
+        self.pace_at = Instant::NEVER;
+        match sender.next_to_send(now) {
+            Next::Frame(sequence) => {
+                let holes = receiver.pay(&mut header, now) != 0;
+                receiver.owes_now &= holes;
+                self.may_pay &= holes;
+                let (segment, is_end, transmission, asks) =
+                    sender.depart(sequence, desk.config, desk.counters, now);
+                header.kind = if is_end { Kind::End } else { Kind::Data };
+                header.payload_bytes = segment.len() as u16;
+                (header.sequence, header.transmission) = (sequence, transmission);
+                if asks {
+                    header.flags |= flag::ASKS;
+                }
+                header.write(room);
+                room[HEADER_BYTES..HEADER_BYTES + segment.len()].copy_from_slice(segment);
+                return Some(HEADER_BYTES + segment.len());
+            }
+            Next::At(at) => self.pace_at = at,
+            Next::Nothing => {}
+        }
+        if !(receiver.owes_now && self.may_pay || self.asks_now) {
+            return None;
+        }
+        (receiver.owes_now, self.may_pay) = (false, false);
+        let map = receiver.pay(&mut header, now);
+        if core::mem::take(&mut self.asks_now) {
+            header.flags |= flag::ASKS;
+        }
+        header.kind = Kind::Ack;
+        (header.sequence, header.transmission) = (sender.next(), sender.stamp());
+        header.payload_bytes = MAP_BYTES as u16;
+        header.write(room);
+        room[HEADER_BYTES..HEADER_BYTES + MAP_BYTES].copy_from_slice(&map.to_be_bytes());
+        desk.counters.acks_out += 1;
+        Some(HEADER_BYTES + MAP_BYTES)
+    }
+
+    fn emit_letter(&mut self, room: &mut [u8], desk: &mut Desk<'_>) -> Option<usize> {
+        let kind = match &self.stage {
+            Stage::Asking { .. } => Kind::Ask,
+            Stage::Accepted { .. } => Kind::Accept,
+            Stage::Refused { .. } => Kind::Reject,
+            Stage::Over { answer, .. } => {
+                let length = HEADER_BYTES + usize::from(answer.payload_bytes);
+                answer.write(room);
+                room[HEADER_BYTES..length].fill(0);
+                return Some(length);
+            }
+            Stage::Asked { .. } | Stage::Open => return None,
+        };
+        let mut header = self.header(kind);
+        let (Stage::Asking { greeting } | Stage::Accepted { greeting, .. } | Stage::Refused { greeting, .. }) =
+            &self.stage
+        else {
+            return None;
+        };
+        let length = if kind == Kind::Reject {
+            header.sequence = reason::HOST;
+            room[HEADER_BYTES..HEADER_BYTES + greeting.len()].copy_from_slice(greeting);
+            greeting.len()
+        } else {
+            (header.sequence, header.acknowledged) = (self.initial, self.peer_initial);
+            header.credit = desk.config.window_frames as u8;
+            if desk.breath.flag() {
+                header.flags |= flag::BREATH;
+            }
+            let setup = Setup {
+                flow: self.number,
+                key: self.key,
+                service: self.service,
+                segment_bytes: desk.config.segment_bytes as u16,
+                greeting,
+            };
+            setup.write(&mut room[HEADER_BYTES..])
+        };
+        header.payload_bytes = length as u16;
+        header.write(room);
+        Some(HEADER_BYTES + length)
+    }
+
+    // ---- time
+
+    /// Fires due timers. Returns why the flow has ended, if it has.
+    pub(super) fn on_time(&mut self, desk: &mut Desk<'_>, now: Instant) -> Option<Why> {
+        let config = desk.config;
+        match &self.stage {
+            Stage::Asked { until } | Stage::Refused { until, .. } | Stage::Over { until, .. } => {
+                return (now >= *until).then_some(Why::Forgotten);
+            }
+            Stage::Accepted { until, .. } if now >= *until => return Some(Why::NoAnswer),
+            Stage::Asking { .. } | Stage::Accepted { .. } => {
+                if now >= self.letter_at {
+                    self.letters += 1;
+                    if self.letters > config.resends_max {
+                        return Some(Why::NoAnswer);
+                    }
+                    desk.counters.resends += 1;
+                    self.letter_due = true;
+                    if self.letters >= ACCEPTS_MAX && matches!(self.stage, Stage::Accepted { .. }) {
+                        self.letter_at = Instant::NEVER;
+                        return None;
+                    }
+                    let patience = config.resend_after.saturating_mul(1 << self.letters.min(16));
+                    self.letter_at = now + patience.min(config.resend_after_max.max(config.resend_after));
+                }
+                return None;
+            }
+            Stage::Open => {}
+        }
+        let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
+        if sender.on_time(config, desk.counters, now) {
+            return Some(Why::Vanished);
+        }
+        receiver.on_time(now);
+        if now >= self.pace_at {
+            self.pace_at = Instant::NEVER;
+        }
+        if now >= self.ask_at {
+            // While frames are in flight, the retransmission timer decides instead.
+            let (asked, waits) = (self.questions, sender.in_flight() > 0);
+            self.questions += u32::from(!waits);
+            if asked >= if self.asks_credit { config.resends_max } else { config.probes_max } {
+                return Some(Why::Vanished);
+            }
+            self.asks_now = !waits;
+            desk.counters.questions += u64::from(!waits);
+            self.credit_questions += u32::from(self.asks_credit);
+            let often = config.probe_after / 4;
+            self.ask_at = now
+                + if self.asks_credit {
+                    sender.credit_patience(self.credit_questions, config)
+                } else {
+                    often.max(config.resend_after_min)
+                };
+        }
+        None
+    }
+
+    /// Returns whether an acknowledgement is pending.
+    pub(super) fn owes(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.receiver.owes_now)
+    }
+
+    /// Updates the probe timer after the host queued segments.
+    pub(super) fn on_pushed(&mut self, config: &Config, now: Instant) {
+        self.look_for_credit(config, now);
+    }
+}
+
+/// Builds a control frame, without payload, for a peer with which we have no flow.
+pub(super) fn letter(kind: Kind, flow: u32, key: u32, reason: u32) -> [u8; wire::HEADER_BYTES] {
+    let header = Header {
+        kind,
+        flags: 0,
+        credit: 0,
+        payload_bytes: 0,
+        flow,
+        key,
+        sequence: reason,
+        acknowledged: 0,
+        transmission: 0,
+        echo: 0,
+        held: 0,
+    };
+    let mut bytes = [0; wire::HEADER_BYTES];
+    header.write(&mut bytes);
+    bytes
+}

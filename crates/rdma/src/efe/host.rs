@@ -1,0 +1,122 @@
+//! The interface between an endpoint and its host: peers, events, errors.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A network address that a link can send to: a MAC address, or an index of UDP addresses. Links choose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Peer(pub u64);
+
+/// The number of a flow at an endpoint. The number of a flow that has ended is not valid.
+pub type FlowNumber = u32;
+
+/// Why a flow has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Both sides have finished, and everything has arrived.
+    Finished,
+    /// The peer's host aborted it, or the peer has forgotten it.
+    PeerAborted,
+    /// The peer does not answer any more.
+    Vanished,
+    /// The peer never answered our request, or never confirmed our accept.
+    NoAnswer,
+    /// Not reported: the host knows, or need not.
+    #[doc(hidden)]
+    Rejected,
+    #[doc(hidden)]
+    Forgotten,
+}
+
+/// An event for the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A peer requests a service: accept or reject it.
+    Asked {
+        /// The new flow.
+        flow: FlowNumber,
+        /// The requesting peer.
+        peer: Peer,
+        /// The requested service.
+        service: u16,
+        /// The peer's greeting.
+        greeting: Vec<u8>,
+    },
+    /// Segments may be sent. The greeting is empty on the accepting side.
+    Connected {
+        /// The flow.
+        flow: FlowNumber,
+        /// The peer's greeting.
+        greeting: Vec<u8>,
+    },
+    /// The peer rejected the request, and the flow has ended.
+    Rejected {
+        /// The flow.
+        flow: FlowNumber,
+        /// One of `crate::wire::efe::reason`.
+        reason: u32,
+        /// The peer's greeting.
+        greeting: Vec<u8>,
+    },
+    /// Segments were received; raised again when more arrive after all were taken.
+    Readable {
+        /// The flow.
+        flow: FlowNumber,
+    },
+    /// There is room to send again.
+    Writable {
+        /// The flow.
+        flow: FlowNumber,
+    },
+    /// The peer has finished sending, and everything it sent has been taken.
+    Finished {
+        /// The flow.
+        flow: FlowNumber,
+    },
+    /// The flow has ended; segments not taken are lost.
+    Ended {
+        /// The flow.
+        flow: FlowNumber,
+        /// The reason.
+        why: Why,
+    },
+}
+
+/// Why an endpoint refused a request of the host. A refused request changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No such flow.
+    UnknownFlow,
+    /// The flow is not connected, or no longer.
+    NotConnected,
+    /// The flow does not wait for our answer.
+    NotAsked,
+    /// Sending was finished.
+    Finished,
+    /// The segment exceeds the flow's maximum length.
+    TooLong,
+    /// The flow's send ring is full.
+    Full,
+    /// The greeting exceeds the format's maximum length.
+    Greeting,
+    /// A limit of [`super::Config`] is reached.
+    TooMany,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::UnknownFlow => "no such flow: it was never made, or is over",
+            Refusal::NotConnected => "the flow is not connected: wait for the event that says so",
+            Refusal::NotAsked => "the flow does not wait for an answer: it was answered, or given up",
+            Refusal::Finished => "the flow was finished: connect another to send more",
+            Refusal::TooLong => "the segment is too long: cut it to what the flow takes",
+            Refusal::Full => "the flow's ring is full: wait until it is writable",
+            Refusal::Greeting => "the greeting is too long: 1024 bytes are allowed",
+            Refusal::TooMany => "there are too many flows: end some, or raise the bound in the settings",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,589 @@
+//! The sending half of a flow: segments that are queued, in flight, or lost.
+//!
+//! Slots    a ring of `window_frames`; the sequence of a segment determines its slot from `send` until it is
+//!          acknowledged. Slots keep their memory.
+//! Loss     each departure has its own number, the *transmission*. A frame is considered lost when
+//!          `reorder_frames` that were sent after it have arrived; this also works for retransmitted frames,
+//!          since the echo tells which departure arrived (as with QUIC's packet numbers, RFC 9002 §2).
+//! Timer    the retransmission timer covers the last frames of a burst. At the first timeout the oldest frame
+//!          is retransmitted, as a probe; at the second, everything not known to have arrived, and the window
+//!          restarts.
+//! Credit   frames are sent up to the limit that the receiver has granted. When nothing is in flight and the
+//!          limit is reached, the receiver is probed from time to time, since the frame with a new limit may
+//!          have been lost.
+
+use super::config::Config;
+use super::congestion::{Congestion, Gate};
+use super::counters::EfeCounters;
+use crate::wire::efe::{self as wire, HELD_LONG, HELD_NANOS, Header, TRANSMISSIONS, flag};
+use alloc::vec::Vec;
+use core::time::Duration;
+use kiban_base::Instant;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Not in flight; free, if it is outside `base..tail`.
+    Waiting,
+    Flying,
+    Lost,
+    /// The receiver has it.
+    Taken,
+}
+
+#[derive(Debug)]
+struct Slot {
+    bytes: Vec<u8>,
+    is_end: bool,
+    state: State,
+    /// The transmission number of the last departure.
+    transmission: u32,
+    left: Instant,
+    is_resent: bool,
+}
+
+/// What to send next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    Frame(u32),
+    At(Instant),
+    Nothing,
+}
+
+/// An acknowledgement of something never sent, or with more credit than possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Impossible;
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    slots: Vec<Slot>,
+    /// The oldest unacknowledged sequence, the first that was never sent, and the one for the next segment.
+    base: u32,
+    next: u32,
+    tail: u32,
+    /// The end of the credit: the first sequence that the receiver has no room for.
+    limit: u32,
+    in_flight: u32,
+    lost: u32,
+    /// The transmission of the next departure, and the latest one known to have arrived.
+    transmission: u32,
+    delivered: u32,
+    /// The round ends when this transmission is known to have arrived.
+    round_end: u32,
+    /// When the last frame was sent, and when the retransmission timer expires.
+    left: Instant,
+    pub(super) resend_at: Instant,
+    /// Consecutive timeouts without progress.
+    pub(super) timeouts: u32,
+    smoothed: Duration,
+    variation: Duration,
+    pub(super) congestion: Congestion,
+}
+
+/// Returns whether `a` is before `b`.
+#[inline]
+pub(super) const fn precedes(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// Returns how many transmissions `b` is after `a`; negative if it is before.
+#[inline]
+const fn transmissions_between(a: u32, b: u32) -> i32 {
+    ((b.wrapping_sub(a) << 8) as i32) >> 8
+}
+
+impl Sender {
+    pub(super) fn new(initial: u32, config: &Config) -> Sender {
+        let slot = || Slot {
+            bytes: Vec::new(),
+            is_end: false,
+            state: State::Waiting,
+            transmission: 0,
+            left: Instant::ZERO,
+            is_resent: false,
+        };
+        Sender {
+            slots: (0..config.window_frames).map(|_| slot()).collect(),
+            base: initial,
+            next: initial,
+            tail: initial,
+            limit: initial,
+            in_flight: 0,
+            lost: 0,
+            transmission: 1,
+            delivered: 0,
+            round_end: 0,
+            left: Instant::ZERO,
+            resend_at: Instant::NEVER,
+            timeouts: 0,
+            smoothed: Duration::ZERO,
+            variation: Duration::ZERO,
+            congestion: Congestion::new(config),
+        }
+    }
+
+    #[inline]
+    fn index(&self, sequence: u32) -> usize {
+        sequence as usize & (self.slots.len() - 1)
+    }
+
+    /// Returns the number of free slots.
+    pub(super) fn room(&self) -> usize {
+        self.slots.len() - self.tail.wrapping_sub(self.base) as usize
+    }
+
+    /// Returns whether everything queued has been acknowledged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail == self.base
+    }
+
+    /// Returns the number of segments that are queued and not acknowledged.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.tail.wrapping_sub(self.base) as usize
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Returns the next new sequence to be sent.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Adds a slot for a segment or the end, and returns its `length` zeroed bytes.
+    ///
+    /// # Panics
+    /// If there is no free slot.
+    #[inline]
+    pub(super) fn push(&mut self, length: usize, is_end: bool) -> &mut [u8] {
+        assert!(self.room() > 0, "the caller looks for room first");
+        let index = self.index(self.tail);
+        let slot = &mut self.slots[index];
+        slot.bytes.clear();
+        slot.bytes.resize(length, 0);
+        (slot.is_end, slot.state, slot.is_resent) = (is_end, State::Waiting, false);
+        self.tail = self.tail.wrapping_add(1);
+        &mut slot.bytes
+    }
+
+    /// Returns the retransmission timeout (RFC 6298 §2, plus the receiver's ACK delay; doubled by each
+    /// timeout).
+    fn patience(&self, config: &Config) -> Duration {
+        let once = if self.smoothed.is_zero() {
+            config.resend_after
+        } else {
+            let measured = self.smoothed + (self.variation * 4).max(self.smoothed);
+            (measured + config.ack_after * 2).max(config.resend_after_min)
+        };
+        once.saturating_mul(1 << self.timeouts.min(16)).min(config.resend_after_max)
+    }
+
+    /// Returns what to send next, if the window allows it.
+    #[inline]
+    pub(super) fn next_to_send(&mut self, now: Instant) -> Next {
+        let may_be_new = self.next != self.tail && precedes(self.next, self.limit);
+        if self.lost == 0 && !may_be_new {
+            return Next::Nothing;
+        }
+        match self.congestion.gate(self.in_flight, self.left, now) {
+            Gate::Open => {}
+            Gate::At(at) => return Next::At(at),
+            Gate::Shut => return Next::Nothing,
+        }
+        if self.lost > 0 {
+            let mut sequence = self.base;
+            while sequence != self.next {
+                if self.slots[self.index(sequence)].state == State::Lost {
+                    return Next::Frame(sequence);
+                }
+                sequence = sequence.wrapping_add(1);
+            }
+        }
+        Next::Frame(self.next)
+    }
+
+    /// Records the departure of `sequence`. Returns its bytes, whether it is the end, its transmission
+    /// number, and whether to request an acknowledgement at once because no later frame would cause one.
+    pub(super) fn depart(
+        &mut self,
+        sequence: u32,
+        config: &Config,
+        counters: &mut EfeCounters,
+        now: Instant,
+    ) -> (&[u8], bool, u32, bool) {
+        let transmission = self.transmission;
+        self.transmission = (transmission + 1) % TRANSMISSIONS;
+        let index = self.index(sequence);
+        let slot = &mut self.slots[index];
+        if slot.state == State::Lost {
+            self.lost -= 1;
+            slot.is_resent = true;
+            counters.resends += 1;
+        } else {
+            self.next = sequence.wrapping_add(1);
+        }
+        (slot.state, slot.transmission, slot.left) = (State::Flying, transmission, now);
+        self.in_flight += 1;
+        self.left = now;
+        if self.resend_at == Instant::NEVER {
+            self.resend_at = now + self.patience(config);
+        }
+        let nothing_follows = self.lost == 0 && (self.next == self.tail || self.next == self.limit);
+        let asks = nothing_follows || self.congestion.window() < 4.0;
+        let slot = &self.slots[index];
+        (&slot.bytes, slot.is_end, transmission, asks)
+    }
+
+    /// Processes the acknowledgement fields of a frame: everything before `acknowledged` has arrived, `map`
+    /// shows what else, and the credit sets a new limit. Returns whether slots were freed.
+    ///
+    /// # Errors
+    /// It acknowledges what was never sent, or grants more credit than possible. Nothing has changed then.
+    #[inline]
+    pub(super) fn on_acknowledgement(
+        &mut self,
+        header: &Header,
+        map: u64,
+        config: &Config,
+        counters: &mut EfeCounters,
+        now: Instant,
+    ) -> Result<bool, Impossible> {
+        let outstanding = self.next.wrapping_sub(self.base);
+        let news = header.acknowledged.wrapping_sub(self.base);
+        if news > outstanding {
+            // Old and reordered, or never sent.
+            return if (news as i32) < 0 && news.wrapping_neg() <= 1 << 16 {
+                Ok(false)
+            } else {
+                Err(Impossible)
+            };
+        }
+        // Bit n of the map is `acknowledged` + 1 + n, which has to be before `next`.
+        let mappable = (outstanding - news).saturating_sub(1);
+        let impossible = if mappable >= 64 { 0 } else { u64::MAX << mappable };
+        if map & impossible != 0 || u32::from(header.credit) > 64 {
+            return Err(Impossible);
+        }
+        let limit = header.acknowledged.wrapping_add(u32::from(header.credit));
+        if precedes(self.limit, limit) {
+            self.limit = limit;
+        }
+        let echo = if header.has(flag::ECHO) { Some(header.echo) } else { None };
+        let mut progress = false;
+        while self.base != header.acknowledged {
+            progress |= self.take(self.base, echo, header.held, config, now);
+            let index = self.index(self.base);
+            self.slots[index].state = State::Waiting;
+            self.base = self.base.wrapping_add(1);
+        }
+        let mut rest = map;
+        while rest != 0 {
+            let sequence = header.acknowledged.wrapping_add(1 + rest.trailing_zeros());
+            progress |= self.take(sequence, echo, header.held, config, now);
+            rest &= rest - 1;
+        }
+        if progress {
+            self.timeouts = 0;
+            self.resend_at =
+                if self.base == self.next { Instant::NEVER } else { now + self.patience(config) };
+            if map != 0 || self.is_overtaken() {
+                self.find_lost(config, counters);
+            }
+            if transmissions_between(self.round_end, self.delivered) >= 0 {
+                self.round_end = self.transmission;
+                self.congestion.on_round(config, now);
+            }
+        }
+        Ok(news > 0)
+    }
+
+    /// Marks a frame as arrived. Returns whether that was unknown.
+    #[inline]
+    fn take(&mut self, sequence: u32, echo: Option<u32>, held: u16, config: &Config, now: Instant) -> bool {
+        let index = self.index(sequence);
+        let slot = &mut self.slots[index];
+        match slot.state {
+            State::Flying => self.in_flight -= 1,
+            State::Lost => self.lost -= 1,
+            State::Taken | State::Waiting => return false,
+        }
+        slot.state = State::Taken;
+        let (transmission, is_echoed) = (slot.transmission, echo == Some(slot.transmission));
+        if is_echoed && held != HELD_LONG {
+            let held = Duration::from_nanos(u64::from(held) * HELD_NANOS);
+            let trip = now.since(slot.left + held);
+            let bytes = slot.bytes.len();
+            self.congestion.on_sample(trip.as_nanos() as u64, bytes, config, now);
+            self.on_trip(trip);
+        }
+        // For a retransmitted frame, only the echo shows which departure arrived.
+        if (is_echoed || !self.slots[index].is_resent)
+            && transmissions_between(self.delivered, transmission) > 0
+        {
+            self.delivered = transmission;
+        }
+        true
+    }
+
+    /// Updates the smoothed RTT and its variation (RFC 6298 §2).
+    fn on_trip(&mut self, trip: Duration) {
+        if self.smoothed.is_zero() {
+            (self.smoothed, self.variation) = (trip.max(Duration::from_nanos(1)), trip / 2);
+        } else {
+            self.variation = (self.variation * 3 + self.smoothed.abs_diff(trip)) / 4;
+            self.smoothed = (self.smoothed * 7 + trip) / 8;
+        }
+    }
+
+    /// Returns whether a frame sent after the oldest one in flight has arrived.
+    fn is_overtaken(&self) -> bool {
+        let slot = &self.slots[self.index(self.base)];
+        slot.state == State::Flying && transmissions_between(slot.transmission, self.delivered) > 0
+    }
+
+    fn find_lost(&mut self, config: &Config, counters: &mut EfeCounters) {
+        let mut sequence = self.base;
+        let before = self.lost;
+        while sequence != self.next {
+            let (index, delivered) = (self.index(sequence), self.delivered);
+            let slot = &mut self.slots[index];
+            if slot.state == State::Flying
+                && transmissions_between(slot.transmission, delivered) >= config.reorder_frames as i32
+            {
+                slot.state = State::Lost;
+                self.in_flight -= 1;
+                self.lost += 1;
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        if self.lost > before {
+            counters.lost += u64::from(self.lost - before);
+            self.congestion.on_loss(config);
+        }
+    }
+
+    /// Handles the retransmission timer. Returns whether to give up the peer.
+    pub(super) fn on_time(&mut self, config: &Config, counters: &mut EfeCounters, now: Instant) -> bool {
+        if now < self.resend_at {
+            return false;
+        }
+        self.timeouts += 1;
+        counters.timeouts += 1;
+        if self.timeouts > config.resends_max {
+            return true;
+        }
+        let mut sequence = self.base;
+        while sequence != self.next {
+            let index = self.index(sequence);
+            if self.slots[index].state == State::Flying {
+                self.slots[index].state = State::Lost;
+                self.in_flight -= 1;
+                self.lost += 1;
+                if self.timeouts == 1 {
+                    break;
+                }
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        if self.timeouts > 1 {
+            self.congestion.on_timeout();
+        }
+        self.round_end = self.transmission;
+        self.resend_at = now + self.patience(config);
+        false
+    }
+
+    /// Returns whether everything sent has been acknowledged, more is queued, and the receiver has granted no
+    /// credit.
+    pub(super) fn waits_for_credit(&self) -> bool {
+        self.base == self.next && self.next != self.tail && !precedes(self.next, self.limit)
+    }
+
+    /// Returns how long to wait before the next credit probe.
+    pub(super) fn credit_patience(&self, asked: u32, config: &Config) -> Duration {
+        let once = (self.smoothed * 4).max(config.resend_after_min);
+        once.saturating_mul(1 << asked.min(16)).min(config.resend_after_max)
+    }
+
+    /// Handles the receiver's request to pause.
+    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
+        self.congestion.on_breath(spread, config, now);
+    }
+
+    /// Returns the transmission number of a frame that is not sequenced.
+    pub(super) fn stamp(&self) -> u32 {
+        self.transmission % TRANSMISSIONS
+    }
+
+    /// Sets the credit that the peer granted at setup.
+    pub(super) fn allow(&mut self, credit: u8) {
+        self.limit = self.base.wrapping_add(u32::from(credit).min(64));
+    }
+}
+
+/// Reads the map in an acknowledgement.
+pub(super) fn read_map(payload: &[u8]) -> u64 {
+    payload.first_chunk::<{ wire::MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::receive::Receiver;
+    use super::*;
+    use crate::wire::efe::Kind;
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    fn ack() -> Header {
+        Header {
+            kind: Kind::Ack,
+            flags: 0,
+            credit: 0,
+            payload_bytes: 8,
+            flow: 0,
+            key: 0,
+            sequence: 0,
+            acknowledged: 0,
+            transmission: 0,
+            echo: 0,
+            held: 0,
+        }
+    }
+
+    /// Two halves, and a path that loses every `lose_every`-th frame.
+    fn transfer(initial: u32, transmission: u32, segments: u32, lose_every: u64) -> (Vec<u32>, EfeCounters) {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let (mut sender, mut receiver) = (Sender::new(initial, &config), Receiver::new(initial, &config));
+        sender.allow(64);
+        (sender.transmission, sender.delivered, sender.round_end) =
+            (transmission, (transmission + TRANSMISSIONS - 1) % TRANSMISSIONS, transmission);
+        let (mut handed, mut read, mut frames) = (0, Vec::new(), 0u64);
+        let mut under_way: VecDeque<(Instant, Header, Vec<u8>)> = VecDeque::new();
+        let mut out = Vec::new();
+        let mut now = Instant::ZERO;
+        while read.len() < segments as usize {
+            now += Duration::from_micros(1);
+            assert!(now < Instant::from_nanos(10_000_000_000), "{} of {segments} came", read.len());
+            while handed < segments && sender.room() > 0 {
+                sender.push(4, false).copy_from_slice(&handed.to_be_bytes());
+                handed += 1;
+            }
+            assert!(!sender.on_time(&config, &mut counters, now), "somebody is there");
+            while let Next::Frame(sequence) = sender.next_to_send(now) {
+                let (bytes, _, transmission, asks) = sender.depart(sequence, &config, &mut counters, now);
+                frames += 1;
+                if lose_every == 0 || !frames.is_multiple_of(lose_every) {
+                    let flags = if asks { flag::ASKS } else { 0 };
+                    let header = Header { kind: Kind::Data, flags, sequence, transmission, ..ack() };
+                    under_way.push_back((now + Duration::from_micros(8), header, bytes.to_vec()));
+                }
+            }
+            while under_way.front().is_some_and(|frame| frame.0 <= now) {
+                let (_, header, bytes) = under_way.pop_front().expect("just seen");
+                receiver.on_frame(&header, &bytes, false, &config, &mut counters, now);
+                while receiver.pop(Some(&mut out), &config, now) {
+                    read.push(u32::from_be_bytes(out[..].try_into().expect("four bytes")));
+                }
+            }
+            receiver.on_time(now);
+            if core::mem::take(&mut receiver.owes_now) {
+                let mut header = ack();
+                let map = receiver.pay(&mut header, now);
+                let news = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
+                assert!(news.is_ok(), "what the receiver says is possible");
+            }
+        }
+        (read, counters)
+    }
+
+    #[test]
+    fn numbers_that_run_over_are_no_different() {
+        for lose_every in [0, 7, 2] {
+            for (initial, transmission) in [(0, 1), (u32::MAX - 20, TRANSMISSIONS - 30), (1 << 31, 1 << 23)] {
+                let (read, counters) = transfer(initial, transmission, 300, lose_every);
+                assert!(read.iter().copied().eq(0..300), "{initial:#x} {lose_every}");
+                assert_eq!(counters.beyond_credit, 0);
+                assert_eq!(counters.resends == 0, lose_every == 0, "{counters:?}");
+                // Every loss but those at the very end is detected by later arrivals.
+                assert!(lose_every != 7 || counters.timeouts <= 1, "{counters:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_never_left_changes_nothing() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let now = Instant::ZERO;
+        let mut sender = Sender::new(100, &config);
+        sender.allow(64);
+        (0..4).for_each(|_| sender.push(1, false).fill(1));
+        for sequence in 100..102 {
+            assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
+            sender.depart(sequence, &config, &mut counters, now);
+        }
+        // (acknowledged, credit, map, expected): 100 and 101 have been sent.
+        let rows = [
+            (103, 64, 0, Err(Impossible)),
+            (100u32.wrapping_sub(1 << 17), 64, 0, Err(Impossible)),
+            (100 + (1 << 31), 64, 0, Err(Impossible)),
+            (100, 65, 0, Err(Impossible)),
+            (100, 64, 0b10, Err(Impossible)),
+            (101, 64, 0b1, Err(Impossible)),
+            (102, 64, 0b1, Err(Impossible)),
+            (100, 64, 1 << 63, Err(Impossible)),
+            (99, 64, u64::MAX, Ok(false)),
+            (100, 64, 0, Ok(false)),
+            (100, 64, 0b1, Ok(false)),
+            (101, 64, 0, Ok(true)),
+        ];
+        for (acknowledged, credit, map, expected) in rows {
+            let before = (sender.unacknowledged(), sender.in_flight, sender.limit);
+            let header = Header { acknowledged, credit, ..ack() };
+            let verdict = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
+            assert_eq!(verdict, expected, "{acknowledged} {credit} {map:#b}");
+            if verdict == Err(Impossible) {
+                assert_eq!((sender.unacknowledged(), sender.in_flight, sender.limit), before);
+            }
+        }
+        assert_eq!((sender.unacknowledged(), sender.in_flight), (3, 0), "101 came by the map, 100 after it");
+    }
+
+    #[test]
+    fn an_answer_to_the_first_departure_says_nothing_of_the_second() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let (mut now, mut sender) = (Instant::ZERO, Sender::new(0, &config));
+        sender.allow(64);
+        sender.push(1, false);
+        sender.next_to_send(now);
+        sender.depart(0, &config, &mut counters, now);
+        // Its acknowledgement is late: it is retransmitted, after others.
+        now = sender.resend_at;
+        sender.on_time(&config, &mut counters, now);
+        for sequence in 1..5 {
+            sender.push(1, false);
+            sender.depart(sequence, &config, &mut counters, now);
+        }
+        sender.depart(0, &config, &mut counters, now);
+        let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 1, ..ack() };
+        assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
+        assert_eq!(
+            (counters.lost, sender.in_flight),
+            (0, 4),
+            "four left before the second, and are not overtaken"
+        );
+    }
+
+    #[test]
+    fn what_was_never_sent_is_not_measured() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let mut sender = Sender::new(0, &config);
+        sender.allow(64);
+        sender.push(1, false);
+        sender.next_to_send(Instant::ZERO);
+        sender.depart(0, &config, &mut counters, Instant::ZERO);
+        let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 77, ..ack() };
+        let now = Instant::from_nanos(10);
+        assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
+        assert_eq!((sender.congestion.base(), sender.smoothed), (None, Duration::ZERO));
+    }
+}

@@ -1,0 +1,311 @@
+//! Connections over EFE: an endpoint's flows as streams of segments.
+//!
+//! Setup          the flow's greetings carry MPA's start frames, so depths, extensions and private data are
+//!                negotiated as over TCP.
+//! Transmit path  a segment is copied into the endpoint's ring, which releases the host's memory at once.
+//! Receive path   a segment is placed from the endpoint's buffer. A segment that waits for a receive stays
+//!                there and keeps its credit.
+
+use super::{Below, ConnectError, End, FlowPhase, News, Nic, OpenError, Request};
+use crate::efe::{self, Endpoint, FlowNumber, Peer};
+use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
+use crate::iwarp::rnic::{Payload, StreamTraits, StreamWish, Taken, ToLlp};
+use alloc::vec::Vec;
+use kiban_base::Instant;
+
+/// Minimum segment length that an endpoint must support.
+const SEGMENT_BYTES_MIN: usize = 128;
+
+impl Nic {
+    /// Begins a connection over EFE, and returns its end.
+    ///
+    /// # Errors
+    /// The queue pair cannot be connected; the private data is too long; there are too many ends or flows.
+    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
+    pub fn connect_flow(
+        &mut self,
+        endpoint: &mut Endpoint,
+        (peer, service): (Peer, u16),
+        config: &mpa::Config,
+        qp: u32,
+        (ird, ord): (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
+        let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
+        let flow =
+            endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
+        let below = Below::Flow { flow, phase: FlowPhase::Initiating(initiator) };
+        let Some(end) = self.add(below, Some(qp), None, now) else {
+            // Undo: nothing has been sent yet.
+            let _ = endpoint.abort(flow, now);
+            return Err(OpenError::TooMany);
+        };
+        self.of_flow.insert(flow, end);
+        Ok(end)
+    }
+
+    /// Moves segments and events between the core and an endpoint. `config` configures the responses to its
+    /// connection requests.
+    pub fn pump(&mut self, endpoint: &mut Endpoint, config: &mpa::Config, now: Instant) {
+        while let Some(event) = endpoint.poll() {
+            self.on_flow_event(endpoint, event, config, now);
+        }
+        // A segment that waited for a receive may request a response, which is served below.
+        let mut woken = Vec::new();
+        while let Some(end) = self.next_resumed() {
+            match self.flow_of(end) {
+                Some(flow) => self.take_from_flow(endpoint, end, flow, now),
+                None => woken.push(end),
+            }
+        }
+        self.woken = woken;
+        let mut later = Vec::new();
+        while let Some(end) = self.next_to_serve() {
+            if self.flow_of(end).is_some() {
+                self.serve_flow(endpoint, end, now);
+            } else {
+                later.push(end);
+            }
+        }
+        later.into_iter().for_each(|end| self.stir(end));
+    }
+
+    fn flow_of(&self, end: u32) -> Option<FlowNumber> {
+        match self.ends.get(end)?.below {
+            Below::Flow { flow, .. } => Some(flow),
+            _ => None,
+        }
+    }
+
+    fn on_flow_event(
+        &mut self,
+        endpoint: &mut Endpoint,
+        event: efe::Event,
+        config: &mpa::Config,
+        now: Instant,
+    ) {
+        match event {
+            efe::Event::Asked { flow, service, greeting, .. } => {
+                let mut responder = Responder::new(config);
+                let asked = match responder.take(&greeting) {
+                    Ok(Some(asked)) => asked,
+                    // Not even an MPA request.
+                    Ok(None) | Err(_) => {
+                        let _ = endpoint.reject(flow, &[], now);
+                        return;
+                    }
+                };
+                self.make_room();
+                let below = Below::Flow { flow, phase: FlowPhase::Responding(responder) };
+                let Some(number) = self.add(below, None, Some(service.into()), now) else {
+                    let _ = endpoint.reject(flow, &[], now);
+                    return;
+                };
+                self.waiting.ask(number);
+                self.of_flow.insert(flow, number);
+                let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
+                let (listener, depths) = (service.into(), (ird, ord));
+                let asked = Request { end: number, listener, private_data, depths, extensions };
+                self.news.push_back(News::Asked(asked));
+            }
+            efe::Event::Connected { flow, greeting } => {
+                let Some(&number) = self.of_flow.get(&flow) else { return };
+                self.on_flow_connected(endpoint, number, flow, &greeting, now);
+            }
+            efe::Event::Rejected { flow, greeting, .. } => {
+                let Some(number) = self.of_flow.remove(&flow) else { return };
+                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else {
+                    return;
+                };
+                let was = core::mem::replace(below, Below::Nothing);
+                let error = match was {
+                    Below::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
+                        match initiator.take(&greeting) {
+                            Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
+                            Ok(_) => ConnectError::Unreachable,
+                            Err(_) if greeting.is_empty() => ConnectError::Unreachable,
+                            Err(fault) => ConnectError::Fault(fault),
+                        }
+                    }
+                    _ => ConnectError::Lost,
+                };
+                self.fail(number, error);
+            }
+            efe::Event::Readable { flow } => {
+                if let Some(&end) = self.of_flow.get(&flow) {
+                    self.take_from_flow(endpoint, end, flow, now);
+                }
+            }
+            efe::Event::Writable { flow } => {
+                if let Some(&end) = self.of_flow.get(&flow) {
+                    self.stir(end);
+                }
+            }
+            efe::Event::Finished { flow } => {
+                // The peer sends no more. Finish our side too; the flow ends when that is sent.
+                let Some(&number) = self.of_flow.get(&flow) else { return };
+                if let Some(qp) = self.qp_of(number) {
+                    self.core.stream_gone(qp, true);
+                }
+                self.finish_flow(endpoint, number, flow);
+            }
+            efe::Event::Ended { flow, why } => {
+                let Some(number) = self.of_flow.remove(&flow) else { return };
+                let Some(end) = self.ends.get_mut(number) else { return };
+                end.below = Below::Nothing;
+                if let Some(qp) = end.qp {
+                    self.core.stream_gone(qp, why == efe::Why::Finished);
+                }
+                if end.stands {
+                    self.news.push_back(News::Gone { end: number });
+                } else {
+                    let error = match why {
+                        efe::Why::NoAnswer => ConnectError::Timeout,
+                        _ => ConnectError::Lost,
+                    };
+                    self.fail(number, error);
+                }
+            }
+        }
+    }
+
+    fn on_flow_connected(
+        &mut self,
+        endpoint: &mut Endpoint,
+        number: u32,
+        flow: FlowNumber,
+        greeting: &[u8],
+        now: Instant,
+    ) {
+        let is_narrow = endpoint.segment_bytes(flow).is_none_or(|most| most < SEGMENT_BYTES_MIN);
+        let Some(end) = self.ends.get_mut(number) else { return };
+        let Below::Flow { phase, .. } = &mut end.below else { return };
+        match core::mem::replace(phase, FlowPhase::Up { finished: false }) {
+            FlowPhase::Initiating(mut initiator) => {
+                let error = match initiator.take(greeting) {
+                    // The peer's segments are too short for a header.
+                    Ok(Answer::Agreed(_)) if is_narrow => ConnectError::Lost,
+                    Ok(Answer::Agreed(agreed)) => {
+                        let mpa::Agreed { ird, ord, extensions, private_data, .. } = agreed;
+                        let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: true };
+                        match end.qp.map(|qp| self.core.connect(qp, traits)) {
+                            Some(Ok(())) => {
+                                end.stands = true;
+                                self.news.push_back(News::Connected { end: number, private_data });
+                                return;
+                            }
+                            _ => ConnectError::Lost,
+                        }
+                    }
+                    Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
+                    Ok(Answer::Wants) => ConnectError::Lost,
+                    Err(fault) => ConnectError::Fault(fault),
+                };
+                self.cut_flow(endpoint, number, flow, now);
+                self.fail(number, error);
+            }
+            FlowPhase::Accepted if is_narrow => self.cut_flow(endpoint, number, flow, now),
+            // Our accept is confirmed: queued segments may be sent.
+            FlowPhase::Accepted => self.stir(number),
+            before => *phase = before,
+        }
+    }
+
+    /// Takes the segments that an endpoint has received for an end.
+    fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
+        let Some(qp) = self.qp_of(end) else { return };
+        // A segment that waits for a receive stays and keeps its credit, so the peer waits. After a fault,
+        // the remaining segments are taken and dropped.
+        while let Some(front) = endpoint.peek(flow)
+            && self.core.take(qp, front) != Taken::Dry
+        {
+            endpoint.skip(flow, now);
+        }
+    }
+
+    /// Sends an end's segments through an endpoint, as far as there is room.
+    fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
+        let Some(flow) = self.flow_of(number) else { return };
+        let Some(qp) = self.qp_of(number) else {
+            // The queue pair was reset or the connection given up: end the flow. An end that waits for the
+            // host's answer has no queue pair yet, and stays.
+            let failed = self.ends.get(number).is_some_and(|end| end.failed);
+            if failed || self.stands(number) {
+                self.cut_flow(endpoint, number, flow, now);
+            }
+            return;
+        };
+        let mut all_left = true;
+        if let Some(most) = endpoint.segment_bytes(flow) {
+            let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };
+            all_left = false;
+            while endpoint.room(flow) > 0 {
+                out.segment.clear();
+                if !self.core.next_segment(qp, &mut out) {
+                    all_left = true;
+                    break;
+                }
+                if endpoint.send(flow, &out.segment, now).is_err() {
+                    break;
+                }
+                // The segment was copied, so the host's memory is released.
+                self.core.confirm(qp, self.core.segments_made(qp));
+            }
+            self.segment = out.segment;
+            if endpoint.room(flow) == 0 {
+                // An event reports when there is room.
+                endpoint.want_room(flow);
+            }
+        }
+        match self.core.stream_wish(qp) {
+            StreamWish::Open => {}
+            // Queued segments go first.
+            StreamWish::Finish if !all_left => {}
+            StreamWish::Finish => self.finish_flow(endpoint, number, flow),
+            StreamWish::Abort => self.cut_flow(endpoint, number, flow, now),
+        }
+    }
+
+    fn finish_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber) {
+        if let Some(End { below: Below::Flow { phase: FlowPhase::Up { finished }, .. }, .. }) =
+            self.ends.get_mut(number)
+            && !core::mem::replace(finished, true)
+        {
+            let _ = endpoint.finish(flow);
+        }
+    }
+
+    /// Aborts a flow.
+    fn cut_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber, now: Instant) {
+        // A flow that has already ended needs no abort.
+        let _ = endpoint.abort(flow, now);
+        self.of_flow.remove(&flow);
+        let Some(end) = self.ends.get_mut(number) else { return };
+        end.below = Below::Nothing;
+        if let Some(qp) = end.qp {
+            self.core.stream_gone(qp, false);
+        }
+        if end.stands {
+            self.news.push_back(News::Gone { end: number });
+        }
+    }
+}
+
+/// A segment to be sent through an endpoint.
+struct FlowOut {
+    segment: Vec<u8>,
+    most: usize,
+}
+
+impl ToLlp for FlowOut {
+    fn segment_bytes(&self) -> usize {
+        self.most
+    }
+
+    fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
+        self.segment.extend_from_slice(header);
+        payload.append_to(&mut self.segment);
+    }
+}

@@ -1,0 +1,713 @@
+//! The NIC: the core, its connections, and the connection manager.
+//!
+//! Purpose    one value for every driver: the driver lends byte streams or an EFE endpoint, and the same code
+//!            sets up and closes connections in real and in virtual time.
+//! Streams    the driver owns the byte stream (a socket, a TCP session) and moves bytes between it and the
+//!            [`Stream`] of an *end*. [`Nic::open`] and [`Nic::incoming`] create an end,
+//!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::stream_gone`] reports the
+//!            end of its byte stream.
+//! EFE        [`Nic::pump`] moves segments between the core and an endpoint. The endpoint's greetings carry
+//!            MPA's start frames, so depths, extensions and private data are negotiated in the same way.
+//! Host side  calls [`Nic::connect_flow`], [`Nic::accept`] and [`Nic::reject`], and polls [`Nic::poll`].
+//! Limits     an end that does not complete its start frames in time is given up. The number of incoming ends
+//!            that have not sent a request or have not been answered is bounded; when full, the oldest is
+//!            dropped, first among those that have not sent a request.
+
+mod flows;
+
+use super::mpa::{self, Initiator, Responder};
+use super::rnic::{Config, QpState, Refusal, Rnic, StreamTraits, StreamWish};
+use super::stream::{self, Stream};
+use crate::efe::{Endpoint, FlowNumber};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use core::time::Duration;
+use kiban_base::{Instant, Region, RngKey, SecureRng, Slab};
+
+/// How long after its reply has arrived a responder sends if the initiator has not: siw may read the reply
+/// and the data after it in one call, and must not find both.
+pub const HOLD: Duration = Duration::from_millis(1);
+
+/// How long an initiator that has sent data and received nothing waits before it nudges its peer.
+pub const NUDGE: Duration = Duration::from_millis(5);
+/// Maximum number of nudges, each after twice the previous wait: a third of a second in all.
+pub const NUDGES_MAX: u32 = 6;
+
+/// Why a connection could not be established.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The peer refused; with its private data.
+    Rejected(Vec<u8>),
+    /// Nobody listens at the address, or there is no route to it.
+    Unreachable,
+    /// The peer did not answer in time.
+    Timeout,
+    /// The peer's start frame breaks a rule.
+    Fault(mpa::SetupFault),
+    /// The connection was lost before it was established.
+    Lost,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Rejected(_) => f.write_str("the peer refused the connection"),
+            ConnectError::Unreachable => {
+                f.write_str("nobody listens at that address, or there is no way to it")
+            }
+            ConnectError::Timeout => f.write_str("the peer did not answer in time"),
+            ConnectError::Fault(fault) => write!(f, "the peer does not begin as it should: {fault}"),
+            ConnectError::Lost => f.write_str("the connection was lost before it stood"),
+        }
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+/// A connection request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The end that received it.
+    pub end: u32,
+    /// The listener's number, or the EFE service.
+    pub listener: u32,
+    /// The peer's private data.
+    pub private_data: Vec<u8>,
+    /// Reads that the peer wants to have outstanding and that it accepts: the maxima that [`Nic::accept`] can
+    /// agree on for (`ird`, `ord`).
+    pub depths: (u16, u16),
+    /// Whether the peer supports RFC 7306.
+    pub extensions: bool,
+}
+
+/// Connection events for the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// A peer requests a connection.
+    Asked(Request),
+    /// A connection is established; with the peer's private data on the initiating side.
+    Connected {
+        /// The end.
+        end: u32,
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
+    /// A connection could not be established.
+    Failed {
+        /// The end.
+        end: u32,
+        /// The reason.
+        error: ConnectError,
+    },
+    /// A request that the host may not have handled yet is gone: its end can be forgotten.
+    Withdrawn {
+        /// The end.
+        end: u32,
+    },
+    /// An established connection has ended.
+    Gone {
+        /// The end.
+        end: u32,
+    },
+}
+
+/// The transport of an end's segments.
+#[derive(Debug)]
+enum Below {
+    Stream(Box<Stream>),
+    Flow {
+        flow: FlowNumber,
+        phase: FlowPhase,
+    },
+    /// The transport has ended.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum FlowPhase {
+    Initiating(Initiator),
+    Responding(Responder),
+    /// Accepted, but not confirmed.
+    Accepted,
+    Up {
+        finished: bool,
+    },
+}
+
+#[derive(Debug)]
+struct End {
+    below: Below,
+    qp: Option<u32>,
+    /// The listener that it came to.
+    listener: Option<u32>,
+    /// Deadline for establishing the connection.
+    until: Instant,
+    stands: bool,
+    /// The host was told of the failure.
+    failed: bool,
+    /// Queued for service, since it may have to send something unknown to the core.
+    stirred: bool,
+}
+
+/// Incoming ends that are not established, oldest first; some may have failed meanwhile.
+#[derive(Default, Debug)]
+struct Waiting {
+    /// Ends without a request.
+    silent: VecDeque<u32>,
+    /// Ends whose request waits for the host's answer.
+    asked: VecDeque<u32>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.silent.len() + self.asked.len()
+    }
+
+    /// Records that an end has received a request.
+    fn ask(&mut self, end: u32) {
+        self.leave(end);
+        self.asked.push_back(end);
+    }
+
+    fn leave(&mut self, end: u32) {
+        for line in [&mut self.silent, &mut self.asked] {
+            if let Some(at) = line.iter().position(|&waits| waits == end) {
+                line.remove(at);
+            }
+        }
+    }
+
+    /// Removes the end to be dropped. Silent ends go first, so that they cannot displace real requests.
+    fn oldest(&mut self) -> Option<u32> {
+        self.silent.pop_front().or_else(|| self.asked.pop_front())
+    }
+}
+
+/// An RDMA NIC with connections.
+#[derive(Debug)]
+pub struct Nic {
+    /// The core: memory, queues, work.
+    pub core: Rnic,
+    ends: Slab<End>,
+    of_qp: BTreeMap<u32, u32>,
+    of_flow: BTreeMap<FlowNumber, u32>,
+    waiting: Waiting,
+    alarms: BinaryHeap<Reverse<(Instant, u32)>>,
+    stirred: VecDeque<u32>,
+    news: VecDeque<News>,
+    start_timeout: Duration,
+    answer_timeout: Duration,
+    waiting_max: usize,
+    /// Byte-stream ends to be resumed, found while EFE flows were processed.
+    woken: Vec<u32>,
+    /// Buffer for a segment to be sent through an endpoint.
+    segment: Vec<u8>,
+}
+
+impl Nic {
+    /// Creates a NIC. `key` seeds the generator of its tags and numbers.
+    pub fn new(config: Config, key: RngKey) -> Nic {
+        let most = config.qps_max.saturating_mul(2);
+        let mut rng = SecureRng::new(key);
+        let salt = rng.draw_u32();
+        let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
+        Nic {
+            core: Rnic::new(config, rng.draw_key()),
+            ends: Slab::new(most, salt),
+            of_qp: BTreeMap::new(),
+            of_flow: BTreeMap::new(),
+            waiting: Waiting::default(),
+            alarms: BinaryHeap::new(),
+            stirred: VecDeque::new(),
+            news: VecDeque::new(),
+            start_timeout,
+            answer_timeout,
+            waiting_max,
+            woken: Vec::new(),
+            segment: Vec::new(),
+        }
+    }
+
+    /// Returns the next connection event.
+    pub fn poll(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Returns whether a connection event is pending.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Returns the number of ends.
+    pub fn ends(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns the queue pair of an end.
+    pub fn qp_of(&self, end: u32) -> Option<u32> {
+        self.ends.get(end)?.qp
+    }
+
+    /// Returns the end of a queue pair.
+    pub fn end_of(&self, qp: u32) -> Option<u32> {
+        self.of_qp.get(&qp).copied()
+    }
+
+    /// Returns whether an end's connection is established and has not ended.
+    pub fn stands(&self, end: u32) -> bool {
+        self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
+    }
+
+    /// Checks that a queue pair can be connected: it has no connection, is in its initial state and is not
+    /// for datagrams.
+    fn check_free(&self, qp: u32) -> Result<(), OpenError> {
+        let end = self.end_of(qp).and_then(|end| self.ends.get(end));
+        let is_idle = matches!(self.core.query_qp(qp), Ok((_, QpState::Idle, _)));
+        let has_streams = self.core.datagram_state(qp) == Err(Refusal::OtherKind);
+        match is_idle && has_streams && end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+            true => Ok(()),
+            false => Err(OpenError::InUse),
+        }
+    }
+
+    /// Resets a queue pair. The rest of its connection is closed without it.
+    pub fn reset(&mut self, qp: u32) -> Result<(), Refusal> {
+        self.core.reset(qp)?;
+        if let Some(number) = self.of_qp.remove(&qp)
+            && let Some(end) = self.ends.get_mut(number)
+        {
+            end.qp = None;
+            if let Below::Stream(stream) = &mut end.below {
+                stream.detach();
+            }
+            self.stir(number);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
+        let until = now + self.start_timeout;
+        let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
+        let number = self.ends.insert(end)?;
+        if let Some(qp) = qp {
+            self.of_qp.insert(qp, number);
+        }
+        self.alarms.push(Reverse((until, number)));
+        Some(number)
+    }
+
+    // ---- byte streams
+
+    /// Begins a connection of a queue pair over a byte stream, and returns its end. The request is queued in
+    /// the stream.
+    ///
+    /// # Errors
+    /// The queue pair cannot be connected; the private data is too long; there are too many ends.
+    pub fn open(
+        &mut self,
+        config: &mpa::Config,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
+        let stream = Stream::initiate(config, qp, depths, private_data).map_err(OpenError::PrivateData)?;
+        let end = self.add(Below::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
+        self.stir(end);
+        Ok(end)
+    }
+
+    /// Creates an end for a byte stream accepted by a listener. Returns `None` if there are too many.
+    pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
+        self.make_room();
+        let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
+        self.waiting.silent.push_back(end);
+        Some(end)
+    }
+
+    /// Drops the oldest waiting ends until there is room for another.
+    fn make_room(&mut self) {
+        while self.waiting.len() >= self.waiting_max.max(1) && self.give_up_oldest() {}
+    }
+
+    /// Gives up one waiting end, when another resource is scarce. Returns whether there was one.
+    pub fn give_up_oldest(&mut self) -> bool {
+        while let Some(oldest) = self.waiting.oldest() {
+            if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
+                self.fail(oldest, ConnectError::Timeout);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns an end's stream and the core; a driver moves bytes with both.
+    #[inline]
+    pub fn stream(&mut self, end: u32) -> Option<(&mut Stream, &mut Rnic)> {
+        match &mut self.ends.get_mut(end)?.below {
+            Below::Stream(stream) => Some((stream, &mut self.core)),
+            _ => None,
+        }
+    }
+
+    /// Takes bytes received for an end.
+    pub fn arrive(&mut self, end: u32, bytes: &[u8], now: Instant) {
+        let Some((stream, core)) = self.stream(end) else { return };
+        stream.arrive(core, bytes);
+        if let Some(news) = stream.poll() {
+            self.on_stream_news(end, news, now);
+        }
+    }
+
+    fn on_stream_news(&mut self, number: u32, news: stream::News, now: Instant) {
+        let Some(end) = self.ends.get_mut(number) else { return };
+        match news {
+            stream::News::Asked { private_data, depths, extensions } => {
+                end.until = now + self.answer_timeout;
+                self.waiting.ask(number);
+                self.alarms.push(Reverse((end.until, number)));
+                let listener = end.listener.unwrap_or(0);
+                let asked = Request { end: number, listener, private_data, depths, extensions };
+                self.news.push_back(News::Asked(asked));
+            }
+            stream::News::Connected { private_data } => {
+                end.stands = true;
+                self.news.push_back(News::Connected { end: number, private_data });
+            }
+            stream::News::Rejected { private_data } => {
+                self.fail(number, ConnectError::Rejected(private_data))
+            }
+            stream::News::Failed(fault) => self.fail(number, ConnectError::Fault(fault)),
+            stream::News::Lost => self.fail(number, ConnectError::Lost),
+        }
+    }
+
+    /// Fails a connection that is not established: the host is told once, and the transport ends after its
+    /// last message, if there is one.
+    pub fn fail(&mut self, number: u32, error: ConnectError) {
+        let Some(end) = self.ends.get_mut(number) else { return };
+        if !core::mem::replace(&mut end.failed, true) {
+            self.news.push_back(match end.listener {
+                None => News::Failed { end: number, error },
+                Some(_) => News::Withdrawn { end: number },
+            });
+        }
+        if let Below::Stream(stream) = &mut end.below {
+            stream.give_up();
+        }
+        self.stir(number);
+    }
+
+    /// Ends an end's byte stream. `in_order`: the close was orderly.
+    pub fn stream_gone(&mut self, number: u32, in_order: bool) {
+        let Some(end) = self.ends.get_mut(number) else { return };
+        let stood = end.stands;
+        if let Below::Stream(stream) = &mut end.below {
+            stream.gone(&mut self.core, in_order);
+        }
+        if !matches!(core::mem::replace(&mut end.below, Below::Nothing), Below::Nothing) {
+            match stood {
+                true => self.news.push_back(News::Gone { end: number }),
+                false => self.fail(number, ConnectError::Lost),
+            }
+        }
+    }
+
+    /// Returns the next end to be served: it may have something to send.
+    #[inline]
+    pub fn next_to_serve(&mut self) -> Option<u32> {
+        if let Some(end) = self.stirred.pop_front() {
+            if let Some(end) = self.ends.get_mut(end) {
+                end.stirred = false;
+            }
+            return Some(end);
+        }
+        while let Some(qp) = self.core.next_in_line() {
+            if let Some(&end) = self.of_qp.get(&qp) {
+                return Some(end);
+            }
+        }
+        None
+    }
+
+    /// Returns the next end whose stream was stopped for want of a receive and can continue.
+    pub fn next_resumed(&mut self) -> Option<u32> {
+        if let Some(end) = self.woken.pop() {
+            return Some(end);
+        }
+        while let Some(qp) = self.core.resumed() {
+            let Some(&end) = self.of_qp.get(&qp) else { continue };
+            if let Some((stream, core)) = self.stream(end) {
+                stream.resume(core);
+            }
+            return Some(end);
+        }
+        None
+    }
+
+    /// Queues an end for service.
+    pub fn stir(&mut self, number: u32) {
+        if let Some(end) = self.ends.get_mut(number)
+            && !end.stirred
+        {
+            end.stirred = true;
+            self.stirred.push_back(number);
+        }
+    }
+
+    /// Returns what the byte stream must do after the current burst has been sent.
+    #[inline]
+    pub fn wish(&self, end: u32) -> StreamWish {
+        match self.ends.get(end).map(|end| &end.below) {
+            Some(Below::Stream(stream)) => stream.wish(&self.core),
+            _ => StreamWish::Abort,
+        }
+    }
+
+    // ---- the host's answers
+
+    /// Accepts a request on a queue pair that is not connected. `endpoint` is required for a request that
+    /// came through EFE.
+    ///
+    /// # Errors
+    /// The queue pair cannot be connected; the private data is too long; the request is gone.
+    pub fn accept(
+        &mut self,
+        endpoint: Option<&mut Endpoint>,
+        number: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
+        self.check_free(qp)?;
+        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none() && !end.stands);
+        let end = end.ok_or(OpenError::Gone)?;
+        match &mut end.below {
+            Below::Stream(stream) => {
+                if !stream.is_asked() {
+                    return Err(OpenError::Gone);
+                }
+                let accepted = stream.accept(&mut self.core, qp, depths, private_data);
+                if !accepted.map_err(OpenError::PrivateData)? {
+                    return Err(OpenError::InUse);
+                }
+            }
+            Below::Flow { flow, phase } => {
+                let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
+                    return Err(OpenError::Gone);
+                };
+                let (reply, agreed) =
+                    responder.accept(private_data, depths.0, depths.1).map_err(OpenError::PrivateData)?;
+                endpoint.accept(*flow, &reply, now).map_err(|_| OpenError::Gone)?;
+                let mpa::Agreed { ird, ord, extensions, .. } = agreed;
+                let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: true };
+                self.core.connect(qp, traits).map_err(|_| OpenError::Gone)?;
+                *phase = FlowPhase::Accepted;
+            }
+            Below::Nothing => return Err(OpenError::Gone),
+        }
+        end.qp = Some(qp);
+        end.stands = true;
+        self.of_qp.insert(qp, number);
+        self.waiting.leave(number);
+        self.news.push_back(News::Connected { end: number, private_data: Vec::new() });
+        self.stir(number);
+        Ok(())
+    }
+
+    /// Rejects a request.
+    ///
+    /// # Errors
+    /// The private data is too long; the request is gone.
+    pub fn reject(
+        &mut self,
+        endpoint: Option<&mut Endpoint>,
+        number: u32,
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
+        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none()).ok_or(OpenError::Gone)?;
+        match &mut end.below {
+            Below::Stream(stream) => stream.reject(private_data).map_err(OpenError::PrivateData)?,
+            Below::Flow { flow, phase } => {
+                let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
+                    return Err(OpenError::Gone);
+                };
+                let reply = responder.reject(private_data).map_err(OpenError::PrivateData)?;
+                endpoint.reject(*flow, &reply, now).map_err(|_| OpenError::Gone)?;
+                self.of_flow.remove(flow);
+                end.below = Below::Nothing;
+            }
+            Below::Nothing => return Err(OpenError::Gone),
+        }
+        self.waiting.leave(number);
+        self.stir(number);
+        Ok(())
+    }
+
+    /// Removes an end. The driver must close its byte stream; a flow is aborted. If the end was connected,
+    /// the queue pair's work is flushed.
+    pub fn forget(&mut self, endpoint: Option<&mut Endpoint>, number: u32, now: Instant) {
+        let Some(end) = self.ends.remove(number) else { return };
+        if let Some(qp) = end.qp
+            && self.of_qp.get(&qp) == Some(&number)
+        {
+            self.of_qp.remove(&qp);
+            if !matches!(end.below, Below::Nothing) {
+                self.core.stream_gone(qp, false);
+            }
+        }
+        self.waiting.leave(number);
+        if let Below::Flow { flow, .. } = end.below {
+            self.of_flow.remove(&flow);
+            if let Some(endpoint) = endpoint {
+                let _ = endpoint.abort(flow, now);
+            }
+        }
+    }
+
+    /// Deregisters memory: its steering tag becomes invalid, and streams drop their references to it.
+    ///
+    /// # Errors
+    /// The tag is unknown, or windows are bound to the memory.
+    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        let blocks = self.core.deregister(stag)?;
+        Ok(self.let_go_all(blocks))
+    }
+
+    /// Deregisters like [`Nic::deregister`], but first unbinds all windows bound to the memory.
+    ///
+    /// # Errors
+    /// The tag is unknown.
+    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        let blocks = self.core.withdraw(stag)?;
+        Ok(self.let_go_all(blocks))
+    }
+
+    fn let_go_all(&mut self, blocks: Vec<Region>) -> Vec<Region> {
+        blocks.iter().for_each(|block| self.let_go(block));
+        self.let_go_withdrawn();
+        blocks
+    }
+
+    fn let_go(&mut self, memory: &Region) {
+        for (_, end) in self.ends.iter_mut() {
+            if let Below::Stream(stream) = &mut end.below {
+                stream.let_go(memory);
+            }
+        }
+    }
+
+    /// Makes streams drop their references to invalidated memory. A driver calls it after each round of work,
+    /// before its host polls.
+    #[inline]
+    pub fn let_go_withdrawn(&mut self) {
+        while let Some(memory) = self.core.withdrawn() {
+            self.let_go(&memory);
+        }
+    }
+
+    /// Returns whether an end's connection is closing in order: queued data is still sent.
+    pub fn is_ending(&self, number: u32) -> bool {
+        let Some(end) = self.ends.get(number) else { return false };
+        let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));
+        match &end.below {
+            Below::Nothing => false,
+            Below::Stream(stream) => closes || stream.wish(&self.core) == StreamWish::Finish,
+            Below::Flow { .. } => {
+                closes || end.qp.is_some_and(|qp| self.core.stream_wish(qp) == StreamWish::Finish)
+            }
+        }
+    }
+
+    /// Returns whether an end's queue pair or setup has failed or ended: at most a Terminate is still sent.
+    pub fn is_over(&self, number: u32) -> bool {
+        self.ends.get(number).is_some_and(|end| {
+            end.failed
+                || end.qp.is_some_and(|qp| {
+                    matches!(self.core.query_qp(qp), Ok((_, QpState::Terminate | QpState::Error, _)))
+                })
+        })
+    }
+
+    /// Returns whether a responder may send once its reply has arrived, although the initiator has not sent:
+    /// yes, unless both agreed on a ready-to-receive message (RFC 6581 §9).
+    pub fn may_go_first(&mut self, end: u32) -> bool {
+        self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
+    }
+
+    /// Returns whether the peer of a connection opened from here over a byte stream may be one that misses
+    /// data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban's and do not.
+    pub fn peer_may_sleep(&self, end: u32) -> bool {
+        let Some(end) = self.ends.get(end) else { return false };
+        let initiated = end.listener.is_none() && matches!(end.below, Below::Stream(_));
+        let traits = end.qp.and_then(|qp| self.core.query_qp(qp).ok()).map(|(.., traits)| traits);
+        initiated && traits.is_some_and(|traits| !traits.extensions)
+    }
+
+    /// Nudges a peer that may have missed the initiator's first message ([`Stream::nudge`]). Returns whether
+    /// to try again. Call it [`NUDGE`] after the reply, then after twice as long each time, at most
+    /// [`NUDGES_MAX`] times.
+    pub fn nudge(&mut self, end: u32) -> bool {
+        let again = self.stream(end).is_some_and(|(stream, core)| stream.nudge(core));
+        if again {
+            self.stir(end);
+        }
+        again
+    }
+
+    // ---- time
+
+    /// Returns the next deadline.
+    pub fn deadline(&self) -> Instant {
+        self.alarms.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
+    }
+
+    /// Gives up connections that were not established in time.
+    pub fn settle(&mut self, now: Instant) {
+        while let Some(&Reverse((at, number))) = self.alarms.peek()
+            && at <= now
+        {
+            self.alarms.pop();
+            let Some(end) = self.ends.get(number) else { continue };
+            if !end.stands && end.until <= now {
+                self.fail(number, ConnectError::Timeout);
+            }
+        }
+    }
+}
+
+/// Why a connection could not be begun or answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The private data is too long.
+    PrivateData(mpa::PrivateDataTooLong),
+    /// There are too many connections.
+    TooMany,
+    /// The request was answered, withdrawn or given up already.
+    Gone,
+    /// The queue pair is connected or connecting, or was connected and not reset; or it is for datagrams.
+    InUse,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::PrivateData(error) => error.fmt(f),
+            OpenError::TooMany => f.write_str("there are too many connections: end some first"),
+            OpenError::Gone => f.write_str("the request is answered, withdrawn or given up"),
+            OpenError::InUse => f.write_str(
+                "the queue pair has a connection, or had one: end it and reset the queue pair, or take another",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}

@@ -1,0 +1,48 @@
+//! Datagram queue pairs: their states, and the handling of posted work.
+//!
+//! ```text
+//! verbs          here
+//! RESET, INIT    neither receives nor sends
+//! RTR            receives
+//! RTS            receives and sends
+//! SQE            stopped by a send error: receives, and flushes sends until its state is set again
+//! ERR            QpState::Error
+//! ```
+//!
+//! Kind   a queue pair is created for datagrams or for a stream, and never changes.
+//! State  in all but ERR its [`QpState`] is `Idle`, since no stream changes it.
+
+use super::super::refusal::Refusal;
+use super::super::work::Operation;
+use super::state::{Post, QpState};
+use crate::wire::datagram::QP_MAX;
+
+/// The state of a datagram queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DatagramState {
+    /// Whether incoming datagrams are accepted.
+    pub receives: bool,
+    /// Whether work requests are accepted and sent.
+    pub sends: bool,
+    /// Stopped by a send error: sends are flushed until the state is set again.
+    pub stopped: bool,
+    /// The Q_Key that incoming datagrams must have.
+    pub qkey: u32,
+}
+
+impl DatagramState {
+    /// Returns whether posted work is sent.
+    pub(in super::super) const fn goes(&self) -> bool {
+        self.sends && !self.stopped
+    }
+
+    /// Decides what happens to posted work.
+    pub(in super::super) fn judge(&self, operation: &Operation) -> Result<Post, Refusal> {
+        match operation {
+            _ if self.stopped => Ok(Post::Flushed),
+            _ if !self.sends => Err(Refusal::BadState(QpState::Idle)),
+            Operation::Datagram { qp, .. } if *qp > QP_MAX => Err(Refusal::BadNumber),
+            _ => Ok(Post::Goes),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! QP function: one queue pair with its queues, its state and its sequence numbers.
+//!
+//! ```text
+//!           connect              disconnect, the peer's end           stream gone
+//!   Idle ───────────▶ Rts ─────────────────────────────▶ Closing ───────────────┐
+//!    ▲                 │ an error of ours or the peer's                          ▼
+//!    │                 └───────────▶ Terminate ──── Terminate sent, gone ────▶ Error
+//!    └──────────────────────── reset ───────────────────────────────────────────┘
+//! ```
+//!
+//! Idle       receives may be posted; sends too, if a stream is being set up (`Rnic::expect`): they wait for
+//!            it.
+//! Rts        everything is allowed.
+//! Closing    posted work is still sent, then the stream is finished.
+//! Terminate  only the Terminate message is still sent.
+//! Error      all work is flushed, as is anything posted.
+
+use super::super::clocks::Step;
+use super::super::event::Event;
+use super::super::host::smt::StagTable;
+use super::super::outbox::Desk;
+use super::super::refusal::Refusal;
+use super::super::work::{Access, Kind, Operation, Status};
+use super::completion;
+use super::datagram::DatagramState;
+use super::job::Job;
+use super::reads::{Irrq, Orrq};
+use super::receive_queue::{ReceiveQueue, SharedReceiveQueue};
+use super::send_queue::SendQueue;
+use super::state::{Post, QpAttributes, QpState, StreamTraits, StreamWish};
+use crate::wire::rdmap::{Reason, Terminate};
+use alloc::collections::VecDeque;
+use kiban_base::Slab;
+
+/// One queue pair.
+#[derive(Debug)]
+pub(in super::super) struct Qp {
+    pub(in super::super) number: u32,
+    /// The number that its completions report: its own number, unless the host set another.
+    pub(in super::super) name: u32,
+    pub(in super::super) attributes: QpAttributes,
+    pub(in super::super) state: QpState,
+    /// Set for a datagram queue pair, which has no stream.
+    pub(in super::super) datagram: Option<DatagramState>,
+    /// The traits agreed with the peer; while a stream is being set up, the expected ones.
+    pub(in super::super) traits: StreamTraits,
+    /// The peer is known to be kiban's, whatever the stream's setup says.
+    pub(in super::super) is_among_own: bool,
+    /// A stream is being set up: sends are accepted and wait for it.
+    pub(in super::super) is_expecting: bool,
+    /// The queue pair outlives an orderly close by the peer.
+    pub(in super::super) stays: bool,
+    /// The peer has closed its stream in order, and the queue pair stays.
+    pub(in super::super) is_alone: bool,
+    pub(in super::super) sq: SendQueue,
+    pub(in super::super) rq: ReceiveQueue,
+    pub(in super::super) orrq: Orrq,
+    pub(in super::super) irrq: Irrq,
+    /// The message that the send module has partly sent.
+    pub(in super::super) job: Option<Job>,
+    /// Read requests not yet made; other messages may be sent between them.
+    pub(in super::super) asking: Option<Job>,
+    /// Responses were served last: the send queue is next.
+    pub(in super::super) sq_turn: bool,
+    /// The next message sequence number (MSN) for each of the peer's queues.
+    pub(in super::super) sequence_out: [u32; 4],
+    /// The expected MSN of each local queue.
+    pub(in super::super) sequence_in: [u32; 4],
+    /// Segments made, and how many of them, from the first on, the lower layer no longer holds.
+    pub(in super::super) segments_out: u64,
+    pub(in super::super) confirmed: u64,
+    /// What peers may do with memory through this queue pair.
+    pub(in super::super) allows: Access,
+    /// Writes, Sends and immediate data complete when the peer acknowledges their arrival; both ends
+    /// acknowledge.
+    pub(in super::super) acknowledges: bool,
+    /// WQEs that await an acknowledgement, and the number of messages that the peer has acknowledged.
+    pub(in super::super) unacknowledged: VecDeque<u64>,
+    pub(in super::super) acknowledged: u64,
+    /// The number of messages that have arrived here, and how many of them have been acknowledged.
+    pub(in super::super) arrived: u64,
+    pub(in super::super) told: u64,
+    /// A leave announcement is still to be sent; the peer has sent one.
+    pub(in super::super) parts: bool,
+    pub(in super::super) peer_parts: bool,
+    /// A Terminate message to be sent.
+    pub(in super::super) terminate: Option<Terminate>,
+    pub(in super::super) wish: StreamWish,
+    /// Whether it is in a TX queue.
+    pub(in super::super) in_line: bool,
+}
+
+impl Qp {
+    pub(in super::super) fn new(number: u32, attributes: QpAttributes) -> Qp {
+        Qp {
+            number,
+            name: number,
+            attributes,
+            state: QpState::Idle,
+            datagram: None,
+            traits: StreamTraits { ird: 0, ord: 0, extensions: false, kiban: false, may_send: false },
+            is_among_own: false,
+            is_expecting: false,
+            stays: false,
+            is_alone: false,
+            sq: SendQueue::new(attributes.send_work_max),
+            rq: ReceiveQueue::new(attributes.receive_work_max),
+            orrq: Orrq::default(),
+            irrq: Irrq::default(),
+            job: None,
+            asking: None,
+            sq_turn: false,
+            sequence_out: [1; 4],
+            sequence_in: [1; 4],
+            segments_out: 0,
+            confirmed: 0,
+            allows: Access {
+                remote_write: true,
+                remote_read: true,
+                remote_atomic: true,
+                ..Access::default()
+            },
+            acknowledges: false,
+            parts: false,
+            peer_parts: false,
+            unacknowledged: VecDeque::new(),
+            acknowledged: 0,
+            arrived: 0,
+            told: 0,
+            terminate: None,
+            wish: StreamWish::Open,
+            in_line: false,
+        }
+    }
+
+    /// Returns the protection domain and the queue pair number, for steering tag checks.
+    #[inline]
+    pub(in super::super) fn owner(&self) -> (u32, u32) {
+        (self.attributes.pd, self.number)
+    }
+
+    /// Returns whether messages are still sent and received.
+    #[inline]
+    pub(in super::super) fn is_up(&self) -> bool {
+        matches!(self.state, QpState::Rts | QpState::Closing)
+    }
+
+    /// Returns whether the agreed traits allow this operation.
+    #[inline]
+    pub(in super::super) fn agrees(&self, operation: &Operation) -> bool {
+        !(operation.is_answered() && self.traits.ord == 0
+            || operation.needs_extensions() && !self.traits.extensions
+            || operation.needs_own() && !self.traits.kiban)
+    }
+
+    /// Decides what happens to work that is posted now.
+    #[inline]
+    pub(in super::super) fn judge_post(&self, operation: &Operation) -> Result<Post, Refusal> {
+        if self.datagram.is_some() != matches!(operation, Operation::Datagram { .. }) {
+            return Err(Refusal::OtherKind);
+        }
+        match (self.state, &self.datagram) {
+            (QpState::Idle, Some(state)) => state.judge(operation),
+            (QpState::Idle, None) if !self.is_expecting => Err(Refusal::BadState(QpState::Idle)),
+            (QpState::Idle | QpState::Rts, _) if !self.agrees(operation) => Err(Refusal::NotAgreed),
+            (QpState::Idle, None) => Ok(Post::Waits),
+            (QpState::Rts, _) => Ok(Post::Goes),
+            // Completions keep the posting order.
+            (QpState::Closing, _) => Ok(Post::Late),
+            (QpState::Terminate | QpState::Error, _) => Ok(Post::Flushed),
+        }
+    }
+
+    /// Appends the queue pair to its TX queue, unless it is in it.
+    #[inline]
+    pub(in super::super) fn want_service(&mut self, desk: &mut Desk) {
+        if !self.in_line {
+            self.in_line = true;
+            match self.datagram {
+                None => desk.line.push_back(self.number),
+                Some(_) => desk.datagram_line.push_back(self.number),
+            }
+        }
+    }
+
+    /// Records that a message of a WQE was sent that the peer will acknowledge.
+    #[inline]
+    pub(in super::super) fn await_arrival(&mut self, wqe: u64) {
+        if self.acknowledges {
+            self.sq.asked(wqe);
+            self.unacknowledged.push_back(wqe);
+        }
+    }
+
+    /// Counts a message from the peer that has been placed completely, for acknowledgement.
+    #[inline]
+    pub(in super::super) fn has_arrived(&mut self, desk: &mut Desk) {
+        if self.acknowledges {
+            self.arrived += 1;
+            self.want_service(desk);
+        }
+    }
+
+    /// Returns whether an acknowledgement or a leave announcement is to be sent.
+    #[inline]
+    pub(in super::super) fn owes_acknowledgement(&self) -> bool {
+        (self.arrived != self.told || self.parts) && (self.is_up() || self.terminate.is_some())
+    }
+
+    /// Records that `arrived` of our messages have arrived. Returns false if fewer were outstanding.
+    pub(in super::super) fn on_acknowledgement(&mut self, arrived: u64, desk: &mut Desk) -> bool {
+        while self.acknowledged < arrived {
+            let Some(wqe) = self.unacknowledged.pop_front() else { return false };
+            self.acknowledged += 1;
+            self.sq.answered(wqe);
+        }
+        self.sweep(desk);
+        true
+    }
+
+    /// Completes finished work requests, in order.
+    #[inline]
+    pub(in super::super) fn sweep(&mut self, desk: &mut Desk) {
+        while let Some((work, status)) = self.sq.pop(self.confirmed) {
+            let told = work.signalled || self.attributes.signal_all || status != Status::Success;
+            if told {
+                desk.clocks.step(Step::Complete);
+                let bytes = match work.operation.kind() {
+                    Kind::Read => work.data.length() as u32,
+                    Kind::CompareSwap | Kind::FetchAdd => 8,
+                    _ => 0,
+                };
+                let completion = completion::of_send(self.name, &work, status, bytes);
+                desk.complete(self.attributes.send_cq, completion, false);
+            }
+            // A WQE with a local fence may be able to start now.
+            if self.sq.next().is_some_and(|(_, wqe)| wqe.work.local_fence) {
+                self.want_service(desk);
+            }
+        }
+        if self.state == QpState::Closing && self.sq.is_empty() && self.wish == StreamWish::Open {
+            self.wish = StreamWish::Finish;
+            self.want_service(desk);
+        }
+    }
+
+    /// Flushes all posted work, in order. Work that is already done keeps its status.
+    pub(in super::super) fn flush(&mut self, desk: &mut Desk) {
+        self.sweep(desk);
+        self.job = None;
+        self.asking = None;
+        self.orrq.entries.clear();
+        self.irrq.entries.clear();
+        self.unacknowledged.clear();
+        self.flush_sends(desk);
+        let incoming = self.rq.incoming.take().map(|incoming| incoming.work);
+        for work in incoming.into_iter().chain(core::mem::take(&mut self.rq.wqes)) {
+            let completion = completion::of_receive(self.name, work.id, Status::Flushed, Kind::Receive, 0);
+            desk.complete(self.attributes.receive_cq, completion, true);
+        }
+    }
+
+    /// Flushes the whole send queue, in order.
+    pub(in super::super) fn flush_sends(&mut self, desk: &mut Desk) {
+        while let Some(work) = self.sq.pop_front() {
+            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
+            desk.complete(self.attributes.send_cq, completion, false);
+        }
+    }
+
+    /// Fails the queue pair: sends `terminate`, if the stream still can, and flushes all work. `oldest`: the
+    /// work request at fault and its status.
+    pub(in super::super) fn fail(
+        &mut self,
+        terminate: Option<Terminate>,
+        oldest: Option<(u64, Status)>,
+        desk: &mut Desk,
+    ) {
+        if self.datagram.is_some() {
+            return self.fail_datagrams(desk);
+        }
+        if !self.is_up() {
+            return;
+        }
+        if let Some((number, status)) = oldest {
+            self.sq.done(number, status);
+            // Earlier work requests were sent and are flushed; the one at fault keeps its own status.
+            self.flush_before(number, desk);
+        }
+        desk.event(Event::QpFailed { qp: self.number, reason: terminate.as_ref().map(|last| last.reason) });
+        match terminate {
+            Some(last) if self.wish == StreamWish::Open || self.state == QpState::Closing => {
+                self.terminate = Some(last);
+                self.state = QpState::Terminate;
+            }
+            _ => {
+                self.state = QpState::Error;
+                self.wish = StreamWish::Abort;
+            }
+        }
+        self.flush(desk);
+        self.want_service(desk);
+    }
+
+    fn flush_before(&mut self, number: u64, desk: &mut Desk) {
+        self.sweep(desk);
+        while let Some((first, _)) = self.sq.front()
+            && first < number
+        {
+            let Some(work) = self.sq.pop_front() else { break };
+            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
+            desk.complete(self.attributes.send_cq, completion, false);
+        }
+        self.sweep(desk);
+    }
+
+    /// Gives up: the expected stream will never come, or the peer that left does not return.
+    pub(in super::super) fn give_up(&mut self, desk: &mut Desk) {
+        if let Some((number, _)) = self.sq.front() {
+            self.sq.done(number, Status::Lost);
+        }
+        self.is_expecting = false;
+        self.state = QpState::Error;
+        self.wish = StreamWish::Abort;
+        desk.event(Event::QpFailed { qp: self.number, reason: None });
+        self.flush(desk);
+    }
+
+    /// Handles the end of the stream. `in_order`: the close was orderly.
+    pub(in super::super) fn stream_gone(&mut self, in_order: bool, desk: &mut Desk) {
+        if self.state == QpState::Idle {
+            return;
+        }
+        // The operating system of a killed peer closes its stream in order too.
+        let in_order = in_order && (self.peer_parts || !self.acknowledges);
+        if in_order && self.stays && self.state == QpState::Rts && self.rq.incoming.is_none() {
+            self.is_alone = true;
+            if !self.sq.is_empty() {
+                desk.event(Event::Abandoned { qp: self.number });
+            }
+            return;
+        }
+        if self.is_up() && !(in_order && self.sq.is_empty()) {
+            let oldest = self.sq.front().map(|(number, _)| (number, Status::Lost));
+            if let Some((number, _)) = oldest
+                && (!in_order || self.stays)
+            {
+                self.sq.done(number, Status::Lost);
+            }
+        }
+        if self.is_up() && !in_order {
+            desk.event(Event::QpFailed { qp: self.number, reason: None });
+        }
+        self.state = QpState::Error;
+        self.terminate = None;
+        self.wish = StreamWish::Abort;
+        self.flush(desk);
+    }
+
+    /// Handles the peer's Terminate.
+    pub(in super::super) fn on_terminate(&mut self, terminate: &Terminate, desk: &mut Desk) {
+        desk.event(Event::PeerTerminated { qp: self.number, reason: terminate.reason });
+        let status = match terminate.reason {
+            Reason { layer: 0 | 1, kind: 1, .. } => Status::RemoteAccess,
+            Reason { layer: 0, kind: 2, .. } | Reason::LOCAL_ERROR => Status::RemoteOperation,
+            _ => Status::RemoteRequest,
+        };
+        // A refused read is identified by the request in the Terminate: reads before it may succeed later. A
+        // Write or a Send has left, so only work that has not completed yet can still report the error.
+        let refused = terminate.read_request.and_then(|request| self.orrq.asked_for(&request));
+        let oldest = match (refused, self.orrq.entries.front()) {
+            (Some(number), _) => Some(number),
+            (None, Some(entry)) if terminate.read_request.is_some() => Some(entry.wqe),
+            _ => self.sq.front().filter(|(_, wqe)| wqe.is_started()).map(|(number, _)| number),
+        };
+        self.state = QpState::Error;
+        if let Some(number) = oldest {
+            self.sq.done(number, status);
+            self.flush_before(number, desk);
+        }
+        self.wish = StreamWish::Finish;
+        self.flush(desk);
+        self.want_service(desk);
+    }
+
+    /// Returns the number of bytes that the next receive takes, if one is posted.
+    pub(in super::super) fn next_room(&self, srqs: &Slab<SharedReceiveQueue>) -> Option<u64> {
+        let wqes = match self.attributes.srq {
+            None => &self.rq.wqes,
+            Some(srq) => &srqs.get(srq)?.wqes,
+        };
+        wqes.front().map(|work| work.sges.iter().map(|sge| u64::from(sge.length)).sum())
+    }
+
+    /// Takes a receive for the next message from the queue pair's own or its shared receive queue.
+    pub(in super::super) fn take_receive(
+        &mut self,
+        srqs: &mut Slab<SharedReceiveQueue>,
+        desk: &mut Desk,
+    ) -> Option<super::super::work::ReceiveWork> {
+        let Some(number) = self.attributes.srq else { return self.rq.wqes.pop_front() };
+        let srq = srqs.get_mut(number)?;
+        let work = srq.wqes.pop_front();
+        if srq.wqes.len() < srq.limit {
+            srq.limit = 0;
+            desk.event(Event::SrqLimit { srq: number });
+        }
+        work
+    }
+
+    /// Releases everything that others count, before destruction.
+    pub(in super::super) fn release(
+        &self,
+        smt: &mut StagTable,
+        srqs: &mut Slab<SharedReceiveQueue>,
+        desk: &mut Desk,
+    ) {
+        smt.release_windows(self.number);
+        smt.release_pd(self.attributes.pd);
+        for cq in [self.attributes.send_cq, self.attributes.receive_cq] {
+            if let Some(cq) = desk.cqs.get_mut(cq) {
+                cq.users = cq.users.saturating_sub(1);
+            }
+        }
+        if let Some(srq) = self.attributes.srq.and_then(|srq| srqs.get_mut(srq)) {
+            srq.users = srq.users.saturating_sub(1);
+        }
+    }
+
+    /// Fails a datagram queue pair: posted work is flushed.
+    pub(in super::super) fn fail_datagrams(&mut self, desk: &mut Desk) {
+        if self.state == QpState::Error {
+            return;
+        }
+        self.state = QpState::Error;
+        desk.event(Event::QpFailed { qp: self.number, reason: None });
+        if self.attributes.srq.is_some() {
+            desk.event(Event::LastReceive { qp: self.number });
+        }
+        self.flush(desk);
+    }
+}

@@ -1,0 +1,49 @@
+//! RQ and SRQ: receives for untagged messages, in order.
+
+use super::super::host::dmac::Cursor;
+use super::super::work::ReceiveWork;
+use crate::wire::rdmap::Opcode;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// An untagged message that is partly received.
+#[derive(Debug)]
+pub(in super::super) struct Incoming {
+    pub(in super::super) work: ReceiveWork,
+    pub(in super::super) cursor: Cursor,
+    pub(in super::super) bytes: u32,
+    /// Capacity of the receive in bytes.
+    pub(in super::super) room: u64,
+    pub(in super::super) opcode: Opcode,
+}
+
+/// The receive queue of one queue pair.
+#[derive(Debug)]
+pub(in super::super) struct ReceiveQueue {
+    pub(in super::super) wqes: VecDeque<ReceiveWork>,
+    pub(in super::super) most: usize,
+    /// The message of which segments are still to come.
+    pub(in super::super) incoming: Option<Incoming>,
+    /// A message waits for a receive.
+    pub(in super::super) is_dry: bool,
+}
+
+impl ReceiveQueue {
+    pub(in super::super) fn new(most: usize) -> ReceiveQueue {
+        ReceiveQueue { wqes: VecDeque::new(), most, incoming: None, is_dry: false }
+    }
+}
+
+/// A receive queue that several queue pairs share.
+#[derive(Debug)]
+pub(in super::super) struct SharedReceiveQueue {
+    pub(in super::super) pd: u32,
+    pub(in super::super) wqes: VecDeque<ReceiveWork>,
+    pub(in super::super) most: usize,
+    /// Number of queue pairs that use it.
+    pub(in super::super) users: usize,
+    /// One event is raised when fewer receives are left.
+    pub(in super::super) limit: usize,
+    /// Queue pairs with a message that waits for a receive.
+    pub(in super::super) waiters: Vec<u32>,
+}

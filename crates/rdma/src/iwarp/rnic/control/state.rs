@@ -1,0 +1,84 @@
+//! The states of a queue pair, and its attributes.
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QpState {
+    /// Not connected.
+    Idle,
+    /// Connected: ready to send.
+    Rts,
+    /// Posted work is finished, then the stream.
+    Closing,
+    /// An error occurred: a Terminate is to be sent.
+    Terminate,
+    /// Ended: everything is flushed.
+    Error,
+}
+
+/// Creation attributes of a queue pair. Queues may have zero entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpAttributes {
+    /// The protection domain.
+    pub pd: u32,
+    /// Completion queue of the send queue.
+    pub send_cq: u32,
+    /// Completion queue of receives.
+    pub receive_cq: u32,
+    /// A shared receive queue, instead of its own.
+    pub srq: Option<u32>,
+    /// Capacity of the send queue.
+    pub send_work_max: usize,
+    /// Capacity of the receive queue.
+    pub receive_work_max: usize,
+    /// Maximum number of elements in a send.
+    pub send_sges_max: usize,
+    /// Maximum number of elements in a receive.
+    pub receive_sges_max: usize,
+    /// Maximum number of bytes of inline data.
+    pub inline_bytes_max: usize,
+    /// Whether all sends generate completions.
+    pub signal_all: bool,
+    /// Whether a message without a posted receive waits, and stops the stream. Otherwise it ends the
+    /// connection, as the standard requires.
+    pub waits_for_receives: bool,
+}
+
+/// The traits of a stream, agreed on by its two ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamTraits {
+    /// Maximum number of outstanding reads and atomics from the peer (IRD).
+    pub ird: u16,
+    /// Maximum number of outstanding reads and atomics to the peer (ORD).
+    pub ord: u16,
+    /// Whether both ends support RFC 7306.
+    pub extensions: bool,
+    /// Whether both ends are kiban's and support its own messages. [`super::super::Rnic::agree_on_own`]
+    /// declares it where the creator of the traits cannot know.
+    pub kiban: bool,
+    /// Whether we may send before the peer has sent (RFC 5044 §7.1.2: a responder may not).
+    pub may_send: bool,
+}
+
+/// What a queue pair requests of its stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamWish {
+    /// Continue.
+    Open,
+    /// Send what is queued, then close in order.
+    Finish,
+    /// Abort at once.
+    Abort,
+}
+
+/// What happens to posted work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Post {
+    /// Sent in its turn.
+    Goes,
+    /// Waits for the stream.
+    Waits,
+    /// Flushed after the work that is still to be sent.
+    Late,
+    /// Flushed at once.
+    Flushed,
+}

@@ -1,0 +1,81 @@
+//! Counters of an RDMA NIC.
+
+kiban_base::counters! {
+    /// Events counted by an RDMA NIC.
+    pub struct RnicCounters {
+        /// Segments sent.
+        segments_out,
+        /// Segments accepted.
+        segments_in,
+        /// Payload bytes sent.
+        payload_out_bytes,
+        /// Payload bytes copied into the host's memory.
+        placed_bytes,
+        /// Payload bytes that the lower layer stored in the host's memory itself.
+        landed_bytes,
+        /// Complete untagged messages received.
+        messages_in,
+        /// RDMA Writes from peers completely placed.
+        writes_in,
+        /// RDMA Reads requested by peers.
+        reads_in,
+        /// Atomic operations requested by peers.
+        atomics_in,
+        /// Completions generated.
+        completions,
+        /// Completions lost because their queue was full.
+        completions_lost,
+        /// Events lost because their queue was full.
+        events_lost,
+        /// Invalid local work requests.
+        local_errors,
+        /// Reads by peers that failed because the memory was invalidated or deregistered.
+        reads_withdrawn,
+        /// Terminates sent.
+        terminates_out,
+        /// Terminates received.
+        terminates_in,
+        /// Segments with an unknown steering tag.
+        bad_stag,
+        /// Segments for memory of another protection domain, or for another queue pair's window.
+        bad_stream,
+        /// Segments for memory whose access rights do not allow the operation.
+        bad_access,
+        /// Segments that exceed the bounds of the memory.
+        bad_bounds,
+        /// Segments whose address range wraps.
+        bad_wrap,
+        /// Sends with Invalidate whose steering tag cannot be invalidated.
+        bad_invalidate,
+        /// Segments with an unknown version.
+        bad_version,
+        /// Segments with an unknown or unexpected opcode.
+        bad_opcode,
+        /// Segments for a nonexistent queue.
+        bad_queue,
+        /// Segments with an unexpected message sequence number.
+        bad_sequence,
+        /// Segments with an unexpected message offset.
+        bad_offset,
+        /// Messages without a posted receive, and read requests beyond the agreed IRD.
+        no_buffer,
+        /// Messages longer than their receive.
+        too_long,
+        /// Segments with an impossible length or a malformed payload.
+        bad_length,
+        /// Frames with a bad CRC.
+        bad_crc,
+        /// Datagrams sent.
+        datagrams_out,
+        /// Datagrams placed in a receive.
+        datagrams_in,
+        /// Datagrams for a queue pair that does not exist, is not a datagram queue pair, or is not receiving.
+        datagrams_unready,
+        /// Datagrams without their queue pair's Q_Key.
+        bad_qkey,
+        /// Datagrams dropped because no receive was posted.
+        datagrams_without_receive,
+        /// Datagrams dropped because they were longer than the next receive.
+        datagrams_too_long,
+    }
+}

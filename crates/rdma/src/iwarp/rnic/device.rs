@@ -1,0 +1,284 @@
+//! The NIC's registers: protection domains, memory, completion queues and shared receive queues.
+
+use super::clocks::Ledger;
+use super::config::Config;
+use super::control::qp::Qp;
+use super::control::receive_queue::SharedReceiveQueue;
+use super::counters::RnicCounters;
+use super::event::Event;
+use super::host::cmt::{CompletionQueue, Notify};
+use super::host::smt::StagTable;
+use super::outbox::Desk;
+use super::refusal::Refusal;
+use super::work::{Access, Completion, ReceiveWork};
+use crate::wire::rdmap::{Reason, Terminate};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use kiban_base::{Region, RngKey, SecureRng, Slab};
+
+/// An RDMA NIC: owns all queue pairs, queues and memory registrations.
+#[derive(Debug)]
+pub struct Rnic {
+    pub(super) config: Config,
+    pub(super) smt: StagTable,
+    pub(super) qps: Slab<Qp>,
+    pub(super) srqs: Slab<SharedReceiveQueue>,
+    pub(super) desk: Desk,
+    /// Spare buffers for streams that become active: one for outgoing frames, one for an incoming frame.
+    pub(in crate::iwarp) spare: [Vec<u8>; 2],
+}
+
+impl Rnic {
+    /// Creates a NIC. `key` seeds the generator of its tags and numbers.
+    pub fn new(config: Config, key: RngKey) -> Rnic {
+        let mut rng = SecureRng::new(key);
+        Rnic {
+            smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut rng),
+            qps: Slab::new(config.qps_max, rng.draw_u32()),
+            srqs: Slab::new(config.srqs_max, rng.draw_u32()),
+            desk: Desk {
+                cqs: Slab::new(config.cqs_max, rng.draw_u32()),
+                cq_events: VecDeque::new(),
+                overrun: Vec::new(),
+                events: VecDeque::new(),
+                events_max: config.events_max,
+                line: VecDeque::new(),
+                datagram_line: VecDeque::new(),
+                resumed: Vec::new(),
+                counters: RnicCounters::default(),
+                clocks: Ledger::default(),
+            },
+            spare: [Vec::new(), Vec::new()],
+            config,
+        }
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &RnicCounters {
+        &self.desk.counters
+    }
+
+    /// Returns the step log, for a model of the blocks' clocks.
+    pub fn clocks(&mut self) -> &mut Ledger {
+        &mut self.desk.clocks
+    }
+
+    /// Returns the number of queue pairs and of steering tags in use.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.qps.len(), self.smt.len())
+    }
+
+    /// Returns the oldest pending event.
+    pub fn event(&mut self) -> Option<Event> {
+        self.desk.events.pop_front()
+    }
+
+    // ---- memory
+
+    /// Creates a protection domain.
+    pub fn create_pd(&mut self) -> Result<u32, Refusal> {
+        self.smt.create_pd()
+    }
+
+    /// Destroys a protection domain that nothing belongs to.
+    pub fn destroy_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+        self.smt.destroy_pd(pd)
+    }
+
+    /// Registers `region` at its own address and returns its steering tag, for the owner and for peers.
+    pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, Refusal> {
+        let address = region.address();
+        self.register_blocks(pd, address, alloc::vec![region], access)
+    }
+
+    /// Registers several memory regions as one contiguous range that begins at `address`, and returns its
+    /// steering tag.
+    pub fn register_blocks(
+        &mut self,
+        pd: u32,
+        address: u64,
+        blocks: Vec<Region>,
+        access: Access,
+    ) -> Result<u32, Refusal> {
+        self.smt.register(pd, address, blocks, access)
+    }
+
+    /// Allocates a steering tag without memory, for [`super::Operation::Register`].
+    pub fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, Refusal> {
+        self.smt.allocate(pd, blocks_max)
+    }
+
+    /// Allocates a memory window, for [`super::Operation::Bind`]. A type 2 window belongs to the queue pair
+    /// that binds it.
+    pub fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
+        self.smt.allocate_window(pd, type_2)
+    }
+
+    /// Deregisters memory or frees a window. From now on no byte is accessed through this tag. The lower
+    /// layer must drop its own references (segments that have not been sent). Returns the memory to its
+    /// owner.
+    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        self.smt.remove(stag)
+    }
+
+    /// Exchanges the memory behind two steering tags. No window may be bound to either.
+    pub fn exchange(&mut self, one: u32, other: u32) -> Result<(), Refusal> {
+        self.smt.exchange(one, other)
+    }
+
+    /// Returns the current steering tag, including the key that a work request may have changed.
+    pub fn whole_tag(&self, stag: u32) -> Option<u32> {
+        self.smt.whole(stag)
+    }
+
+    /// Deregisters like [`Rnic::deregister`], but first unbinds all windows bound to the memory.
+    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        self.smt.unbind_windows(stag);
+        self.smt.remove(stag)
+    }
+
+    /// Returns memory invalidated since the last call. Lower layers must drop their references to it before
+    /// the host sees the completion.
+    #[inline]
+    pub fn withdrawn(&mut self) -> Option<Region> {
+        self.smt.withdrawn.pop()
+    }
+
+    // ---- completion queues
+
+    /// Creates a completion queue that holds up to `entries` completions.
+    pub fn create_cq(&mut self, entries: usize) -> Result<u32, Refusal> {
+        if entries > self.config.cq_entries_max {
+            return Err(Refusal::TooMany);
+        }
+        self.desk.cqs.insert(CompletionQueue::new(entries)).ok_or(Refusal::TooMany)
+    }
+
+    /// Resizes a completion queue, but not below the number of completions in it.
+    pub fn resize_cq(&mut self, cq: u32, entries: usize) -> Result<(), Refusal> {
+        if entries > self.config.cq_entries_max {
+            return Err(Refusal::TooMany);
+        }
+        let queue = self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq)?;
+        if entries < queue.entries.len() {
+            return Err(Refusal::InUse);
+        }
+        queue.most = entries;
+        Ok(())
+    }
+
+    /// Destroys a completion queue that no queue pair uses.
+    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), Refusal> {
+        match self.desk.cqs.get(cq) {
+            None => Err(Refusal::UnknownCq),
+            Some(queue) if queue.users > 0 => Err(Refusal::InUse),
+            Some(_) => {
+                self.desk.cqs.remove(cq);
+                self.desk.cq_events.retain(|&told| told != cq);
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes and returns the oldest completion.
+    #[inline]
+    pub fn poll(&mut self, cq: u32) -> Result<Option<Completion>, Refusal> {
+        Ok(self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq)?.entries.pop_front())
+    }
+
+    /// Requests one notification, through [`Rnic::cq_event`], for the next completion of this kind.
+    pub fn arm(&mut self, cq: u32, notify: Notify) -> Result<(), Refusal> {
+        self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq).map(|queue| queue.arm(notify))
+    }
+
+    /// Returns the next completion queue with a notification for its host.
+    #[inline]
+    pub fn cq_event(&mut self) -> Option<u32> {
+        self.desk.cq_events.pop_front()
+    }
+
+    // ---- shared receive queues
+
+    /// Creates a shared receive queue. With a limit, one [`Event::SrqLimit`] is raised when fewer receives
+    /// are left.
+    pub fn create_srq(&mut self, pd: u32, work_max: usize, limit: usize) -> Result<u32, Refusal> {
+        if work_max > self.config.work_max {
+            return Err(Refusal::TooMany);
+        }
+        self.smt.hold_pd(pd)?;
+        let srq = SharedReceiveQueue {
+            pd,
+            wqes: VecDeque::new(),
+            most: work_max,
+            users: 0,
+            limit,
+            waiters: Vec::new(),
+        };
+        self.srqs.insert(srq).ok_or_else(|| {
+            self.smt.release_pd(pd);
+            Refusal::TooMany
+        })
+    }
+
+    /// Sets the limit of a shared receive queue.
+    pub fn set_srq_limit(&mut self, srq: u32, limit: usize) -> Result<(), Refusal> {
+        self.srqs.get_mut(srq).ok_or(Refusal::UnknownSrq).map(|srq| srq.limit = limit)
+    }
+
+    /// Returns the capacity and the limit of a shared receive queue.
+    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), Refusal> {
+        self.srqs.get(srq).ok_or(Refusal::UnknownSrq).map(|srq| (srq.most, srq.limit))
+    }
+
+    /// Destroys a shared receive queue that no queue pair uses.
+    pub fn destroy_srq(&mut self, srq: u32) -> Result<(), Refusal> {
+        match self.srqs.get(srq) {
+            None => Err(Refusal::UnknownSrq),
+            Some(queue) if queue.users > 0 => Err(Refusal::InUse),
+            Some(queue) => {
+                let pd = queue.pd;
+                self.srqs.remove(srq);
+                self.smt.release_pd(pd);
+                Ok(())
+            }
+        }
+    }
+
+    /// Posts a receive that any queue pair of the shared receive queue may consume.
+    pub fn post_srq_receive(&mut self, srq: u32, work: ReceiveWork) -> Result<(), Refusal> {
+        let queue = self.srqs.get_mut(srq).ok_or(Refusal::UnknownSrq)?;
+        if queue.wqes.len() >= queue.most {
+            return Err(Refusal::Full);
+        }
+        if work.sges.len() > self.config.sges_max {
+            return Err(Refusal::TooManyElements);
+        }
+        queue.wqes.push_back(work);
+        self.desk.resumed.append(&mut queue.waiters);
+        Ok(())
+    }
+
+    // ---- helpers for other blocks
+
+    /// Returns a queue pair, and the NIC-wide outputs.
+    pub(super) fn qp(&mut self, qp: u32) -> Result<(&mut Qp, &mut Desk), Refusal> {
+        Ok((self.qps.get_mut(qp).ok_or(Refusal::UnknownQp)?, &mut self.desk))
+    }
+
+    /// Fails the queue pairs whose completion queue has overrun.
+    pub(super) fn fail_overrun(&mut self) {
+        while let Some(cq) = self.desk.overrun.pop() {
+            for (_, qp) in self.qps.iter_mut() {
+                if qp.attributes.send_cq == cq || qp.attributes.receive_cq == cq {
+                    let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
+                    qp.fail(Some(last), None, &mut self.desk);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Datagrams: sending the oldest one posted, and receiving.
+//!
+//! Transmit path  header and payload are copied together, which completes the work request. An invalid
+//!                request stops only the send queue: InfiniBand's SQE state, defined for unreliable services
+//!                (ibv_modify_qp(3)).
+//! Receive path   errors get no answer: a datagram without a matching queue pair, Q_Key, receive or
+//!                sufficient room is dropped and counted, and the receive stays posted. This is class D of
+//!                InfiniBand's responder errors, and what Linux's rdma_rxe does (`RESPST_ERR_LENGTH` in
+//!                rxe_resp.c) when the receive is too short. For a shared receive queue, rdma_rxe completes
+//!                the receive with an error (class E); here it stays posted as well.
+//! GRH            40 bytes before the payload are reserved for a global routing header, which the caller
+//!                supplies.
+
+use super::super::control::completion;
+use super::super::control::qp::Qp;
+use super::super::control::state::QpState;
+use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
+use super::super::host::smt::{StagTable, Use};
+use super::super::outbox::Desk;
+use super::super::work::{Completion, Data, Kind, Operation, SendWork, Status};
+use super::receive::Tables;
+use crate::wire::datagram::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, QP_MAX};
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
+use kiban_base::SharedBytes;
+
+/// Number of bytes before the payload in a receive.
+pub const GRH_BYTES: usize = 40;
+/// A Q_Key with this bit set selects the queue pair's own Q_Key (IBTA 1.4 §10.2.5), which is privileged:
+/// programs cannot choose it.
+const PRIVILEGED: u32 = 1 << 31;
+
+/// Writes the oldest posted datagram of a queue pair into `room`, and returns its destination.
+pub(in super::super) fn gather(
+    qp: &mut Qp,
+    smt: &StagTable,
+    desk: &mut Desk,
+    room: &mut Vec<u8>,
+) -> Option<[u8; 16]> {
+    qp.datagram.filter(|state| state.goes() && qp.state == QpState::Idle)?;
+    let (number, wqe) = qp.sq.front()?;
+    match fill(qp, &wqe.work, smt, room) {
+        Ok(gid) => {
+            desk.counters.datagrams_out += 1;
+            desk.counters.payload_out_bytes += (room.len() - HEADER_BYTES) as u64;
+            qp.sq.done(number, Status::Success);
+            qp.sweep(desk);
+            Some(gid)
+        }
+        Err(status) => {
+            desk.counters.local_errors += 1;
+            qp.sq.done(number, status);
+            qp.sweep(desk);
+            qp.flush_sends(desk);
+            if let Some(state) = &mut qp.datagram {
+                state.stopped = true;
+            }
+            None
+        }
+    }
+}
+
+fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result<[u8; 16], Status> {
+    let Operation::Datagram { gid, qp: destination, qkey, immediate } = work.operation else {
+        return Err(Status::LocalOperation);
+    };
+    let length = usize::try_from(work.data.length()).unwrap_or(usize::MAX);
+    if length > PAYLOAD_BYTES_MAX {
+        return Err(Status::LocalLength);
+    }
+    let owner = qp.owner();
+    dmac::check_all(smt, owner, &work.data, Use::LocalRead).map_err(|_| Status::LocalProtection)?;
+    let own = qp.datagram.map_or(0, |state| state.qkey);
+    let qkey = if qkey & PRIVILEGED != 0 { own } else { qkey };
+    let header = Header { destination, source: qp.name & QP_MAX, qkey, solicited: work.solicited, immediate };
+    room.clear();
+    room.resize(HEADER_BYTES, 0);
+    header.write(room);
+    match &work.data {
+        Data::Inline(bytes) => room.extend_from_slice(bytes),
+        Data::Elements(sges) => {
+            let mut cursor = Cursor::default();
+            while room.len() < HEADER_BYTES + length {
+                let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
+                let missing = HEADER_BYTES + length - room.len();
+                match dmac::gather(smt, owner, sges, &mut cursor, missing, false, &mut pieces) {
+                    Ok(1..) => Payload::Pieces(&pieces).append_to(room),
+                    _ => return Err(Status::LocalProtection),
+                }
+            }
+        }
+    }
+    Ok(gid)
+}
+
+/// Takes a datagram that arrived for a queue pair.
+pub(in super::super) fn take(
+    qp: &mut Qp,
+    tables: &mut Tables<'_>,
+    grh: &[u8; GRH_BYTES],
+    header: &Header,
+    payload: &[u8],
+) {
+    let counters = &mut tables.desk.counters;
+    let Some(state) = qp.datagram.filter(|state| state.receives && qp.state == QpState::Idle) else {
+        counters.datagrams_unready += 1;
+        return;
+    };
+    if header.qkey != state.qkey {
+        counters.bad_qkey += 1;
+        return;
+    }
+    let bytes = GRH_BYTES + payload.len();
+    let Some(room) = qp.next_room(tables.srqs) else {
+        counters.datagrams_without_receive += 1;
+        return;
+    };
+    let told_bytes = u32::try_from(bytes).ok().filter(|_| bytes as u64 <= room);
+    let Some(told_bytes) = told_bytes else {
+        counters.datagrams_too_long += 1;
+        return;
+    };
+    let Some(work) = qp.take_receive(tables.srqs, tables.desk) else { return };
+    let (owner, mut cursor) = (qp.owner(), Cursor::default());
+    let put = [&grh[..], payload].into_iter().try_for_each(|part| {
+        dmac::scatter(tables.smt, owner, &work.sges, &mut cursor, SharedBytes::from(part)).map(drop)
+    });
+    let desk = &mut *tables.desk;
+    if put.is_err() {
+        // The receive names memory that it may not access: a local error, which fails the queue pair.
+        let told = completion::of_receive(qp.name, work.id, Status::LocalProtection, Kind::Receive, 0);
+        desk.complete(qp.attributes.receive_cq, told, true);
+        desk.counters.local_errors += 1;
+        qp.fail_datagrams(desk);
+        return;
+    }
+    desk.counters.datagrams_in += 1;
+    desk.counters.placed_bytes += bytes as u64;
+    let told = completion::of_receive(qp.name, work.id, Status::Success, Kind::Receive, told_bytes);
+    let (immediate, source) = (header.immediate.map(u64::from), Some(header.source));
+    desk.complete(qp.attributes.receive_cq, Completion { immediate, source, ..told }, header.solicited);
+}

@@ -1,0 +1,71 @@
+//! The RNIC core: an RDMA NIC as a plain value, structured like the blocks of paper \[3\].
+//!
+//! Purpose          programs read and write each other's memory; no byte is touched that its owner has not
+//!                  exposed.
+//! Host side        the methods of [`Rnic`] are its registers and doorbells: protection domains, memory,
+//!                  queues, work requests. The host names objects by numbers that the core assigned and
+//!                  checks (the paper's address decoder).
+//! Transmit path    [`Rnic::next_in_line`] returns a queue pair with something to send,
+//!                  [`Rnic::next_segment`] builds its next DDP segment; the lower layer reports segments that
+//!                  it no longer holds ([`Rnic::confirm`]).
+//! Receive path     [`Rnic::judge`] validates the header of a segment and decides where the payload goes. The
+//!                  lower layer passes the payload in ([`Rnic::place`]) or stores it there itself
+//!                  ([`Rnic::landing`]), then calls [`Rnic::finish`].
+//! Streams          a connected queue pair runs over one reliable, ordered stream of segments: MPA on TCP, or
+//!                  EFE. Stream setup is outside the core; [`Rnic::connect`] reports its result.
+//! Datagrams        datagram queue pairs have no stream. [`Rnic::next_datagram`] builds the next outgoing
+//!                  datagram, including its header; [`Rnic::datagram`] takes an incoming one. Both ends must
+//!                  be kiban's: no iWARP standard defines datagrams.
+//! Limits           every table and queue has a bound in [`Config`].
+//! Not implemented  PCI Express (host memory is reached by copies); multicast.
+//!
+//! ```text
+//! paper [3]                                     here
+//! RNIC REGs, QP REGs, address decoder           device.rs, queue_pairs.rs; numbers by kiban_base::Slab
+//! SMT, STag management table                    host/smt.rs
+//! CMT, completion management table              host/cmt.rs
+//! PBLMT, physical buffer lists                  host/pblmt.rs
+//! DMAC, DMA READ/WRITE DATA FIFO                host/dmac.rs: gather, scatter, landing
+//! QP function: SQ, RQ, ORRQ, IRRQ, states       control/{send_queue, receive_queue, reads, qp, state}.rs
+//! Completion manager                            control/completion.rs
+//! Send module: acceptor, resolver, generator    executor/send.rs
+//! (none: datagrams)                             control/datagram.rs, executor/datagram.rs
+//! Receive module: receiver, resolver            executor/receive.rs
+//! TO LLP FIFO, FROM LLP FIFO                    lower.rs: ToLlp, and judge/place/finish
+//! PCI Express interface                         not implemented
+//! EFE                                           crate::efe
+//! clocks of table 2                             clocks.rs
+//! ```
+//!
+//! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
+
+pub mod clocks;
+mod config;
+mod control;
+mod counters;
+mod device;
+mod event;
+mod executor;
+mod host;
+mod lower;
+mod outbox;
+mod queue_pairs;
+mod refusal;
+mod work;
+
+pub use config::Config;
+pub use control::datagram::DatagramState;
+pub use control::state::{QpAttributes, QpState, StreamTraits, StreamWish};
+pub use counters::RnicCounters;
+pub use device::Rnic;
+pub use event::Event;
+pub use executor::datagram::GRH_BYTES;
+pub use executor::receive::{Judged, Placement, Taken};
+pub use executor::send::ToLlp;
+pub use host::cmt::Notify;
+pub use host::dmac::{Payload, Piece};
+pub use lower::{Outgoing, Places};
+pub use refusal::Refusal;
+pub use work::{
+    Access, Binding, Completion, Data, Kind, Operation, Place, ReceiveWork, SendWork, Sge, Sges, Status,
+};

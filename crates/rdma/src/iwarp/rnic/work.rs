@@ -1,0 +1,370 @@
+//! Work requests and completions.
+//!
+//! A work request (WR) becomes a work queue element (WQE) when it is queued, and a completion queue element
+//! (CQE) when it is done, as in the RDMA verbs.
+
+use crate::wire::rdmap::Atomic;
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_base::Region;
+use smallvec::SmallVec;
+
+pub use crate::wire::rdmap::Place;
+
+/// A scatter/gather element: a range of registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sge {
+    /// The local steering tag (`lkey`).
+    pub stag: u32,
+    /// The address of the first byte.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u32,
+}
+
+/// The scatter/gather elements of a work request.
+pub type Sges = SmallVec<[Sge; 4]>;
+
+/// Access rights of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// The owner's receives and reads may write to it. (The owner may always read its memory.)
+    pub local_write: bool,
+    /// Peers may write to it.
+    pub remote_write: bool,
+    /// Peers may read it.
+    pub remote_read: bool,
+    /// Peers may perform atomic operations on it.
+    pub remote_atomic: bool,
+    /// Windows may be bound to it.
+    pub bind: bool,
+}
+
+impl Access {
+    /// The owner may read: sufficient for the source of Sends and Writes.
+    pub const NONE: Access = Access {
+        local_write: false,
+        remote_write: false,
+        remote_read: false,
+        remote_atomic: false,
+        bind: false,
+    };
+    /// The owner may read and write.
+    pub const LOCAL: Access = Access { local_write: true, ..Access::NONE };
+    /// Everyone in the protection domain may do everything.
+    pub const ALL: Access =
+        Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true, bind: true };
+}
+
+/// The part of a region that a memory window exposes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// The region's steering tag.
+    pub region: u32,
+    /// Address of the first byte.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// What peers may do; local rights have no effect on a window.
+    pub access: Access,
+}
+
+/// The operation of a work request on the send queue.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Sends a message to the peer's receive queue.
+    Send {
+        /// Steering tag that the peer invalidates.
+        invalidate: Option<u32>,
+    },
+    /// Sends a message with 32 bits of immediate data, reported in the peer's completion. Not in any iWARP
+    /// standard: the peer must be kiban's ([`super::Rnic::agree_on_own`]). It cannot be combined with
+    /// Invalidate.
+    SendImmediate {
+        /// The immediate data.
+        data: u32,
+    },
+    /// Sends a datagram of at most 4096 bytes. The only operation of datagram queue pairs, and of no others.
+    Datagram {
+        /// The destination address, a GID in the verbs' terms; the lower layer interprets it.
+        gid: [u8; 16],
+        /// The destination queue pair, 24 bits.
+        qp: u32,
+        /// The destination's Q_Key; if the highest bit is set, the sender's own Q_Key is used instead (IBTA
+        /// 1.4 §10.2.5).
+        qkey: u32,
+        /// Immediate data, reported in the peer's completion.
+        immediate: Option<u32>,
+    },
+    /// Sends eight octets of immediate data to the peer's receive queue (RFC 7306); the peer must support the
+    /// extensions.
+    Immediate {
+        /// The eight octets.
+        data: u64,
+    },
+    /// Writes to the peer's memory; immediate data is delivered to the peer's receive queue (RFC 7306).
+    Write {
+        /// Destination address.
+        remote: Place,
+        /// Delivered after all data is placed.
+        immediate: Option<u64>,
+    },
+    /// Reads the peer's memory into the elements.
+    Read {
+        /// Source address.
+        remote: Place,
+        /// Whether the local steering tags are invalidated when the data has arrived.
+        invalidate: bool,
+    },
+    /// Changes eight bytes of the peer's memory atomically and stores their previous value in the first
+    /// element (RFC 7306).
+    Atomic {
+        /// Target address.
+        remote: Place,
+        /// The atomic operation.
+        atomic: Atomic,
+    },
+    /// Invalidates a local steering tag.
+    LocalInvalidate {
+        /// The steering tag.
+        stag: u32,
+    },
+    /// Attaches memory, as a physical buffer list, to a region that was allocated without memory.
+    Register {
+        /// The steering tag; its low eight bits may change and become the tag's new key.
+        stag: u32,
+        /// The address by which the first byte is named.
+        address: u64,
+        /// The memory, in order.
+        blocks: Vec<Region>,
+        /// The access rights.
+        access: Access,
+    },
+    /// Binds a window to a part of a region; without a binding, unbinds it.
+    Bind {
+        /// The window's steering tag; its low eight bits may change and become the tag's new key.
+        window: u32,
+        /// What the window exposes.
+        binding: Option<Binding>,
+    },
+}
+
+impl Operation {
+    /// A Send without Invalidate.
+    pub const SEND: Operation = Operation::Send { invalidate: None };
+
+    /// Returns a Write without immediate data.
+    pub const fn write(remote: Place) -> Operation {
+        Operation::Write { remote, immediate: None }
+    }
+
+    /// Returns a Read without Invalidate.
+    pub const fn read(remote: Place) -> Operation {
+        Operation::Read { remote, invalidate: false }
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        match self {
+            Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Datagram { .. } => {
+                Kind::Send
+            }
+            Operation::Immediate { .. } => Kind::Immediate,
+            Operation::Write { .. } => Kind::Write,
+            Operation::Read { .. } => Kind::Read,
+            Operation::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => Kind::CompareSwap,
+            Operation::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => Kind::FetchAdd,
+            Operation::LocalInvalidate { .. } => Kind::LocalInvalidate,
+            Operation::Register { .. } => Kind::Register,
+            Operation::Bind { .. } => Kind::Bind,
+        }
+    }
+
+    /// Returns whether the peer sends a response: the operation then counts against the ORD.
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self, Operation::Read { .. } | Operation::Atomic { .. })
+    }
+
+    /// Returns whether the operation requires a kiban peer.
+    pub(super) const fn needs_own(&self) -> bool {
+        matches!(self, Operation::SendImmediate { .. })
+    }
+
+    /// Returns whether the operation sends its data, so that the data may be inline.
+    pub(super) const fn takes_inline(&self) -> bool {
+        matches!(
+            self,
+            Operation::Send { .. }
+                | Operation::SendImmediate { .. }
+                | Operation::Datagram { .. }
+                | Operation::Write { .. }
+        )
+    }
+
+    /// Returns whether the operation requires a peer that supports RFC 7306.
+    pub(super) const fn needs_extensions(&self) -> bool {
+        matches!(
+            self,
+            Operation::Immediate { .. }
+                | Operation::Atomic { .. }
+                | Operation::Write { immediate: Some(_), .. }
+        )
+    }
+}
+
+/// The data of a work request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// In registered memory, which must stay registered until the work request is done.
+    Elements(Sges),
+    /// Inline, in the work request itself.
+    Inline(SmallVec<[u8; 64]>),
+}
+
+impl Data {
+    /// Returns no data.
+    pub fn none() -> Data {
+        Data::Elements(Sges::new())
+    }
+
+    /// Returns one element.
+    pub fn one(sge: Sge) -> Data {
+        Data::Elements(SmallVec::from_slice(&[sge]))
+    }
+
+    /// Returns the total length in bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Data::Elements(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+            Data::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// A work request for a send queue.
+#[derive(Clone, Debug)]
+pub struct SendWork {
+    /// Identifier returned in the completion.
+    pub id: u64,
+    /// The operation.
+    pub operation: Operation,
+    /// Data to send, or where to store what is read.
+    pub data: Data,
+    /// Whether success generates a completion. Errors always do.
+    pub signalled: bool,
+    /// Whether the peer's completion is a solicited event.
+    pub solicited: bool,
+    /// Start only when all earlier reads and atomics are done.
+    pub fence: bool,
+    /// Start only when all earlier work is done.
+    pub local_fence: bool,
+}
+
+impl SendWork {
+    /// Returns a signalled work request without fences.
+    pub fn new(id: u64, operation: Operation, data: Data) -> SendWork {
+        SendWork { id, operation, data, signalled: true, solicited: false, fence: false, local_fence: false }
+    }
+}
+
+/// A work request for a receive queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveWork {
+    /// Identifier returned in the completion.
+    pub id: u64,
+    /// Where the message is stored.
+    pub sges: Sges,
+}
+
+/// The kind of work that a completion reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A Send.
+    Send,
+    /// Immediate data sent.
+    Immediate,
+    /// A Write.
+    Write,
+    /// A Read whose data has arrived.
+    Read,
+    /// An atomic compare and swap whose response has arrived.
+    CompareSwap,
+    /// An atomic fetch and add whose response has arrived.
+    FetchAdd,
+    /// A local invalidation.
+    LocalInvalidate,
+    /// The registration of a region's memory.
+    Register,
+    /// The binding of a window.
+    Bind,
+    /// A received Send.
+    Receive,
+    /// Received immediate data.
+    ReceiveImmediate,
+}
+
+/// The result of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Success.
+    Success,
+    /// The message does not fit its receive, or exceeds the maximum length.
+    LocalLength,
+    /// The queue pair cannot perform the operation.
+    LocalOperation,
+    /// An element names memory that it may not access.
+    LocalProtection,
+    /// The queue pair failed before the work was done.
+    Flushed,
+    /// The window cannot be bound as requested.
+    Bind,
+    /// The peer reported an invalid request.
+    RemoteRequest,
+    /// The peer reported that the access is not allowed.
+    RemoteAccess,
+    /// The peer could not perform the operation.
+    RemoteOperation,
+    /// The connection was lost.
+    Lost,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Success => "success",
+            Status::LocalLength => "the message does not fit: post larger receives, or send less at once",
+            Status::LocalOperation => "the queue pair cannot do this operation",
+            Status::LocalProtection => {
+                "an element names memory that is not registered, or not for this: check lkey, address and length"
+            }
+            Status::Flushed => "the queue pair failed or was closed before this was done",
+            Status::Bind => "the window cannot be bound so: check the region's rights and range",
+            Status::RemoteRequest => "the peer says that the request was wrong",
+            Status::RemoteAccess => {
+                "the peer's memory does not allow it: check rkey, address, length and rights"
+            }
+            Status::RemoteOperation => "the peer could not do it",
+            Status::Lost => "the connection was lost",
+        })
+    }
+}
+
+/// A completion queue element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Identifier of the work request.
+    pub id: u64,
+    /// The result; unless it is a success, only `id`, `qp` and `kind` are valid.
+    pub status: Status,
+    /// The kind of work.
+    pub kind: Kind,
+    /// Bytes received or read.
+    pub bytes: u32,
+    /// The queue pair: its number, or the name set by [`super::Rnic::set_name`].
+    pub qp: u32,
+    /// Received immediate data: eight octets, or the 32 bits of a Send.
+    pub immediate: Option<u64>,
+    /// Steering tag that the peer invalidated.
+    pub invalidated: Option<u32>,
+    /// Source queue pair of a datagram.
+    pub source: Option<u32>,
+}

@@ -1,0 +1,813 @@
+//! A stream: the MPA layer of one connection, between a queue pair of the core and any byte stream.
+//!
+//! Purpose          the same code runs on the operating system's sockets and on kiban's own TCP, in real and
+//!                  in virtual time.
+//! State            start frames are exchanged, the queue pair is connected with the agreed traits, segments
+//!                  flow, the stream ends.
+//! Transmit path    [`Stream::fill`] builds a burst of frames when the previous one has been sent;
+//!                  [`Stream::chunks`] are its bytes, some of them in the host's memory itself. One gathering
+//!                  write sends a burst.
+//! Receive path     [`Stream::arrive`] takes received bytes. For a long frame without CRC, the header is
+//!                  validated as soon as it is complete, and [`Stream::landing`] returns where the next bytes
+//!                  of the byte stream go, so that a socket stores them there. Short frames, and all frames
+//!                  with a CRC, are copied once when they are complete and correct; [`Stream::rest`] reads
+//!                  the remainder of a long one from the socket.
+//! Limits           a stream holds at most one incomplete frame (64 KiB), and nothing between frames. The
+//!                  buffers of a burst and of a frame are passed from stream to stream; the core keeps one
+//!                  spare of each. A stream whose message waits for a receive also holds what was read after
+//!                  it.
+//! Not implemented  timers: the driver gives up on peers that do not begin ([`Stream::is_starting`]).
+
+use super::mpa::{
+    self, Agreed, Answer, Deframer, Front, Initiator, Responder, Rtr, SetupFault, Trailer, Weaver,
+};
+use super::rnic::{
+    Data, Judged, Operation, Payload, Place, Placement, Places, Rnic, SendWork, StreamTraits, StreamWish,
+    Taken, ToLlp,
+};
+use crate::wire::ddp::{self, Header, Placing};
+use crate::wire::rdmap::{Opcode, Reason};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+use kiban_base::{Region, SharedBytes};
+
+/// Minimum payload of a frame, in bytes, that is stored in the host's memory directly instead of through a
+/// buffer.
+pub const LANDING_BYTES_MIN: usize = 16 * 1024;
+/// Maximum payload, in bytes, that is copied next to its header rather than passed to the lower layer by
+/// reference.
+pub const COPY_BYTES_MAX: usize = 1024;
+/// Read-ahead where long payloads are expected, in bytes: enough for trailers, headers and short frames, but
+/// not the next payload.
+const AHEAD_BYTES: usize = 256;
+/// Number of consecutive short frames after which long ones are no longer expected.
+const SHORT_FRAMES: u8 = 4;
+/// Number of bytes at which a burst ends.
+pub const BURST_BYTES: usize = 256 * 1024;
+/// Number of parts at which a burst ends; an operating system takes 1024 at once.
+const BURST_PARTS: usize = 512;
+/// Maximum buffer capacity, in bytes, kept by a stream with nothing to send; a larger one is passed to the
+/// next stream.
+const IDLE_BYTES_MAX: usize = 4096;
+
+/// Target of zero-length Writes and Reads. The tag is not zero because some peers reject zero, even though no
+/// byte is transferred.
+const NOWHERE: Place = Place { stag: 1, offset: 0 };
+
+/// Stream events for the connection manager.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// A peer requests a connection: answer with [`Stream::accept`] or [`Stream::reject`].
+    Asked {
+        /// The peer's private data.
+        private_data: Vec<u8>,
+        /// Maximum numbers of reads that the peer wants to have outstanding, and that it accepts.
+        depths: (u16, u16),
+        /// Whether the peer supports RFC 7306.
+        extensions: bool,
+    },
+    /// The peer accepted.
+    Connected {
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
+    /// The peer rejected.
+    Rejected {
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
+    /// The peer's start frame breaks a rule.
+    Failed(SetupFault),
+    /// The queue pair cannot be connected any more.
+    Lost,
+}
+
+/// Bytes to be sent, in order.
+#[derive(Clone, Copy, Debug)]
+pub enum Chunk<'a> {
+    /// Bytes in the stream's own buffer.
+    Own(&'a [u8]),
+    /// Bytes in the host's memory.
+    Memory(&'a Region),
+}
+
+#[derive(Debug)]
+enum Part {
+    Own(Range<usize>),
+    Memory(Region),
+}
+
+/// The TO-LLP FIFO: a burst of frames.
+#[derive(Debug)]
+struct Outgoing {
+    own: Vec<u8>,
+    parts: VecDeque<Part>,
+    /// Start of the bytes in `own` that are not in `parts` yet.
+    open: usize,
+    bytes: usize,
+    crc: bool,
+    weaver: Option<Weaver>,
+    frame_bytes: usize,
+    /// Number of the core's segments that have been sent when this burst has.
+    segments: u64,
+}
+
+impl Outgoing {
+    fn new() -> Outgoing {
+        Outgoing {
+            own: Vec::new(),
+            parts: VecDeque::new(),
+            open: 0,
+            bytes: 0,
+            crc: false,
+            weaver: None,
+            frame_bytes: mpa::ulpdu_bytes_max(usize::MAX, false),
+            segments: 0,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.own.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// Turns the bytes of `own` since the last part into a part.
+    fn close(&mut self) {
+        if self.open < self.own.len() {
+            self.parts.push_back(Part::Own(self.open..self.own.len()));
+            self.open = self.own.len();
+        }
+    }
+}
+
+impl ToLlp for Outgoing {
+    #[inline]
+    fn segment_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    #[inline]
+    fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
+        let length = payload.len();
+        if self.crc || self.weaver.is_some() || length <= COPY_BYTES_MAX {
+            let before = self.own.len();
+            let start = mpa::begin(&mut self.own, header.len() + length);
+            self.own.extend_from_slice(header);
+            payload.append_to(&mut self.own);
+            mpa::end(&mut self.own, start, self.crc);
+            if let Some(weaver) = &mut self.weaver {
+                let frame = self.own.split_off(before);
+                weaver.weave(&frame, self.crc, &mut self.own);
+            }
+            self.bytes += self.own.len() - before;
+            return;
+        }
+        self.push(&mpa::length_field(header.len() + length));
+        self.push(header);
+        match payload {
+            Payload::Bytes(bytes) => self.push(bytes),
+            Payload::Pieces(pieces) => {
+                self.close();
+                for piece in pieces {
+                    self.parts.push_back(Part::Memory(piece.region()));
+                }
+                self.bytes += length;
+            }
+        }
+        self.push(Trailer::plain(header.len() + length).as_slice());
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    Initiating(Initiator),
+    Responding(Responder),
+    /// Connected to its queue pair.
+    Up {
+        deframer: Deframer,
+        rtr: Option<Rtr>,
+    },
+    /// Received bytes are ignored.
+    Over,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Stream {
+    phase: Phase,
+    qp: Option<u32>,
+    out: Outgoing,
+    /// Buffer whose first `held_bytes` bytes are the beginning of an incomplete frame.
+    held: Vec<u8>,
+    held_bytes: usize,
+    /// Length that `held_bytes` must reach.
+    wanted: usize,
+    /// A long frame whose payload is being received, and its trailer's length.
+    landing: Option<(Placement, usize)>,
+    /// Bytes of a trailer still to be received.
+    trailer: usize,
+    /// Reset by each long frame, decremented by each short one; above zero, long frames are expected.
+    long_frames: u8,
+    /// A segment that waits for a receive.
+    stalled: Option<Vec<u8>>,
+    /// Bytes received after it, and how many of them have been processed.
+    behind: (Vec<u8>, usize),
+    news: Option<News>,
+    /// The peer broke a rule: everything more is ignored.
+    deaf: bool,
+    /// Something was received after the start frames.
+    heard: bool,
+    /// What to do after a final reply or a fault.
+    ends: StreamWish,
+}
+
+impl Stream {
+    fn new(phase: Phase, qp: Option<u32>) -> Stream {
+        Stream {
+            phase,
+            qp,
+            out: Outgoing::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+            wanted: 0,
+            landing: None,
+            trailer: 0,
+            long_frames: 0,
+            stalled: None,
+            behind: (Vec::new(), 0),
+            news: None,
+            deaf: false,
+            heard: false,
+            ends: StreamWish::Open,
+        }
+    }
+
+    /// Creates the initiator's side, for a queue pair.
+    ///
+    /// # Errors
+    /// The private data is too long.
+    pub fn initiate(
+        config: &mpa::Config,
+        qp: u32,
+        (ird, ord): (u16, u16),
+        private_data: &[u8],
+    ) -> Result<Stream, mpa::PrivateDataTooLong> {
+        let initiator = Initiator::new(config, ird, ord, private_data)?;
+        let request = initiator.request().to_vec();
+        let mut stream = Stream::new(Phase::Initiating(initiator), Some(qp));
+        stream.out.push(&request);
+        stream.out.close();
+        Ok(stream)
+    }
+
+    /// Creates the responder's side.
+    pub fn respond(config: &mpa::Config) -> Stream {
+        Stream::new(Phase::Responding(Responder::new(config)), None)
+    }
+
+    /// Accepts the request for a queue pair that is not connected. (`ird`, `ord`): maximum numbers of
+    /// outstanding reads from the peer and to the peer. Returns whether the queue pair is now connected.
+    ///
+    /// # Errors
+    /// The private data is too long.
+    pub fn accept(
+        &mut self,
+        rnic: &mut Rnic,
+        qp: u32,
+        (ird, ord): (u16, u16),
+        private_data: &[u8],
+    ) -> Result<bool, mpa::PrivateDataTooLong> {
+        let Phase::Responding(responder) = &self.phase else { return Ok(false) };
+        let (reply, agreed) = responder.accept(private_data, ird, ord)?;
+        self.qp = Some(qp);
+        self.out.push(&reply);
+        self.out.close();
+        Ok(self.bind(rnic, &agreed, false))
+    }
+
+    /// Returns whether the peer's request waits for an answer.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.phase, Phase::Responding(_))
+    }
+
+    /// Returns whether a responder has agreed to wait for the initiator's ready-to-receive message before it
+    /// sends.
+    pub fn waits_for_rtr(&self) -> bool {
+        matches!(self.phase, Phase::Up { rtr: Some(_), .. })
+    }
+
+    /// Rejects the request. The stream ends once the reply is sent.
+    ///
+    /// # Errors
+    /// The private data is too long.
+    pub fn reject(&mut self, private_data: &[u8]) -> Result<(), mpa::PrivateDataTooLong> {
+        let Phase::Responding(responder) = &self.phase else { return Ok(()) };
+        let reply = responder.reject(private_data)?;
+        self.say_last(&reply);
+        Ok(())
+    }
+
+    fn say_last(&mut self, reply: &[u8]) {
+        self.out.push(reply);
+        self.out.close();
+        self.phase = Phase::Over;
+        self.ends = StreamWish::Finish;
+    }
+
+    /// Returns the pending event for the connection manager.
+    pub fn poll(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    /// Returns whether the start frames are still being exchanged.
+    pub fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Initiating(_) | Phase::Responding(_))
+    }
+
+    /// Connects the queue pair with the agreed traits.
+    fn bind(&mut self, rnic: &mut Rnic, agreed: &Agreed, initiates: bool) -> bool {
+        let Some(qp) = self.qp else { return false };
+        let Agreed { crc, markers_in, markers_out, ird, ord, rtr, extensions, .. } = *agreed;
+        // A zero-length read as the ready-to-receive message needs an ORD of its own.
+        let ord = if initiates && rtr == Some(Rtr::Read) { ord.max(1) } else { ord };
+        let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: initiates };
+        if rnic.connect(qp, traits).is_err() {
+            // The queue pair is gone, or another stream uses it.
+            self.fail();
+            return false;
+        }
+        self.out.crc = crc;
+        self.out.weaver = markers_out.then(Weaver::new);
+        self.out.frame_bytes = mpa::ulpdu_bytes_max(usize::MAX, markers_out);
+        self.phase = Phase::Up { deframer: Deframer::new(crc, markers_in), rtr };
+        if initiates && let Some(rtr) = rtr {
+            self.ready_to_receive(rnic, qp, rtr);
+        }
+        true
+    }
+
+    /// Sends the ready-to-receive message, after which the responder may send (RFC 6581 §9).
+    fn ready_to_receive(&mut self, rnic: &mut Rnic, qp: u32, rtr: Rtr) {
+        let nothing = |operation| SendWork::new(0, operation, Data::none());
+        let posted = match rtr {
+            Rtr::Empty => {
+                let start = mpa::begin(&mut self.out.own, 0);
+                mpa::end(&mut self.out.own, start, self.out.crc);
+                self.out.bytes += self.out.own.len() - start;
+                self.out.close();
+                Ok(())
+            }
+            Rtr::Write => rnic.post_quietly(qp, nothing(Operation::write(NOWHERE))),
+            Rtr::Read => rnic.post_quietly(qp, nothing(Operation::read(NOWHERE))),
+        };
+        if posted.is_err() {
+            self.fail();
+        }
+    }
+
+    fn fail(&mut self) {
+        self.phase = Phase::Over;
+        self.ends = StreamWish::Abort;
+    }
+
+    /// Detaches a queue pair that was reset: the byte stream ends.
+    pub fn detach(&mut self) {
+        self.qp = None;
+        self.fail();
+    }
+
+    /// Aborts the stream if the start frames were not exchanged in time. A stream with a final reply still
+    /// ends in order.
+    pub fn give_up(&mut self) {
+        if self.is_starting() {
+            self.fail();
+        }
+    }
+
+    // ---- receive path
+
+    /// Takes received bytes, each once.
+    pub fn arrive(&mut self, rnic: &mut Rnic, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = match &mut self.phase {
+                Phase::Up { .. } => self.take_bytes(rnic, bytes),
+                Phase::Initiating(initiator) => match initiator.take(bytes) {
+                    Ok(Answer::Wants) => return,
+                    Ok(Answer::Agreed(agreed)) => {
+                        if !self.bind(rnic, &agreed, true) {
+                            self.news = Some(News::Lost);
+                            return;
+                        }
+                        self.news = Some(News::Connected { private_data: agreed.private_data });
+                        agreed.consumed
+                    }
+                    Ok(Answer::Rejected(rejected)) => {
+                        self.fail();
+                        self.news = Some(News::Rejected { private_data: rejected.private_data });
+                        return;
+                    }
+                    Err(fault) => return self.fail_start(fault, &[]),
+                },
+                Phase::Responding(responder) => match responder.take(bytes) {
+                    Ok(None) => return,
+                    Ok(Some(asked)) => {
+                        self.news = Some(News::Asked {
+                            private_data: asked.private_data,
+                            depths: (asked.ird, asked.ord),
+                            extensions: asked.extensions,
+                        });
+                        return;
+                    }
+                    Err(refused) => return self.fail_start(refused.fault, &refused.reply),
+                },
+                Phase::Over => return,
+            };
+            bytes = &bytes[taken..];
+        }
+    }
+
+    fn fail_start(&mut self, fault: SetupFault, reply: &[u8]) {
+        self.say_last(reply);
+        self.news = Some(News::Failed(fault));
+    }
+
+    /// Takes bytes of an established stream. Returns how many were taken.
+    fn take_bytes(&mut self, rnic: &mut Rnic, bytes: &[u8]) -> usize {
+        self.heard = true;
+        let Some(qp) = self.qp.filter(|_| !self.deaf) else { return bytes.len() };
+        if self.stalled.is_some() {
+            self.behind.0.extend_from_slice(bytes);
+            return bytes.len();
+        }
+        if let Some((placement, _)) = &mut self.landing {
+            let count = placement.missing().min(bytes.len());
+            if rnic.place(qp, placement, SharedBytes::from(&bytes[..count])).is_err() {
+                self.deaf = true;
+            } else {
+                self.finish_landing(rnic, qp);
+            }
+            return count;
+        }
+        if self.trailer > 0 {
+            let count = self.trailer.min(bytes.len());
+            self.trailer -= count;
+            return count;
+        }
+        if self.held_bytes == 0 {
+            let used = self.take_run(rnic, qp, bytes);
+            self.keep(rnic, &bytes[used..]);
+            return bytes.len();
+        }
+        let count = self.wanted.saturating_sub(self.held_bytes).min(bytes.len());
+        self.hold(rnic, &bytes[..count]);
+        self.take_held(rnic, qp);
+        count
+    }
+
+    /// Keeps bytes that were not taken: the beginning of a frame, or what follows a message that waits for a
+    /// receive.
+    fn keep(&mut self, rnic: &mut Rnic, rest: &[u8]) {
+        match self.stalled {
+            None => self.hold(rnic, rest),
+            Some(_) => self.behind = (rest.to_vec(), 0),
+        }
+    }
+
+    /// Holds bytes of an incomplete frame. The buffer grows with the bytes received, not with the length that
+    /// the peer announces.
+    fn hold(&mut self, rnic: &mut Rnic, bytes: &[u8]) {
+        let end = self.held_bytes + bytes.len();
+        if end > 0 && self.held.is_empty() {
+            self.held = mem::take(&mut rnic.spare[FRAME]);
+        }
+        if end > self.held.len() {
+            self.held.resize(end, 0);
+        }
+        self.held[self.held_bytes..end].copy_from_slice(bytes);
+        self.held_bytes = end;
+    }
+
+    /// Processes the held bytes if there are enough.
+    fn take_held(&mut self, rnic: &mut Rnic, qp: u32) {
+        if self.held_bytes < self.wanted {
+            return;
+        }
+        let (mut held, whole) = (mem::take(&mut self.held), mem::take(&mut self.held_bytes));
+        let used = self.take_run(rnic, qp, &held[..whole]);
+        if used < whole && self.stalled.is_some() {
+            self.behind = (held[used..whole].to_vec(), 0);
+            put_by(&mut rnic.spare[FRAME], &mut held);
+        } else if used < whole {
+            held.copy_within(used..whole, 0);
+            (self.held, self.held_bytes) = (held, whole - used);
+        } else {
+            put_by(&mut rnic.spare[FRAME], &mut held);
+        }
+    }
+
+    /// Takes the frames in `run`. Returns how many bytes were taken. The rest is the beginning of a frame,
+    /// which must be held until `wanted` bytes are there, or follows a message that waits for a receive.
+    fn take_run(&mut self, rnic: &mut Rnic, qp: u32, run: &[u8]) -> usize {
+        let mut used = 0;
+        let Phase::Up { deframer, rtr } = &mut self.phase else { return run.len() };
+        while !self.deaf && used < run.len() {
+            let rest = &run[used..];
+            match deframer.front(rest) {
+                Err(fault) => {
+                    let reason = match fault {
+                        mpa::Fault::Crc => Reason::MPA_CRC,
+                        mpa::Fault::Marker => Reason::MPA_LENGTH,
+                    };
+                    rnic.stream_fault(qp, reason);
+                    self.deaf = true;
+                }
+                Ok(Front::Wants(wanted)) => {
+                    if wanted >= LANDING_BYTES_MIN {
+                        self.long_frames = SHORT_FRAMES;
+                    }
+                    self.wanted = wanted;
+                    return used;
+                }
+                // The empty ready-to-receive message: the responder may send.
+                Ok(Front::Whole { ulpdu: [], taken }) if *rtr == Some(Rtr::Empty) => {
+                    rnic.may_send(qp);
+                    (*rtr, used) = (None, used + taken);
+                }
+                Ok(Front::Whole { ulpdu, taken }) => {
+                    used += taken;
+                    self.long_frames = match ulpdu.len() < LANDING_BYTES_MIN {
+                        true => self.long_frames.saturating_sub(1),
+                        false => SHORT_FRAMES,
+                    };
+                    match rnic.take(qp, ulpdu) {
+                        Taken::Whole => {}
+                        Taken::Dry => {
+                            self.stalled = Some(ulpdu.to_vec());
+                            return used;
+                        }
+                        Taken::Fault => self.deaf = true,
+                    }
+                }
+                Ok(Front::Part { length, .. }) if length < LANDING_BYTES_MIN => {
+                    self.wanted = mpa::fpdu_bytes(length);
+                    return used;
+                }
+                Ok(Front::Part { ulpdu, length }) => match rnic.judge(qp, ulpdu, length) {
+                    Ok(Judged::Wants(more)) => {
+                        self.wanted = mpa::length_field(length).len() + more;
+                        return used;
+                    }
+                    Ok(Judged::Dry) => {
+                        self.wanted = mpa::fpdu_bytes(length);
+                        return used;
+                    }
+                    Ok(Judged::Done) => {
+                        let trailer = mpa::trailer_bytes(length);
+                        used += mpa::fpdu_bytes(length) - trailer;
+                        // Skip what has arrived of the trailer; the rest is skipped later.
+                        let here = trailer.min(run.len() - used);
+                        (self.trailer, used) = (trailer - here, used + here);
+                    }
+                    Ok(Judged::Place(mut placement)) => {
+                        self.long_frames = SHORT_FRAMES;
+                        let here = &ulpdu[placement.header_bytes()..];
+                        used += mpa::length_field(length).len() + ulpdu.len();
+                        if rnic.place(qp, &mut placement, SharedBytes::from(here)).is_err() {
+                            self.deaf = true;
+                        } else {
+                            self.landing = Some((placement, mpa::trailer_bytes(length)));
+                            self.finish_landing(rnic, qp);
+                        }
+                        // What follows is the rest of the payload or its trailer, not a frame; skip what has
+                        // arrived of the trailer.
+                        let here = self.trailer.min(run.len() - used);
+                        self.trailer -= here;
+                        return if self.deaf { run.len() } else { used + here };
+                    }
+                    Err(_) => self.deaf = true,
+                },
+            }
+        }
+        if self.deaf { run.len() } else { used }
+    }
+
+    fn finish_landing(&mut self, rnic: &mut Rnic, qp: u32) {
+        if let Some((placement, trailer)) = self.landing.take_if(|(placement, _)| placement.missing() == 0) {
+            self.trailer = trailer;
+            self.deaf |= rnic.finish(qp, &placement).is_err();
+        }
+    }
+
+    /// Returns how many bytes to read at once, given room for `most`. Where long payloads are expected it is
+    /// few: a payload that is read with other data must be copied.
+    pub fn read_ahead(&self, most: usize) -> usize {
+        if self.long_frames > 0 { most.min(AHEAD_BYTES) } else { most }
+    }
+
+    /// Returns whether more bytes are wanted: not while a message waits for a receive.
+    pub fn wants_bytes(&self) -> bool {
+        self.stalled.is_none()
+    }
+
+    /// Continues with the message that waited for a receive, after one was posted (`Rnic::resumed`).
+    pub fn resume(&mut self, rnic: &mut Rnic) {
+        let (Some(qp), Some(segment)) = (self.qp, self.stalled.take()) else { return };
+        match rnic.take(qp, &segment) {
+            Taken::Dry => {
+                self.stalled = Some(segment);
+                return;
+            }
+            Taken::Fault => self.deaf = true,
+            Taken::Whole => {}
+        }
+        // The bytes are processed in place, so that many short messages do not copy the buffer once each.
+        let (behind, at) = mem::take(&mut self.behind);
+        let used = at + self.take_run(rnic, qp, &behind[at..]);
+        match self.stalled {
+            Some(_) => self.behind = (behind, used),
+            None => self.hold(rnic, behind.get(used..).unwrap_or(&[])),
+        }
+    }
+
+    /// Finds where the next bytes of the byte stream go if they belong to a long payload, and returns how
+    /// many they are. Report how many arrived with [`Stream::landed`], before any other call.
+    pub fn landing(&mut self, rnic: &mut Rnic, places: &mut Places) -> usize {
+        places.clear();
+        let (Some(qp), Some((placement, _)), false) = (self.qp, &self.landing, self.deaf) else { return 0 };
+        if rnic.landing(qp, placement, places).is_err() {
+            self.deaf = true;
+            places.clear();
+        }
+        places.iter().map(Region::len).sum()
+    }
+
+    /// Records that `bytes` bytes were stored where [`Stream::landing`] said.
+    pub fn landed(&mut self, rnic: &mut Rnic, bytes: usize) {
+        if let (Some(qp), Some((placement, _))) = (self.qp, &mut self.landing) {
+            rnic.landed(qp, placement, bytes);
+            self.finish_landing(rnic, qp);
+        }
+    }
+
+    /// Returns the buffer for the remainder of a long frame that must be complete before it is processed;
+    /// empty if there is none. Report how many bytes arrived with [`Stream::rest_came`], before any other
+    /// call.
+    pub fn rest(&mut self) -> &mut [u8] {
+        let up = matches!(self.phase, Phase::Up { .. }) && !self.deaf && self.stalled.is_none();
+        let between = self.landing.is_none() && self.trailer == 0;
+        if !(up && between) || self.held_bytes == 0 || self.wanted < self.held_bytes + LANDING_BYTES_MIN {
+            return &mut [];
+        }
+        // The buffer is zeroed once, and then passed from frame to frame.
+        if self.held.len() < self.wanted {
+            self.held.resize(self.wanted, 0);
+        }
+        &mut self.held[self.held_bytes..self.wanted]
+    }
+
+    /// Records that `bytes` bytes were stored where [`Stream::rest`] said.
+    pub fn rest_came(&mut self, rnic: &mut Rnic, bytes: usize) {
+        if let Some(qp) = self.qp {
+            self.held_bytes = self.wanted.min(self.held_bytes + bytes);
+            self.take_held(rnic, qp);
+        }
+    }
+
+    /// Handles the end of the byte stream. `in_order`: the close was orderly.
+    pub fn gone(&mut self, rnic: &mut Rnic, in_order: bool) {
+        let between_frames = self.held_bytes == 0 && self.landing.is_none() && self.trailer == 0;
+        if let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) {
+            rnic.stream_gone(qp, in_order && (between_frames || self.deaf) && self.stalled.is_none());
+        }
+        self.fail();
+    }
+
+    // ---- transmit path
+
+    /// Builds the next burst if the previous one has been sent. Returns whether there is something to send.
+    pub fn fill(&mut self, rnic: &mut Rnic) -> bool {
+        if self.out.bytes > 0 {
+            return true;
+        }
+        let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) else { return false };
+        if self.out.own.capacity() == 0 {
+            self.out.own = mem::take(&mut rnic.spare[BURST]);
+        }
+        while self.out.bytes < BURST_BYTES && self.out.parts.len() < BURST_PARTS {
+            if !rnic.next_segment(qp, &mut self.out) {
+                break;
+            }
+        }
+        self.out.close();
+        self.out.segments = rnic.segments_made(qp);
+        if self.out.bytes == 0 && self.out.own.capacity() > IDLE_BYTES_MAX {
+            put_by(&mut rnic.spare[BURST], &mut self.out.own);
+        }
+        self.out.bytes > 0
+    }
+
+    /// Sends a zero-length Write to a peer from which nothing has arrived yet. Linux's soft-iWARP is not
+    /// notified of bytes that arrive between its reply and its takeover of the socket (`siw_accept`, 6.1),
+    /// and processes them only when more arrive. The Write has no effect other than that. Returns whether
+    /// another nudge may be needed.
+    pub fn nudge(&mut self, rnic: &mut Rnic) -> bool {
+        if self.heard || self.ends != StreamWish::Open || !matches!(self.phase, Phase::Up { .. }) {
+            return false;
+        }
+        // A peer that acknowledges is kiban's, and misses nothing.
+        if self.qp.is_some_and(|qp| rnic.acknowledges(qp)) {
+            return false;
+        }
+        // Not within a message (RFC 5041 §5.2): if no segment is left to be made, all messages are complete.
+        if !self.fill(rnic) && self.out.segments > 0 {
+            let mut header = [0; ddp::TAGGED_BYTES];
+            let placing = Placing::Tagged { stag: NOWHERE.stag, offset: NOWHERE.offset };
+            Header { last: true, ulp: Opcode::Write.octet(), placing }.write(&mut header);
+            self.out.segment(&header, Payload::Bytes(&[]));
+            self.out.close();
+        }
+        true
+    }
+
+    /// Returns the unsent bytes of the burst.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.out.parts.iter().map(|part| match part {
+            Part::Own(range) => Chunk::Own(&self.out.own[range.clone()]),
+            Part::Memory(region) => Chunk::Memory(region),
+        })
+    }
+
+    /// Returns the number of unsent bytes of the burst.
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.bytes
+    }
+
+    /// Records that `bytes` bytes of the burst were sent. Work completes when its whole burst is sent.
+    pub fn advance(&mut self, rnic: &mut Rnic, mut bytes: usize) {
+        let out = &mut self.out;
+        out.bytes -= bytes;
+        while let Some(part) = out.parts.front_mut() {
+            let length = match part {
+                Part::Own(range) => range.len(),
+                Part::Memory(region) => region.len(),
+            };
+            if bytes < length {
+                match part {
+                    Part::Own(range) => range.start += bytes,
+                    Part::Memory(region) => {
+                        let at = region.address() + bytes as u64;
+                        *region = region.part(at, length - bytes).expect("the rest lies within the whole");
+                    }
+                }
+                return;
+            }
+            bytes -= length;
+            out.parts.pop_front();
+        }
+        out.own.clear();
+        out.open = 0;
+        if let Some(qp) = self.qp {
+            rnic.confirm(qp, out.segments);
+        }
+    }
+
+    /// Copies unsent bytes out of memory that is about to be invalidated or deregistered, so that nothing
+    /// refers to it.
+    pub fn let_go(&mut self, memory: &Region) {
+        let out = &mut self.out;
+        for part in &mut out.parts {
+            if let Part::Memory(region) = part
+                && region.overlaps(memory)
+            {
+                let at = out.own.len();
+                if let Some(bytes) = region.bytes(region.address(), region.len()) {
+                    bytes.append_to(&mut out.own);
+                }
+                *part = Part::Own(at..out.own.len());
+            }
+        }
+        out.open = out.own.len();
+    }
+
+    /// Returns what the byte stream must do after the burst has been sent.
+    pub fn wish(&self, rnic: &Rnic) -> StreamWish {
+        match (self.ends, self.qp, &self.phase) {
+            (StreamWish::Open, Some(qp), Phase::Up { .. }) => rnic.stream_wish(qp),
+            (ends, ..) => ends,
+        }
+    }
+}
+
+/// Indices of the spare buffers in `Rnic::spare`: for a burst, and for an incomplete frame.
+const BURST: usize = 0;
+const FRAME: usize = 1;
+
+/// Keeps the larger of two unused buffers for the next stream.
+fn put_by(spare: &mut Vec<u8>, room: &mut Vec<u8>) {
+    let room = mem::take(room);
+    if room.capacity() > spare.capacity() {
+        *spare = room;
+    }
+}

@@ -1,0 +1,25 @@
+//! RDMA: an RNIC as a plain value, and the transports below it.
+//!
+//! ```
+//! use kiban_rdma::wire::ddp::{Header, Placing};
+//!
+//! // RFC 5041 §4.2: a tagged segment names the memory that its payload goes to.
+//! let header = Header { last: true, ulp: 0x40, placing: Placing::Tagged { stag: 0x1234_5678, offset: 4096 } };
+//! let mut segment = [0; 14];
+//! assert_eq!(header.write(&mut segment), 14);
+//! assert_eq!(Header::read(&segment)?, (header, 14));
+//! # Ok::<(), kiban_base::Malformed>(())
+//! ```
+//!
+//! [`iwarp`] has the RNIC's core and the iWARP protocols (MPA, DDP, RDMAP), which carry its segments over a
+//! byte stream. [`efe`] carries segments over Ethernet frames, which may be lost. [`wire`] has the packet
+//! formats.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod efe;
+pub mod iwarp;
+pub mod wire;

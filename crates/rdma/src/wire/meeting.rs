@@ -1,0 +1,125 @@
+//! Out-of-band setup: the private data of an MPA request and reply by which two queue pairs connect, using
+//! numbers that their programs exchanged themselves (docs/out-of-band.md). kiban's own format.
+//!
+//! ```text
+//!  0  "kbn" 24 | version 8
+//!  4  destination queue pair 32   the receiver's (24 bits used)
+//!  8  source queue pair 32        the sender's (24 bits used)
+//! 12  expects 32                  first packet sequence number (PSN) that the sender expects (24 bits)
+//! 16  begins 32                   the sender's initial PSN; all ones: it does not send yet
+//! 20  word 32                     in replies: 0 accepted, otherwise a [`Refusal`]
+//! ```
+//!
+//! Order     network byte order.
+
+use kiban_base::Malformed;
+
+/// Length of a meeting in bytes.
+pub const MEETING_BYTES: usize = 24;
+
+const MAGIC: [u8; 4] = *b"kbn\x01";
+const NUMBER_MAX: u32 = (1 << 24) - 1;
+const UNKNOWN: u32 = u32::MAX;
+
+/// What one end tells the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meeting {
+    /// The receiver's queue pair.
+    pub destination: u32,
+    /// The sender's queue pair.
+    pub source: u32,
+    /// The first PSN that the sender expects.
+    pub expects: u32,
+    /// The sender's initial PSN, if it sends already.
+    pub begins: Option<u32>,
+    /// The reason if a reply refuses.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a meeting is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Refusal {
+    /// There is no such queue pair.
+    Unknown = 1,
+    /// The queue pair exists, but is set up for another peer.
+    Other = 2,
+}
+
+impl Meeting {
+    /// Reads a meeting.
+    ///
+    /// # Errors
+    /// The length, the magic, or a number is wrong.
+    pub fn read(bytes: &[u8]) -> Result<Meeting, Malformed> {
+        let bytes: &[u8; MEETING_BYTES] = bytes.try_into().map_err(|_| Malformed::TotalLength)?;
+        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if bytes[..4] != MAGIC {
+            return Err(Malformed::Magic);
+        }
+        let number =
+            |at: usize| Some(word(at)).filter(|&number| number <= NUMBER_MAX).ok_or(Malformed::Operation);
+        Ok(Meeting {
+            destination: number(4)?,
+            source: number(8)?,
+            expects: number(12)?,
+            begins: if word(16) == UNKNOWN { None } else { Some(number(16)?) },
+            refusal: match word(20) {
+                0 => None,
+                1 => Some(Refusal::Unknown),
+                2 => Some(Refusal::Other),
+                _ => return Err(Malformed::Operation),
+            },
+        })
+    }
+
+    /// Returns the encoded meeting.
+    pub fn bytes(&self) -> [u8; MEETING_BYTES] {
+        let words = [
+            self.destination,
+            self.source,
+            self.expects,
+            self.begins.unwrap_or(UNKNOWN),
+            self.refusal.map_or(0, |refusal| refusal as u32),
+        ];
+        let mut bytes = [0; MEETING_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        for (room, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
+            room.copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEETING: Meeting = Meeting {
+        destination: 0x80_0001,
+        source: 0x80_0102,
+        expects: 3,
+        begins: Some(NUMBER_MAX),
+        refusal: None,
+    };
+
+    #[test]
+    fn the_bytes_are_those_of_the_page() {
+        let bytes = *b"kbn\x01\0\x80\0\x01\0\x80\x01\x02\0\0\0\x03\0\xff\xff\xff\0\0\0\0";
+        assert_eq!(MEETING.bytes(), bytes);
+        assert_eq!(Meeting::read(&bytes), Ok(MEETING));
+        let refusal = Meeting { begins: None, refusal: Some(Refusal::Other), ..MEETING };
+        assert_eq!(Meeting::read(&refusal.bytes()), Ok(refusal));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        let bytes = MEETING.bytes();
+        assert_eq!(Meeting::read(&bytes[..23]), Err(Malformed::TotalLength));
+        for at in [0, 3, 4, 8, 12, 20] {
+            let mut wrong = bytes;
+            wrong[at] ^= 0x40;
+            assert!(Meeting::read(&wrong).is_err(), "octet {at}");
+        }
+    }
+}

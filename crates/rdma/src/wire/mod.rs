@@ -1,0 +1,19 @@
+//! Packet formats: a validated, plain representation of every header of this family.
+//!
+//! One file per header, all alike:
+//!
+//! ```text
+//! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    validate once, trust afterwards
+//! x.length()     -> usize                                   number of bytes that `write` fills
+//! x.write(&mut [u8]) -> usize                               writes to the front of the slice
+//! ```
+//!
+//! Received bytes that break a rule are a [`Malformed`](kiban_base::Malformed). A slice too short to write
+//! into is the caller's error and panics.
+
+pub mod datagram;
+pub mod ddp;
+pub mod efe;
+pub mod meeting;
+pub mod mpa;
+pub mod rdmap;

@@ -1,0 +1,428 @@
+//! siw of Linux 6.1 replayed: each end of every recorded connection is played once by a NIC here, against the
+//! recorded words of the other.
+//!
+//! Rule      what siw's program did is read off its FPDUs: a Send, a Write or a Read that it sent is posted
+//!           here, with the same bytes and the same remote place; a Read Response is not posted, for that is
+//!           the NIC's own affair. What comes out must be what siw sent, byte for byte.
+//! Tags      a NIC chooses its own steering tags, so the recorded tags of the end that is played here are
+//!           replaced: in what arrives, those of Writes, of Read Responses and of the sources of Read
+//!           Requests; in what leaves, those of the sinks of Read Requests, back again. Addresses stay, since
+//!           memory here is called what it was called there.
+//! Pads      siw leaves in its pads what was there before; here, as the RFC wants, they are zero.
+
+use crate::station::{Host, fill};
+use kiban_base::ethernet;
+use kiban_base::{Region, SimRng};
+use kiban_capture as capture;
+use kiban_rdma::iwarp::mpa::{self, Config, Deframer, Front};
+use kiban_rdma::iwarp::nic::News;
+use kiban_rdma::iwarp::rnic::{Completion, Data, Kind, Operation, Place, Sge, Status};
+use kiban_rdma::wire::ddp;
+use kiban_rdma::wire::mpa::{START_BYTES, Setup};
+use kiban_rdma::wire::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest};
+use kiban_tcpip::wire::{ipv4, tcp};
+use std::collections::BTreeMap;
+
+/// One end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Who {
+    Initiator,
+    Responder,
+}
+
+/// What one end said at one time: its start frame, or one FPDU's ULPDU.
+#[derive(Clone, Debug)]
+struct Word {
+    who: Who,
+    bytes: Vec<u8>,
+}
+
+/// Start frames in these captures: a header and a set-up word.
+const START_AND_SETUP_BYTES: usize = START_BYTES + 4;
+
+/// One direction, as far as it is known.
+#[derive(Default)]
+struct Way {
+    /// The number of its first byte.
+    first: u32,
+    /// Bytes that are known in order, and how many of them are words already.
+    stream: Vec<u8>,
+    worded: usize,
+}
+
+/// The conversations in a capture, each in the order in which its words were spoken.
+fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
+    let (header, _) = capture::File::read(file).expect("a capture");
+    let mut openings: Vec<(u16, u16)> = Vec::new();
+    let mut ways: BTreeMap<(u16, u16), Way> = BTreeMap::new();
+    let mut talks: Vec<Vec<Word>> = Vec::new();
+    for record in header.records(file) {
+        let (_, frame) = record.expect("whole records");
+        let (_, ethernet_bytes) = ethernet::Header::read(frame).expect("an Ethernet frame");
+        let packet = &frame[ethernet_bytes..];
+        let (ip, ip_bytes) = ipv4::Header::read(packet).expect("an IPv4 packet");
+        let segment = &packet[ip_bytes..usize::from(ip.total_bytes)];
+        let (header, header_bytes) = tcp::Header::read(segment).expect("a TCP segment");
+        let ports = (header.source_port, header.target_port);
+        if header.flags.has(tcp::Flags::SYN) {
+            let first = header.sequence.0.wrapping_add(1);
+            ways.insert(ports, Way { first, ..Way::default() });
+            if !header.flags.has(tcp::Flags::ACK) {
+                openings.push(ports);
+                talks.push(Vec::new());
+            }
+            continue;
+        }
+        let Some(way) = ways.get_mut(&ports) else { panic!("a segment before its SYN") };
+        let at = header.sequence.0.wrapping_sub(way.first) as usize;
+        let payload = &segment[header_bytes..];
+        // Sent again, or nothing.
+        if payload.is_empty() || at + payload.len() <= way.stream.len() {
+            continue;
+        }
+        assert!(at <= way.stream.len(), "the captures have no holes");
+        way.stream.truncate(at);
+        way.stream.extend_from_slice(payload);
+        let (talk, who) = match openings.iter().position(|&opening| opening == ports) {
+            Some(talk) => (talk, Who::Initiator),
+            None => {
+                let back = (ports.1, ports.0);
+                let talk = openings.iter().position(|&opening| opening == back);
+                (talk.expect("somebody connected"), Who::Responder)
+            }
+        };
+        while way.worded < way.stream.len() {
+            let rest = &way.stream[way.worded..];
+            let (bytes, taken) = if way.worded == 0 {
+                (rest[..START_AND_SETUP_BYTES].to_vec(), START_AND_SETUP_BYTES)
+            } else {
+                match Deframer::new(false, false).front(rest).expect("siw keeps the rules") {
+                    Front::Whole { ulpdu, taken } => (ulpdu.to_vec(), taken),
+                    _ => break,
+                }
+            };
+            way.worded += taken;
+            talks[talk].push(Word { who, bytes });
+        }
+    }
+    assert!(ways.values().all(|way| way.worded == way.stream.len()), "every byte belongs to a word");
+    talks
+}
+
+/// A DDP segment, as far as a host would care.
+struct Segment<'a> {
+    opcode: Opcode,
+    tagged: Option<Place>,
+    payload: &'a [u8],
+}
+
+impl Segment<'_> {
+    fn read(ulpdu: &[u8]) -> Segment<'_> {
+        let (header, length) = ddp::Header::read(ulpdu).expect("a DDP segment");
+        assert!(header.last, "every message of the captures is one segment");
+        let tagged = match header.placing {
+            ddp::Placing::Tagged { stag, offset } => Some(Place { stag, offset }),
+            _ => None,
+        };
+        Segment {
+            opcode: Opcode::read(header.ulp).expect("an RDMAP message"),
+            tagged,
+            payload: &ulpdu[length..],
+        }
+    }
+
+    fn read_request(&self) -> Option<ReadRequest> {
+        (self.opcode == Opcode::ReadRequest)
+            .then(|| ReadRequest::read(&self.payload[..READ_REQUEST_BYTES]).expect("a read request"))
+    }
+}
+
+/// Where a tag stands in a ULPDU: that of a tagged segment, and those of a Read Request's sink and source.
+const TAGGED_AT: usize = 2;
+const SINK_AT: usize = 18;
+const SOURCE_AT: usize = 34;
+
+/// The memory of the end that is played here: by recorded tag, what it is called and our tag.
+struct Memories(BTreeMap<u32, (Region, u32)>);
+
+impl Memories {
+    /// Registers all that the conversation names of one end.
+    fn register(host: &mut Host, player: Who, talk: &[Word]) -> Memories {
+        let mut extents: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for word in &talk[2..] {
+            let segment = Segment::read(&word.bytes);
+            let (place, length) = match (segment.read_request(), segment.tagged) {
+                (Some(request), _) if word.who == player => (request.sink, request.length as usize),
+                (Some(request), _) => (request.source, request.length as usize),
+                (None, Some(place)) if word.who != player => (place, segment.payload.len()),
+                _ => continue,
+            };
+            let end = place.offset + length as u64;
+            let extent = extents.entry(place.stag).or_insert((place.offset, end));
+            *extent = (extent.0.min(place.offset), extent.1.max(end));
+        }
+        let register =
+            |(stag, (start, end)): (u32, (u64, u64))| (stag, host.memory(start, (end - start) as usize));
+        Memories(extents.into_iter().map(register).collect())
+    }
+
+    fn sge(&self, place: Place, length: u32) -> Sge {
+        Sge { stag: self.0[&place.stag].1, address: place.offset, length }
+    }
+
+    fn part(&self, place: Place, length: usize) -> Region {
+        self.0[&place.stag].0.part(place.offset, length).expect("within what was registered")
+    }
+
+    /// What arrives, with our tags.
+    fn ours(&self, ulpdu: &[u8]) -> Vec<u8> {
+        let segment = Segment::read(ulpdu);
+        let mut ulpdu = ulpdu.to_vec();
+        let (at, stag) = match (segment.read_request(), segment.tagged) {
+            (Some(request), _) => (SOURCE_AT, request.source.stag),
+            (None, Some(place)) => (TAGGED_AT, place.stag),
+            (None, None) => return ulpdu,
+        };
+        ulpdu[at..at + 4].copy_from_slice(&self.0[&stag].1.to_be_bytes());
+        ulpdu
+    }
+
+    /// What leaves, with the recorded tags.
+    fn theirs(&self, mut ulpdu: Vec<u8>) -> Vec<u8> {
+        if let Some(request) = Segment::read(&ulpdu).read_request() {
+            let known = self.0.iter().find(|(_, (_, ours))| *ours == request.sink.stag);
+            let (stag, _) = known.expect("a tag that this end registered");
+            ulpdu[SINK_AT..SINK_AT + 4].copy_from_slice(&stag.to_be_bytes());
+        }
+        ulpdu
+    }
+}
+
+/// A frame around a ULPDU, its CRC off.
+fn framed(ulpdu: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let start = mpa::begin(&mut frame, ulpdu.len());
+    frame.extend_from_slice(ulpdu);
+    mpa::end(&mut frame, start, false);
+    frame
+}
+
+/// What the end that was played here did and saw.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Seen {
+    sends_out: u64,
+    sends_in: u64,
+    writes_out: u64,
+    writes_in: u64,
+    reads_out: u64,
+    reads_in: u64,
+}
+
+/// Pushes bytes that are cut anywhere.
+fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let (now, later) = bytes.split_at(1 + chance.below(bytes.len() as u64) as usize);
+        host.push(now);
+        bytes = later;
+    }
+}
+
+/// Plays one end of a conversation.
+fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
+    let mut chance = SimRng::from_seed(seed);
+    let [request, reply] = [&talk[0], &talk[1]].map(|word| {
+        let (setup, _) = Setup::read(&word.bytes[START_BYTES..]).expect("a set-up word");
+        (word, (setup.ird, setup.ord))
+    });
+    assert_eq!((request.0.who, reply.0.who), (Who::Initiator, Who::Responder), "{name}");
+    let mut host = match player {
+        Who::Initiator => {
+            let mut host = Host::initiator(seed, &Config::default(), request.1, &[]);
+            assert_eq!(host.pull(), request.0.bytes, "{name}: the request");
+            push_cut(&mut host, &mut chance, &reply.0.bytes);
+            host
+        }
+        Who::Responder => {
+            let mut host = Host::responder(seed, &Config::default());
+            push_cut(&mut host, &mut chance, &request.0.bytes);
+            let asked = host.asked();
+            assert_eq!((asked.depths, &asked.private_data[..]), (request.1, &[][..]), "{name}");
+            host.accept(asked.depths, &[]);
+            assert_eq!(host.pull(), reply.0.bytes, "{name}: the reply");
+            // It has arrived, and the initiator says nothing: siw's responder speaks at once.
+            host.nic.core.may_send(host.qp);
+            host
+        }
+    };
+    let connected = host.nic.poll();
+    assert!(matches!(connected, Some(News::Connected { .. })), "{name}: {connected:?}");
+
+    let memories = Memories::register(&mut host, player, talk);
+    let sends: Vec<&[u8]> = talk[2..]
+        .iter()
+        .filter(|word| word.who != player)
+        .map(|word| Segment::read(&word.bytes))
+        .filter(|segment| segment.opcode.is_send())
+        .map(|segment| segment.payload)
+        .collect();
+    let (landing, landing_stag) = host.memory(0x1000, 1024);
+    let mut seen = Seen::default();
+    let mut done: Vec<Completion> = Vec::new();
+    for (at, word) in talk.iter().enumerate().skip(2) {
+        let Segment { opcode, tagged, payload } = Segment::read(&word.bytes);
+        let read_request = Segment::read(&word.bytes).read_request();
+        if word.who == player {
+            let inline = Data::Inline(payload.into());
+            match opcode {
+                Opcode::Send => {
+                    host.send(at as u64, Operation::SEND, inline);
+                    seen.sends_out += 1;
+                }
+                Opcode::Write => {
+                    host.send(at as u64, Operation::write(tagged.expect("a Write is tagged")), inline);
+                    seen.writes_out += 1;
+                }
+                Opcode::ReadRequest => {
+                    let request = read_request.expect("it is one");
+                    let sink = Data::one(memories.sge(request.sink, request.length));
+                    host.send(at as u64, Operation::read(request.source), sink);
+                    seen.reads_out += 1;
+                }
+                // It left when it was asked for: see below.
+                Opcode::ReadResponse => continue,
+                other => panic!("{name}: {other:?} is not in the captures"),
+            }
+            let left = host.pull();
+            assert_eq!(without_tags(&memories, &left), framed(&word.bytes), "{name}: word {at}");
+        } else {
+            let answer = read_request.map(|_| next_response(player, &talk[at..], seen.reads_in, talk));
+            match opcode {
+                Opcode::Send => {
+                    let sge = Sge { stag: landing_stag, address: landing.address(), length: 1024 };
+                    host.receive(1000 + seen.sends_in, Some(sge));
+                }
+                Opcode::ReadRequest => {
+                    let (request, answer) = (read_request.expect("it is one"), answer.expect("answered"));
+                    let response = Segment::read(answer);
+                    fill(&memories.part(request.source, response.payload.len()), response.payload);
+                }
+                _ => {}
+            }
+            push_cut(&mut host, &mut chance, &framed(&memories.ours(&word.bytes)));
+            match opcode {
+                Opcode::Send => {
+                    let here = landing.read(landing.address(), payload.len()).expect("within");
+                    assert_eq!(here, sends[seen.sends_in as usize], "{name}: word {at}");
+                    seen.sends_in += 1;
+                }
+                Opcode::Write | Opcode::ReadResponse => {
+                    let region = memories.part(tagged.expect("it is tagged"), payload.len());
+                    assert_eq!(region.read(region.address(), region.len()).as_deref(), Some(payload));
+                    seen.writes_in += u64::from(opcode == Opcode::Write);
+                }
+                _ => {}
+            }
+            let left = host.pull();
+            seen.reads_in += u64::from(opcode == Opcode::ReadRequest);
+            assert_eq!(left, answer.map(framed).unwrap_or_default(), "{name}: word {at}");
+        }
+        done.extend(host.completions());
+    }
+    let counters = *host.nic.core.counters();
+    assert_eq!((counters.terminates_in, counters.terminates_out), (0, 0), "{name}");
+    assert_eq!((counters.writes_in, counters.reads_in), (seen.writes_in, seen.reads_in), "{name}");
+    assert_eq!(counters.messages_in, seen.sends_in, "{name}");
+    assert!(host.is_open(), "{name}: the connection stands");
+    assert!(done.iter().all(|done| done.status == Status::Success), "{name}: {done:?}");
+    let count = |kind| done.iter().filter(|done| done.kind == kind).count() as u64;
+    assert_eq!(
+        [Kind::Send, Kind::Write, Kind::Read, Kind::Receive].map(count),
+        [seen.sends_out, seen.writes_out, seen.reads_out, seen.sends_in],
+        "{name}: all work is complete"
+    );
+    host.nic.stream_gone(host.end, true);
+    assert_eq!(host.completions(), [], "{name}: nothing was left");
+    seen
+}
+
+/// The frames of one end with the recorded tags.
+fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
+    let (mut deframer, mut again) = (Deframer::new(false, false), Vec::new());
+    while !bytes.is_empty() {
+        let Ok(Front::Whole { ulpdu, taken }) = deframer.front(bytes) else { panic!("whole frames leave") };
+        again.extend(framed(&memories.theirs(ulpdu.to_vec())));
+        bytes = &bytes[taken..];
+    }
+    again
+}
+
+/// The Read Response with which one end answered its n-th Read Request; it comes after the request.
+fn next_response<'a>(player: Who, later: &[Word], nth: u64, talk: &'a [Word]) -> &'a [u8] {
+    let is_response =
+        |word: &&Word| word.who == player && Segment::read(&word.bytes).opcode == Opcode::ReadResponse;
+    let answer = talk[2..].iter().filter(is_response).nth(nth as usize).expect("every read is answered");
+    assert!(later.iter().any(|word| word.bytes == answer.bytes));
+    &answer.bytes
+}
+
+const fn seen(sends: (u64, u64), writes: (u64, u64), reads: (u64, u64)) -> Seen {
+    Seen {
+        sends_out: sends.0,
+        sends_in: sends.1,
+        writes_out: writes.0,
+        writes_in: writes.1,
+        reads_out: reads.0,
+        reads_in: reads.1,
+    }
+}
+
+/// A file, and what the initiator of each of its connections does and sees.
+type Row = (&'static str, &'static [u8], &'static [Seen]);
+
+const ROWS: [Row; 5] = [
+    (
+        "ib_read_lat",
+        include_bytes!("../data/siw-ib-read-lat.pcap"),
+        &[seen((11, 11), (0, 0), (0, 0)), seen((0, 0), (0, 0), (50, 0))],
+    ),
+    (
+        "ib_write_lat",
+        include_bytes!("../data/siw-ib-write-lat.pcap"),
+        &[seen((10, 10), (0, 0), (0, 0)), seen((0, 0), (50, 50), (0, 0))],
+    ),
+    ("rdma_server", include_bytes!("../data/siw-rdma-server.pcap"), &[seen((1, 1), (0, 0), (0, 0))]),
+    ("rping", include_bytes!("../data/siw-rping.pcap"), &[seen((6, 6), (0, 3), (0, 3))]),
+    ("ucmatose", include_bytes!("../data/siw-ucmatose.pcap"), &[seen((4, 4), (0, 0), (0, 0))]),
+];
+
+fn replay(player: Who) {
+    for (name, file, expected) in ROWS {
+        let talks = conversations(file);
+        assert_eq!(talks.len(), expected.len(), "{name}");
+        for (talk, &expected) in talks.iter().zip(expected) {
+            for seed in 1..=4 {
+                let Seen { sends_out, sends_in, writes_out, writes_in, reads_out, reads_in } =
+                    play(name, player, talk, seed);
+                let found = match player {
+                    Who::Initiator => {
+                        seen((sends_out, sends_in), (writes_out, writes_in), (reads_out, reads_in))
+                    }
+                    Who::Responder => {
+                        seen((sends_in, sends_out), (writes_in, writes_out), (reads_in, reads_out))
+                    }
+                };
+                assert_eq!(found, expected, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn siw_s_responder_cannot_tell_this_initiator_from_siw_s() {
+    replay(Who::Initiator);
+}
+
+#[test]
+fn siw_s_initiator_cannot_tell_this_responder_from_siw_s() {
+    replay(Who::Responder);
+}

@@ -1,0 +1,219 @@
+//! Work that is posted before its stream stands; and the name that completions carry.
+
+use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
+use crate::station::{Host, NOW};
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma::iwarp::nic::{News, OpenError};
+use kiban_rdma::iwarp::rnic::{
+    Access, Config, Data, Event, Operation, Place, QpAttributes, QpState, Refusal, SendWork, Sge, Status,
+    StreamTraits,
+};
+
+fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
+    side.completions().iter().map(|done| (done.id, done.status)).collect()
+}
+
+fn post(side: &mut Side, id: u64, operation: Operation) -> Result<(), Refusal> {
+    side.nic.post_send(side.qp, SendWork::new(id, operation, Data::none()))
+}
+
+#[test]
+fn what_was_posted_before_the_stream_stands_leaves_with_it_in_order() {
+    for landing in [Landing::Whole, Landing::Direct(5)] {
+        let mut pair = Pair::apart(1458, landing);
+        let source = pair.one.pattern(3000, Access::LOCAL);
+        let (target, inbox) = (pair.two.memory(3000, Access::ALL), pair.two.memory(3000, Access::LOCAL));
+        assert_eq!(post(&mut pair.one, 1, Operation::SEND), Err(Refusal::BadState(QpState::Idle)));
+        pair.one.nic.expect(pair.one.qp, TRAITS).expect("idle");
+        assert_eq!(pair.one.nic.query_qp(pair.one.qp).expect("there").1, QpState::Idle);
+        let remote = Place { stag: target.stag, offset: target.region.address() };
+        pair.one.send(1, Operation::write(remote), Data::one(source.sge(0, 3000)));
+        pair.one.send(2, Operation::SEND, Data::one(source.sge(0, 3000)));
+        pair.one.make();
+        assert!(pair.one.out.segments.is_empty(), "nothing leaves");
+        assert_eq!(statuses(&mut pair.one), [], "nothing is told");
+        pair.two.receive(9, &[inbox.sge(0, 3000)]);
+        for side in [&mut pair.one, &mut pair.two] {
+            side.nic.connect(side.qp, TRAITS).expect("idle");
+        }
+        pair.run();
+        assert_eq!(statuses(&mut pair.one), [(1, Status::Success), (2, Status::Success)]);
+        assert_eq!(statuses(&mut pair.two), [(9, Status::Success)]);
+        assert_eq!((target.bytes(), inbox.bytes()), (source.bytes(), source.bytes()));
+        assert_eq!(pair.one.nic.expect(pair.one.qp, TRAITS), Err(Refusal::BadState(QpState::Rts)));
+    }
+}
+
+#[test]
+fn posts_are_judged_by_what_is_expected_and_their_queue_has_its_bound() {
+    let mut side = Side::new(1, 1458);
+    let nowhere = Place { stag: 1, offset: 0 };
+    side.nic.expect(side.qp, StreamTraits { ord: 0, extensions: false, ..TRAITS }).expect("idle");
+    for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
+        assert_eq!(post(&mut side, 1, operation), Err(Refusal::NotAgreed));
+    }
+    side.nic.expect(side.qp, TRAITS).expect("still idle");
+    for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
+        assert_eq!(post(&mut side, 1, operation), Ok(()));
+    }
+    let depth = Config::default().ord_max;
+    side.nic.expect(side.qp, StreamTraits { ord: u16::MAX, ..TRAITS }).expect("still idle");
+    assert_eq!(side.nic.query_qp(side.qp).expect("there").2.ord, depth, "the NIC's own bound holds");
+    (2..64).for_each(|id| assert_eq!(post(&mut side, id, Operation::SEND), Ok(())));
+    assert_eq!(post(&mut side, 64, Operation::SEND), Err(Refusal::Full));
+}
+
+#[test]
+fn work_that_the_stream_does_not_carry_after_all_fails_in_its_turn() {
+    let nowhere = Place { stag: 1, offset: 0 };
+    for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
+        let mut pair = Pair::apart(1458, Landing::Whole);
+        pair.one.nic.expect(pair.one.qp, TRAITS).expect("idle");
+        pair.two.receive(9, &[]);
+        post(&mut pair.one, 1, Operation::SEND).expect("expected");
+        post(&mut pair.one, 2, operation).expect("expected");
+        post(&mut pair.one, 3, Operation::SEND).expect("expected");
+        let traits = StreamTraits { ord: 0, extensions: false, ..TRAITS };
+        for side in [&mut pair.one, &mut pair.two] {
+            side.nic.connect(side.qp, traits).expect("idle");
+        }
+        // The first segment leaves and is confirmed before the next is looked at.
+        assert!(pair.one.nic.next_segment(pair.one.qp, &mut pair.one.out));
+        pair.one.nic.confirm(pair.one.qp, 1);
+        pair.run();
+        let told = [(1, Status::Success), (2, Status::LocalOperation), (3, Status::Flushed)];
+        assert_eq!(statuses(&mut pair.one), told);
+        assert_eq!(statuses(&mut pair.two), [(9, Status::Success)]);
+        assert!(matches!(pair.two.nic.event(), Some(Event::PeerTerminated { .. })));
+    }
+}
+
+#[test]
+fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
+    for shared in [false, true] {
+        let mut side = Side::new(1, 1458);
+        let srq = side.nic.create_srq(side.pd, 4, 0).expect("room");
+        let attributes = QpAttributes { srq: shared.then_some(srq), ..attributes(side.pd, side.cq) };
+        side.qp = side.nic.create_qp(attributes).expect("room");
+        assert_eq!(side.nic.give_up(side.qp), Err(Refusal::BadState(QpState::Idle)), "none is expected");
+        side.nic.expect(side.qp, TRAITS).expect("idle");
+        (1..=3).for_each(|id| post(&mut side, id, Operation::SEND).expect("expected"));
+        if !shared {
+            side.receive(11, &[]);
+        }
+        side.nic.give_up(side.qp).expect("expecting");
+        let mut told = vec![(1, Status::Lost), (2, Status::Flushed), (3, Status::Flushed)];
+        told.extend((!shared).then_some((11, Status::Flushed)));
+        assert_eq!(statuses(&mut side), told);
+        assert_eq!(side.nic.event(), Some(Event::QpFailed { qp: side.qp, reason: None }));
+        assert_eq!(side.nic.event(), shared.then_some(Event::LastReceive { qp: side.qp }));
+        assert_eq!(side.nic.query_qp(side.qp).expect("there").1, QpState::Error);
+        assert_eq!(side.nic.connect(side.qp, TRAITS), Err(Refusal::BadState(QpState::Error)));
+        assert_eq!(side.nic.give_up(side.qp), Err(Refusal::BadState(QpState::Error)));
+        // What is posted now ends as in any queue pair that is over.
+        post(&mut side, 4, Operation::SEND).expect("over");
+        assert_eq!(statuses(&mut side), [(4, Status::Flushed)]);
+    }
+}
+
+#[test]
+fn nothing_posted_nothing_is_told_but_the_event() {
+    let mut side = Side::new(1, 1458);
+    side.nic.expect(side.qp, TRAITS).expect("idle");
+    side.nic.give_up(side.qp).expect("expecting");
+    assert_eq!(statuses(&mut side), []);
+    assert_eq!(side.nic.event(), Some(Event::QpFailed { qp: side.qp, reason: None }));
+}
+
+#[test]
+fn abort_flushes_what_waits_and_reset_forgets_it() {
+    let mut side = Side::new(1, 1458);
+    side.nic.expect(side.qp, TRAITS).expect("idle");
+    post(&mut side, 1, Operation::SEND).expect("expected");
+    side.receive(2, &[]);
+    side.nic.abort(side.qp).expect("there");
+    assert_eq!(statuses(&mut side), [(1, Status::Flushed), (2, Status::Flushed)]);
+    side.nic.reset(side.qp).expect("over");
+    side.nic.expect(side.qp, TRAITS).expect("as new");
+    post(&mut side, 3, Operation::SEND).expect("expected");
+    side.nic.reset(side.qp).expect("idle");
+    assert_eq!(post(&mut side, 4, Operation::SEND), Err(Refusal::BadState(QpState::Idle)), "undone");
+    side.nic.connect(side.qp, TRAITS).expect("as new");
+    side.make();
+    assert!(side.out.segments.is_empty() && statuses(&mut side).is_empty(), "it is forgotten");
+}
+
+#[test]
+fn a_connection_is_begun_and_accepted_for_queue_pairs_that_expect_one() {
+    let config = mpa::Config { extensions: true, ..mpa::Config::default() };
+    let mut one = Host::initiator(1, &config, (4, 4), b"");
+    let mut two = Host::responder(2, &config);
+    for host in [&mut one, &mut two] {
+        host.nic.core.expect(host.qp, TRAITS).expect("idle, also with a connection on its way");
+        host.send(1, Operation::SEND, Data::Inline((0..100).collect()));
+        let (inbox, stag) = host.memory(0x1000, 100);
+        host.receive(2, Some(Sge { stag, address: inbox.address(), length: 100 }));
+    }
+    let again = one.nic.open(&config, one.qp, (4, 4), b"", NOW);
+    assert_eq!(again, Err(OpenError::InUse), "one connection at a time");
+    two.push(&one.pull());
+    two.asked();
+    two.accept((4, 4), b"");
+    for _ in 0..3 {
+        one.push(&two.pull());
+        two.push(&one.pull());
+    }
+    for host in [&mut one, &mut two] {
+        let told: Vec<_> = host.completions().iter().map(|done| (done.id, done.status)).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|(_, status)| *status == Status::Success), "{told:?}");
+    }
+}
+
+#[test]
+fn a_queue_pair_whose_connection_failed_is_given_up_and_used_again() {
+    let config = mpa::Config::default();
+    let mut one = Host::initiator(1, &config, (4, 4), b"");
+    one.nic.core.expect(one.qp, TRAITS).expect("idle");
+    one.send(1, Operation::SEND, Data::none());
+    one.nic.stream_gone(one.end, false);
+    assert!(matches!(one.nic.poll(), Some(News::Failed { .. })));
+    assert_eq!(one.completions(), [], "the connection manager's caller decides");
+    one.nic.core.give_up(one.qp).expect("expecting");
+    assert_eq!(one.completions()[0].status, Status::Lost);
+    assert_eq!(one.nic.open(&config, one.qp, (4, 4), b"", NOW), Err(OpenError::InUse), "it is over");
+    one.nic.reset(one.qp).expect("over");
+    one.nic.core.expect(one.qp, TRAITS).expect("as new");
+    assert!(one.nic.open(&config, one.qp, (4, 4), b"", NOW).is_ok());
+}
+
+#[test]
+fn completions_carry_the_name_and_events_the_number() {
+    const NAME: u32 = 0x00ab_cdef;
+    let mut pair = Pair::new(1458, Landing::Whole);
+    for side in [&mut pair.one, &mut pair.two] {
+        side.nic.set_name(side.qp, NAME).expect("there");
+    }
+    assert_eq!(pair.one.nic.set_name(pair.one.qp ^ 0xffff, 1), Err(Refusal::UnknownQp));
+    pair.two.receive(2, &[]);
+    pair.two.receive(3, &[]);
+    post(&mut pair.one, 1, Operation::SEND).expect("room");
+    pair.run();
+    let names = |side: &mut Side| -> Vec<u32> { side.completions().iter().map(|done| done.qp).collect() };
+    assert_eq!((names(&mut pair.one), names(&mut pair.two)), (vec![NAME], vec![NAME]));
+    // What fails, is flushed, and is posted too late.
+    let bad = Data::one(Sge { stag: 1, address: 0, length: 1 });
+    pair.one.send(4, Operation::SEND, bad);
+    pair.one.receive(5, &[]);
+    pair.one.make();
+    pair.one.send(6, Operation::SEND, Data::none());
+    pair.one.receive(7, &[]);
+    assert_eq!(names(&mut pair.one), [NAME; 4]);
+    assert!(matches!(pair.one.nic.event(), Some(Event::QpFailed { qp, .. }) if qp == pair.one.qp));
+    pair.two.nic.abort(pair.two.qp).expect("there");
+    assert_eq!(names(&mut pair.two), [NAME]);
+    pair.two.nic.reset(pair.two.qp).expect("over");
+    pair.two.nic.abort(pair.two.qp).expect("there");
+    pair.two.receive(8, &[]);
+    assert_eq!(names(&mut pair.two), [NAME], "also after a reset");
+}

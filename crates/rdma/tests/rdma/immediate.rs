@@ -1,0 +1,147 @@
+//! Immediate data: beside a Send between ends that are kiban's, and behind a Write.
+
+use crate::pair::{Landing, Pair, Side, TRAITS};
+use crate::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
+use kiban_rdma::iwarp::rnic::{
+    Access, Completion, Data, Event, Kind, Notify, Operation, Place, QpState, Refusal, SendWork, Status,
+    StreamTraits,
+};
+use kiban_rdma::wire::rdmap::Reason;
+
+const SEND_IMMEDIATE: u8 = 0x4c;
+const SEND_SOLICITED_IMMEDIATE: u8 = 0x4d;
+
+fn own(segment_bytes: usize, landing: Landing) -> Pair {
+    let mut pair = Pair::apart(segment_bytes, landing);
+    for side in [&mut pair.one, &mut pair.two] {
+        side.nic.agree_on_own(side.qp).expect("there");
+        // What the set-up says of the peer does not take it back.
+        side.nic.connect(side.qp, TRAITS).expect("idle");
+        assert!(side.nic.query_qp(side.qp).expect("there").2.kiban);
+    }
+    pair
+}
+
+fn only(side: &mut Side) -> Completion {
+    let mut done = side.completions();
+    assert_eq!(done.len(), 1, "{done:?}");
+    done.remove(0)
+}
+
+#[test]
+fn a_send_brings_its_32_bits_with_its_completion() {
+    for landing in LANDINGS {
+        for length in [0, 1, 100, 5000] {
+            let mut pair = own(300, landing);
+            let source = pair.one.pattern(5000, Access::LOCAL);
+            let inbox = pair.two.memory(5000, Access::LOCAL);
+            for (data, solicited) in [(0, false), (u32::MAX, true), (0x8000_0001, false)] {
+                pair.two.nic.arm(pair.two.cq, Notify::Solicited).expect("there");
+                pair.two.receive(2, &[inbox.sge(0, 5000)]);
+                let operation = Operation::SendImmediate { data };
+                let work = SendWork::new(1, operation, Data::one(source.sge(0, length)));
+                pair.one.nic.post_send(pair.one.qp, SendWork { solicited, ..work }).expect("agreed");
+                pair.run();
+                let (sent, received) = (only(&mut pair.one), only(&mut pair.two));
+                assert_eq!((sent.id, sent.status, sent.kind), (1, Status::Success, Kind::Send));
+                assert_eq!(
+                    (received.id, received.status, received.kind),
+                    (2, Status::Success, Kind::Receive)
+                );
+                assert_eq!((received.bytes, received.immediate), (length, Some(u64::from(data))));
+                assert_eq!(received.invalidated, None);
+                assert_eq!(pair.two.nic.cq_event().is_some(), solicited);
+            }
+            assert_eq!(inbox.bytes()[..length as usize], source.bytes()[..length as usize]);
+        }
+    }
+}
+
+#[test]
+fn the_bits_stand_where_a_send_with_invalidate_has_its_tag() {
+    let mut pair = own(1458, Landing::Whole);
+    let inline = |bytes: &[u8]| Data::Inline(bytes.iter().copied().collect());
+    pair.one.send(1, Operation::SendImmediate { data: 0x0102_0304 }, inline(b"abc"));
+    let work = SendWork::new(2, Operation::SendImmediate { data: 5 }, inline(b""));
+    pair.one.nic.post_send(pair.one.qp, SendWork { solicited: true, ..work }).expect("agreed");
+    pair.one.make();
+    let words = |ulp, msn| Un { ulp, msn, ..Un::default() };
+    let expected = [
+        untagged(SEND_IMMEDIATE, true, words(0x0102_0304, 1), b"abc"),
+        untagged(SEND_SOLICITED_IMMEDIATE, true, words(5, 2), b""),
+    ];
+    assert_eq!(pair.one.out.segments, expected);
+}
+
+#[test]
+fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
+    let mut pair = Pair::new(1458, Landing::Whole);
+    let work = SendWork::new(1, Operation::SendImmediate { data: 1 }, Data::none());
+    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(Refusal::NotAgreed));
+    pair.one.nic.agree_on_own(pair.one.qp).expect("there");
+    pair.one.nic.post_send(pair.one.qp, work.clone()).expect("agreed on this side");
+    pair.two.receive(2, &[]);
+    pair.run();
+    assert_eq!(pair.two.nic.counters().bad_opcode, 1);
+    assert_eq!(only(&mut pair.two).status, Status::Flushed);
+    let told = Event::PeerTerminated { qp: pair.one.qp, reason: Reason::OPERATION_OPCODE };
+    assert_eq!(pair.one.nic.event(), Some(told));
+    // A reset takes it back.
+    pair.one.completions();
+    pair.one.nic.reset(pair.one.qp).expect("over");
+    pair.one.nic.expect(pair.one.qp, TRAITS).expect("as new");
+    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(Refusal::NotAgreed));
+    // What is expected may say it too, and what is known before.
+    pair.one.nic.agree_on_own(pair.one.qp).expect("there");
+    pair.one.nic.expect(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
+    pair.one.nic.post_send(pair.one.qp, work).expect("expected");
+    assert_eq!(pair.one.nic.agree_on_own(pair.one.qp ^ 0xffff), Err(Refusal::UnknownQp));
+}
+
+#[test]
+fn a_message_keeps_its_opcode_to_its_end() {
+    for (first, then) in [(SEND_IMMEDIATE, SEND), (SEND, SEND_IMMEDIATE), (SEND_IMMEDIATE, SEND_INVALIDATE)] {
+        for landing in LANDINGS {
+            let mut stand = Stand::new(landing);
+            let two = &mut stand.pair.two;
+            two.nic.agree_on_own(two.qp).expect("there");
+            stand.post_receives();
+            stand.peer_reads();
+            let words = Un { ulp: stand.stag(Slot::Open), msn: 1, ..Un::default() };
+            stand.inject(&untagged(first, false, words, &[crate::stand::PAYLOAD; 8]));
+            let wrong = untagged(then, true, Un { mo: 8, ..words }, &[1; 8]);
+            stand.inject(&wrong);
+            let status = Some(Status::Flushed);
+            let name = format!("{first:#x}, then {then:#x}");
+            stand.assert_terminated(&name, &wrong, Reason::OPERATION_OPCODE, "bad_opcode", status);
+            stand.assert_guard(&[(crate::stand::at(Slot::Receive, 0), 8)], &name);
+        }
+    }
+}
+
+#[test]
+fn a_write_brings_its_64_bits_when_it_is_in_place() {
+    for landing in LANDINGS {
+        for solicited in [false, true] {
+            let mut pair = Pair::new(300, landing);
+            let source = pair.one.pattern(5000, Access::LOCAL);
+            let target = pair.two.memory(5000, Access::ALL);
+            // As peers of verbs use the eight octets: the program's 32 bits, and the length of the Write.
+            let data = 0xdead_beef_0000_0000 | 5000;
+            let remote = Place { stag: target.stag, offset: target.region.address() };
+            let operation = Operation::Write { remote, immediate: Some(data) };
+            let work = SendWork::new(1, operation, Data::one(source.sge(0, 5000)));
+            pair.two.receive(2, &[]);
+            pair.two.nic.arm(pair.two.cq, Notify::Solicited).expect("there");
+            pair.one.nic.post_send(pair.one.qp, SendWork { solicited, ..work }).expect("agreed");
+            pair.run();
+            let (sent, told) = (only(&mut pair.one), only(&mut pair.two));
+            assert_eq!((sent.id, sent.status, sent.kind), (1, Status::Success, Kind::Write));
+            assert_eq!((told.id, told.status, told.kind), (2, Status::Success, Kind::ReceiveImmediate));
+            assert_eq!((told.immediate, told.bytes), (Some(data), 0));
+            assert_eq!(pair.two.nic.cq_event().is_some(), solicited);
+            assert_eq!(target.bytes(), source.bytes());
+            assert_eq!(pair.two.nic.query_qp(pair.two.qp).expect("there").1, QpState::Rts);
+        }
+    }
+}

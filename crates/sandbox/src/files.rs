@@ -1,0 +1,103 @@
+//! The file system of a confined program (landlock(7)).
+
+use super::need::{Access, Need, What};
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, path_beneath_rules,
+};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+impl Access {
+    fn rights(self) -> BitFlags<AccessFs> {
+        match self {
+            Access::Read => AccessFs::ReadFile | AccessFs::ReadDir,
+            Access::Create => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate,
+            Access::Change => {
+                let no = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+                AccessFs::from_all(LEVEL) & !no
+            }
+            Access::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+        }
+    }
+}
+
+/// The Landlock ABI that is requested; the crate omits rights that the kernel does not know.
+const LEVEL: ABI = ABI::V5;
+
+/// Host names are resolved again when a link is reopened; the resolver's modules are libraries.
+const RESOLVER: [&str; 11] = [
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ld.so.cache",
+    "/run/systemd/resolve",
+    "/usr/lib",
+    "/lib",
+    "/lib64",
+];
+
+/// The paths that stay accessible.
+pub(super) struct Files {
+    /// Canonical paths, and what may be done with them.
+    open: Vec<(PathBuf, Access)>,
+}
+
+impl Files {
+    /// Returns the rules for the needs, which the threads still have to apply.
+    pub(super) fn new(needs: &[Need]) -> Result<(Files, OwnedFd), String> {
+        let say = |error: landlock::RulesetError| error.to_string();
+        let ruleset = Ruleset::default().handle_access(AccessFs::from_all(LEVEL)).map_err(say)?;
+        let resolver = path_beneath_rules(RESOLVER, Access::Read.rights());
+        let mut ruleset: RulesetCreated =
+            ruleset.create().and_then(|ruleset| ruleset.add_rules(resolver)).map_err(say)?;
+        let mut open = Vec::new();
+        for need in needs {
+            let What::Path(path, access) = &need.what else { continue };
+            match (PathFd::new(path), std::fs::canonicalize(path)) {
+                (Ok(file), Ok(real)) => {
+                    let rights = match real.is_dir() {
+                        true => access.rights(),
+                        false => access.rights() & AccessFs::from_file(LEVEL),
+                    };
+                    ruleset = ruleset.add_rule(PathBeneath::new(file, rights)).map_err(say)?;
+                    open.push((real, *access));
+                }
+                (file, real) => {
+                    let why = file.err().map(|error| error.to_string());
+                    let why = why.or(real.as_ref().err().map(ToString::to_string)).unwrap_or_default();
+                    use std::io::ErrorKind as Kind;
+                    let is_absent =
+                        |kind| matches!(kind, Kind::NotFound | Kind::NotADirectory | Kind::PermissionDenied);
+                    if !real.is_err_and(|error| is_absent(error.kind())) {
+                        // The path exists, but the system was short of something. Rules without the path
+                        // would deny it for good.
+                        return Err(why);
+                    }
+                    tracing::warn!(path = %path.display(), error = why, "not there: it cannot be reached later either");
+                }
+            }
+        }
+        let file: Option<OwnedFd> = ruleset.into();
+        let file = file.ok_or("this kernel has no Landlock (Linux 5.13 and later, `lsm=landlock`)")?;
+        Ok((Files { open }, file))
+    }
+
+    /// Returns whether the access to a path is allowed.
+    pub(super) fn allow(&self, path: &Path, access: Access) -> bool {
+        // A file that does not exist yet is created in its directory, which decides.
+        let Ok(real) = std::fs::canonicalize(path) else { return true };
+        self.open
+            .iter()
+            .any(|(open, granted)| real.starts_with(open) && granted.rights().contains(access.rights()))
+    }
+
+    /// Returns the directories with this access.
+    pub(super) fn named(&self, access: Access) -> Vec<String> {
+        let open = self.open.iter().filter(|(_, granted)| granted.rights().contains(access.rights()));
+        open.map(|(path, _)| path.display().to_string()).collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! Sandbox: a program drops the privileges that it no longer needs once it has started.
+//!
+//! Purpose          limit what a flaw in the code that parses outside input can do.
+//! Capabilities     are dropped from every set of every thread, except those needed to reopen a lost link. If
+//!                  a filter around this process refuses capset(2), the capabilities stay and are reported as
+//!                  kept.
+//! Files            Landlock: only the paths that the program named can be read or written; nothing can be
+//!                  executed.
+//! System calls     seccomp: a deny-list (`calls`); a denied call fails with EPERM, or ends the process with
+//!                  SIGSYS if so configured.
+//! no_new_privs     is set on every thread, so that no executed program could gain privileges.
+//! Threads          all of them, including those that already run (`threads`); later ones inherit the
+//!                  restrictions.
+//! Limits           Landlock since Linux 5.13, seccomp on x86-64, aarch64 and riscv64: features that a system
+//!                  lacks are reported ([`Sandbox::report`]) and the program continues. Open files and
+//!                  sockets stay open. Once per process.
+//! Not implemented  rules for TCP ports: a reload may add services on other ports, and links reopen sockets.
+
+mod calls;
+mod files;
+mod need;
+mod threads;
+
+pub use calls::OnRefusal;
+pub use need::Need;
+
+use calls::Sockets;
+use files::Files;
+use need::What;
+use rustix::thread::CapabilitySet;
+use std::io;
+
+/// The restrictions in force in this process.
+pub struct Sandbox {
+    /// The permitted set before the sandbox.
+    before: CapabilitySet,
+    kept: CapabilitySet,
+    files: Result<Files, String>,
+    calls: Result<(), String>,
+}
+
+/// The restrictions in force, as text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Capabilities that are kept, as `CAP_NET_ADMIN`.
+    pub capabilities: Vec<String>,
+    /// `on`, or why Landlock is not.
+    pub landlock: String,
+    /// `on`, or why seccomp is not.
+    pub seccomp: String,
+}
+
+impl Sandbox {
+    /// Drops everything but `needs`, on every thread of this process, and logs what is in force. Call it
+    /// once, when links are open and services listen.
+    ///
+    /// # Errors
+    /// A thread could not be restricted, or this process is already confined. The program should then end.
+    pub fn enter(needs: &[Need], on_refusal: OnRefusal) -> io::Result<Sandbox> {
+        let sets = rustix::thread::capabilities(None)?;
+        let before = sets.permitted;
+        let wanted = needs.iter().fold(CapabilitySet::empty(), |all, need| all | need.capabilities(before));
+        let kept = before & wanted;
+        let sockets = Sockets {
+            packet: needs.iter().any(|need| need.wants(CapabilitySet::NET_RAW)),
+            xdp: needs.iter().any(|need| need.wants(CapabilitySet::BPF)),
+        };
+        let (files, ruleset) = match Files::new(needs) {
+            Ok((files, ruleset)) => (Ok(files), Some(ruleset)),
+            Err(why) => (Err(why), None),
+        };
+        threads::restrict_all(threads::Job { kept, sets, ruleset })?;
+        let kept = rustix::thread::capabilities(None)?.permitted;
+        let calls = calls::filter(sockets, on_refusal);
+        let sandbox = Sandbox { before, kept, files, calls };
+        let Report { capabilities, landlock, seccomp } = sandbox.report();
+        let kept = if capabilities.is_empty() { "none".to_owned() } else { capabilities.join(" ") };
+        tracing::info!(capabilities = kept, no_new_privs = true, landlock, seccomp, "privileges dropped");
+        Ok(sandbox)
+    }
+
+    /// Returns why a new need cannot be met; `None` if the sandbox does not forbid it.
+    pub fn refuses(&self, need: &Need) -> Option<String> {
+        match &need.what {
+            What::Capabilities(wanted) => {
+                let dropped = *wanted & self.before & !self.kept;
+                let names = names(dropped).join(" and ");
+                (!dropped.is_empty())
+                    .then(|| format!("{} needs {names}, which kiban dropped after start", need.why))
+            }
+            What::Path(path, access) => {
+                let files = self.files.as_ref().ok()?;
+                (!files.allow(path, *access)).then(|| {
+                    let open = files.named(*access).join(", ");
+                    format!(
+                        "{} is outside the directories that kiban kept open after start ({open})",
+                        need.why
+                    )
+                })
+            }
+        }
+    }
+
+    /// Returns the restrictions in force.
+    pub fn report(&self) -> Report {
+        let word = |reason: Option<&String>| reason.map_or("on".to_owned(), |why| format!("off: {why}"));
+        Report {
+            capabilities: names(self.kept),
+            landlock: word(self.files.as_ref().err()),
+            seccomp: word(self.calls.as_ref().err()),
+        }
+    }
+}
+
+/// Returns a hint to append to the error of a file that a confined process cannot open, or an empty text.
+pub fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; kiban dropped privileges after start: it opens only files that its user may open, in the \
+             directories that were there at start (not through a link that leads elsewhere, in \
+             a directory that was replaced, or of another owner); put it back, or restart kiban"
+        }
+        _ => "",
+    }
+}
+
+fn names(capabilities: CapabilitySet) -> Vec<String> {
+    capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}

@@ -1,0 +1,161 @@
+//! What a program may still need after its start.
+
+use kiban_link::Address;
+use kiban_link::address::Carrier;
+use rustix::thread::CapabilitySet;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Ports below this one need CAP_NET_BIND_SERVICE.
+const PORTS_UNPRIVILEGED: u16 = 1024;
+
+/// A privilege or a path that is needed after start, and its purpose.
+#[derive(Clone, Debug)]
+pub struct Need {
+    /// The purpose, such as `opening tap:kiban0`.
+    pub(super) why: String,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Capabilities(CapabilitySet),
+    /// A file, or a directory and everything in it.
+    Path(PathBuf, Access),
+}
+
+/// What may be done with a path and everything below it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    /// Read files and list directories.
+    Read,
+    /// Create and write new files.
+    Create,
+    /// Everything except executing files and creating devices.
+    Change,
+    /// Read and write the device, and use its ioctls.
+    Device,
+}
+
+impl Need {
+    /// Returns the need to read a file, or all files below a directory.
+    pub fn read(path: &Path) -> Need {
+        Need::path("reading", path, Access::Read)
+    }
+
+    /// Returns the needs to reread a file that may be replaced by another with the same name.
+    pub fn read_again(file: &Path) -> Vec<Need> {
+        // The file's own mode decides whether it can be read; a link leads to another directory.
+        let real = std::fs::canonicalize(file).ok();
+        let beside = [Some(file), real.as_deref()].into_iter().flatten().map(folder_of);
+        beside.map(|folder| Need::path("reading", &folder, Access::Read)).chain([Need::read(file)]).collect()
+    }
+
+    /// Returns the need to create a file.
+    pub fn create(file: &Path) -> Need {
+        Need { why: format!("writing {}", file.display()), ..Need::create_in(&folder_of(file)) }
+    }
+
+    /// Returns the need to create files in a directory.
+    pub fn create_in(folder: &Path) -> Need {
+        Need::path("writing", folder, Access::Create)
+    }
+
+    /// Returns the need to read, create, change and remove everything below a directory.
+    pub fn change(folder: &Path) -> Need {
+        Need::path("changing", folder, Access::Change)
+    }
+
+    /// Returns the need to bind a port of this host, if it is privileged.
+    pub fn port(at: SocketAddr) -> Option<Need> {
+        let is_low = (1..PORTS_UNPRIVILEGED).contains(&at.port());
+        is_low.then(|| Need {
+            why: format!("listening at {at}"),
+            what: What::Capabilities(CapabilitySet::NET_BIND_SERVICE),
+        })
+    }
+
+    /// Returns the need to give sockets more memory than the system's limit (`net.core.wmem_max`), if that is
+    /// permitted.
+    pub fn buffers() -> Need {
+        let what = What::Capabilities(CapabilitySet::NET_ADMIN);
+        Need { why: "setting socket buffers beyond the system's bound".to_owned(), what }
+    }
+
+    /// Returns the needs to open a link, again or for the first time.
+    pub fn link(address: &Address) -> Vec<Need> {
+        use CapabilitySet as Set;
+        let why = format!("opening {}", address.carrier);
+        let port = |at: SocketAddr| Need::port(at).map(|need| need.what);
+        let device = || What::Path("/dev/net/tun".into(), Access::Device);
+        let record = address.options.record.as_deref().map(Need::create);
+        let whats = match &address.carrier {
+            Carrier::Tun(_) | Carrier::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
+            Carrier::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
+            // Without CAP_IPC_LOCK, the memory shared with the kernel counts against RLIMIT_MEMLOCK.
+            Carrier::Xdp(_) => {
+                vec![What::Capabilities(Set::NET_ADMIN | Set::NET_RAW | Set::BPF | Set::IPC_LOCK)]
+            }
+            Carrier::Udp(_, ends) | Carrier::Pseudowire(ends) => port(ends.local).into_iter().collect(),
+            Carrier::Tcp(_, role, host) | Carrier::AtmTcp(role, host) => {
+                let listens = *role == kiban_link::Role::Listen;
+                let at = SocketAddr::from(([0, 0, 0, 0], host.port));
+                port(at).filter(|_| listens).into_iter().collect()
+            }
+            Carrier::Pcap(file) => vec![What::Path(file.clone(), Access::Read)],
+        };
+        whats.into_iter().map(|what| Need { why: why.clone(), what }).chain(record).collect()
+    }
+
+    fn path(verb: &str, path: &Path, access: Access) -> Need {
+        Need { why: format!("{verb} {}", path.display()), what: What::Path(path.to_owned(), access) }
+    }
+
+    pub(super) fn wants(&self, capability: CapabilitySet) -> bool {
+        matches!(&self.what, What::Capabilities(wanted) if wanted.contains(capability))
+    }
+
+    /// Returns the required capabilities, of those that are `permitted`.
+    pub(super) fn capabilities(&self, permitted: CapabilitySet) -> CapabilitySet {
+        use CapabilitySet as Set;
+        match &self.what {
+            What::Capabilities(wanted) => *wanted,
+            What::Path(path, access) => {
+                let wanted = match access {
+                    _ if !is_closed_to_us(path, *access) => Set::empty(),
+                    // CAP_DAC_READ_SEARCH is enough for reading, if it is permitted.
+                    Access::Read if permitted.contains(Set::DAC_READ_SEARCH) => Set::DAC_READ_SEARCH,
+                    _ => Set::DAC_OVERRIDE,
+                };
+                wanted & permitted
+            }
+        }
+    }
+}
+
+fn folder_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Returns whether the modes of a path or of its parent directories keep out users other than the owner.
+fn is_closed_to_us(path: &Path, access: Access) -> bool {
+    let Ok(path) = std::fs::canonicalize(path) else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    path.ancestors().enumerate().any(|(above, path)| {
+        std::fs::metadata(path).is_ok_and(|about| {
+            let wanted = match (above, access) {
+                (1.., _) => 0o1,
+                (0, Access::Read) if about.is_dir() => 0o5,
+                (0, Access::Read) => 0o4,
+                (0, Access::Create) => 0o3,
+                (0, Access::Change) => 0o7,
+                (0, Access::Device) => 0o6,
+            };
+            about.uid() != own && about.mode() & wanted != wanted
+        })
+    })
+}

@@ -1,0 +1,305 @@
+//! The plan of a board: the typed values of its configuration.
+
+use super::tables::{self, Tables};
+use kiban_base::Wait;
+use kiban_base::ethernet::Mac;
+use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig};
+use kiban_tcpip::ip::Prefix;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A validated configuration.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The board's name.
+    pub name: String,
+    /// Memory and settings of the board; its ports are derived from [`Plan::ports`] once their links are
+    /// open.
+    pub board: BoardConfig,
+    /// Whether TCP's segment size is configured.
+    pub mss_is_said: bool,
+    /// The ports, followed by the links of bridges.
+    pub ports: Vec<PortPlan>,
+    /// Routes beside those of the ports' own prefixes.
+    pub routes: Vec<RoutePlan>,
+    /// The services.
+    pub services: Vec<ServicePlan>,
+    /// Where Prometheus metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// Whether log lines are JSON.
+    pub log_json: bool,
+    /// How long sessions may take to end when the board stops.
+    pub drain: Duration,
+    /// The waiting policy of the board's thread.
+    pub wait: Wait,
+    /// The privileges that are kept after start.
+    pub sandbox: SandboxPlan,
+    pub(super) tables: Tables,
+}
+
+/// The privileges that the board keeps after start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxPlan {
+    /// Whether it drops privileges that it does not need.
+    pub enabled: bool,
+    /// Directories that may be read, beside those that are served from the start.
+    pub read: Vec<PathBuf>,
+    /// Directories in which captures may be created, beside those for temporary files.
+    pub write: Vec<PathBuf>,
+    /// Whether a refused system call ends the board instead of failing.
+    pub kill: bool,
+}
+
+/// What a link carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carries {
+    /// IP packets.
+    Packets,
+    /// Ethernet frames.
+    Frames,
+    /// ATM cells.
+    Cells,
+}
+
+impl fmt::Display for Carries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Carries::Packets => "packets",
+            Carries::Frames => "frames",
+            Carries::Cells => "cells",
+        })
+    }
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub struct PortPlan {
+    /// Its name.
+    pub name: String,
+    /// The link's address.
+    pub link: String,
+    /// What the link carries.
+    pub carries: Carries,
+    /// The board's addresses.
+    pub addresses: Vec<(IpAddr, Prefix)>,
+    /// This host's own address on a device that the board makes.
+    pub host_address: Option<(IpAddr, Prefix)>,
+    /// The board's MAC.
+    pub mac: Mac,
+    /// The longest IP packet, bytes.
+    pub mtu_bytes: usize,
+    /// The line's rate for cells, bit/s.
+    pub bits_per_second: u64,
+    /// Packets that may wait for the link.
+    pub packets_max: usize,
+    /// The device through which this host's kernel owns the port's address.
+    pub host: Option<String>,
+    /// Whether the board starts without the link.
+    pub retry: bool,
+    /// Permanent circuits.
+    pub circuits: Vec<CircuitConfig>,
+    /// For the link of a bridge: the circuits that the bridge connects.
+    pub bridge: Option<Vec<BridgedCircuit>>,
+}
+
+impl PortPlan {
+    /// Returns the addresses that belong to the board and not to this host. If the port has a host side, the
+    /// first address is the host's; on Ethernet, all of them are.
+    pub fn own_addresses(&self) -> &[(IpAddr, Prefix)] {
+        let hosts = match (&self.host, self.carries) {
+            (None, _) => 0,
+            (Some(_), Carries::Frames) => self.addresses.len(),
+            (Some(_), _) => 1,
+        };
+        self.addresses.get(hosts..).unwrap_or_default()
+    }
+}
+
+/// A route.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoutePlan {
+    /// The destination prefix.
+    pub prefix: Prefix,
+    /// The next hop.
+    pub gateway: IpAddr,
+    /// The outgoing port.
+    pub port: usize,
+    /// The board's address on that port.
+    pub source: IpAddr,
+}
+
+/// Where a service listens, or where it connects to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// On the board.
+    Board(SocketAddr),
+    /// On this host's kernel.
+    Kernel(SocketAddr),
+    /// A Unix socket for programs of this host that attach, or for those that use sockets.
+    Door(&'static str),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Board(address) => address.fmt(f),
+            End::Kernel(address) => write!(f, "kernel:{address}"),
+            End::Door(_) => f.write_str("this host"),
+        }
+    }
+}
+
+/// A service.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServicePlan {
+    /// Its name, given once.
+    pub name: String,
+    /// Where it listens.
+    pub listen: End,
+    /// Limit of concurrent sessions.
+    pub sessions_max: usize,
+    /// How long a session may be idle; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// What it does.
+    pub kind: Kind,
+}
+
+/// The kind of a service.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kind {
+    /// Sends back what it receives.
+    Echo,
+    /// Discards what it receives.
+    Discard,
+    /// Sends characters.
+    Source {
+        /// Bytes per session; `None`: until the peer closes.
+        bytes: Option<u64>,
+    },
+    /// Serves files.
+    Http {
+        /// The root directory.
+        root: PathBuf,
+        /// Device and inode of the directory that `root` resolves to. They differ when a link or the
+        /// directory was replaced: the reload then sees another root.
+        folder: (u64, u64),
+        /// Whether directories are listed.
+        list: bool,
+        /// How long a request may take to arrive.
+        head_time: Duration,
+    },
+    /// Relays bytes to another endpoint and back.
+    Forward {
+        /// The endpoint.
+        to: End,
+    },
+    /// Provides the board's sockets to unmodified programs.
+    Sockets {
+        /// The Unix socket on which they connect.
+        door: PathBuf,
+    },
+    /// Provides the board's TCP to programs of this host, through shared memory.
+    Attach {
+        /// The Unix socket on which they connect.
+        door: PathBuf,
+    },
+}
+
+impl Kind {
+    /// Returns its name in the configuration.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Kind::Echo => "echo",
+            Kind::Discard => "discard",
+            Kind::Source { .. } => "source",
+            Kind::Http { .. } => "http",
+            Kind::Forward { .. } => "forward",
+            Kind::Attach { .. } => "attach",
+            Kind::Sockets { .. } => "sockets",
+        }
+    }
+}
+
+impl Plan {
+    /// Returns the name of a service for programs of this host, if every address of the board belongs to the
+    /// host.
+    pub fn lends_in_vain(&self) -> Option<&str> {
+        let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
+        let lends =
+            |service: &&ServicePlan| matches!(service.kind, Kind::Attach { .. } | Kind::Sockets { .. });
+        let in_vain = !self.ports.is_empty() && self.ports.iter().all(is_hosts);
+        let service = self.services.iter().filter(|_| in_vain).find(lends)?;
+        Some(&service.name)
+    }
+
+    /// Returns the key in which another configuration requires a new board; `None` if this board can take it
+    /// over.
+    pub fn needs_new_board(&self, other: &Plan) -> Option<String> {
+        let (old, new) = (&self.tables, &other.tables);
+        if self.name != other.name {
+            return Some("name".into());
+        }
+        if self.wait != other.wait {
+            return Some("wait".into());
+        }
+        if old.log != new.log {
+            return Some("log".into());
+        }
+        if old.sandbox != new.sandbox {
+            return Some("sandbox".into());
+        }
+        if old.memory != new.memory {
+            return Some("memory".into());
+        }
+        if let Some(key) = old.tcp.keys().chain(new.tcp.keys()).find(|key| {
+            let value = |tables: &Tables| tables.tcp.get(*key).map(|said| said.get_ref().clone());
+            value(old) != value(new)
+        }) {
+            return Some(format!("tcp.{key}"));
+        }
+        if old.ports.len() != new.ports.len() {
+            return Some(format!(
+                "the number of ports ({} before, {} now)",
+                old.ports.len(),
+                new.ports.len()
+            ));
+        }
+        // A bridge may change its link and its device's address.
+        let kept = |tables: &Tables| -> Vec<tables::Bridge> {
+            let plain = |bridge: &tables::Bridge| tables::Bridge {
+                link: old.bridges[0].link.clone(),
+                host_address: None,
+                ..bridge.clone()
+            };
+            tables.bridges.iter().map(plain).collect()
+        };
+        if old.bridges.len() != new.bridges.len() || kept(old) != kept(new) {
+            return Some("bridge".into());
+        }
+        old.ports
+            .iter()
+            .zip(&new.ports)
+            .find_map(|(old, new)| {
+                let keys = [
+                    ("name", old.name != new.name),
+                    ("address", old.address != new.address),
+                    ("mac", old.mac != new.mac),
+                    ("mtu", old.mtu != new.mtu),
+                    ("rate", old.rate != new.rate),
+                    ("queue", old.queue != new.queue),
+                    ("host", old.host != new.host),
+                    ("pvc", old.pvcs != new.pvcs),
+                ];
+                let (key, _) = keys.into_iter().find(|(_, differs)| *differs)?;
+                Some(format!("{key} of port {}", old.name.value))
+            })
+            .or_else(|| {
+                // A link that carries other units needs another port.
+                let mut pairs = self.ports.iter().zip(&other.ports);
+                let (old, _) = pairs.find(|(old, new)| old.carries != new.carries)?;
+                Some(format!("link of port {}", old.name))
+            })
+    }
+}

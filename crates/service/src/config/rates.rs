@@ -1,0 +1,62 @@
+//! Traffic contracts in a configuration.
+
+use kiban_atm::{Contract, Interval, Sustained};
+use std::time::Duration;
+
+/// Cells per second at a hundred gigabits.
+const CELLS_MAX: f64 = 236e6;
+
+/// A traffic contract as written: cells per second, and cells.
+pub(super) struct Rates {
+    pub(super) pcr: Option<f64>,
+    pub(super) scr: Option<f64>,
+    pub(super) mbs: Option<u32>,
+}
+
+impl Rates {
+    /// Returns the contract, if there is one, of `whose`, on a line with this rate in bit/s.
+    pub(super) fn contract(
+        &self,
+        whose: &str,
+        line: u64,
+        tolerance: Option<Duration>,
+        usual: Duration,
+    ) -> Result<Option<Contract>, (String, String)> {
+        let pcr = match (self.pcr, self.scr, self.mbs) {
+            (Some(pcr), ..) => pcr,
+            (None, None, None) if tolerance.is_none() => return Ok(None),
+            (None, ..) => {
+                return Err((
+                    format!("{whose} has a contract without a peak cell rate"),
+                    "say pcr, cells in a second".into(),
+                ));
+            }
+        };
+        let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
+        if !(pcr >= 1.0 && pcr <= most) {
+            return Err((
+                format!("pcr of {whose} is {pcr}"),
+                format!("1 to {most:.0} cells in a second fit the line"),
+            ));
+        }
+        let sustained = match (self.scr, self.mbs) {
+            (None, None) => None,
+            (Some(scr), Some(mbs)) if scr >= 1.0 && scr <= pcr && mbs >= 1 => {
+                Some(Sustained { interval: cells(scr), burst_cells: mbs })
+            }
+            (Some(_), Some(_)) => {
+                return Err((
+                    format!("scr or mbs of {whose} is out of range"),
+                    "scr is 1 to pcr, mbs 1 or more".into(),
+                ));
+            }
+            _ => return Err((format!("{whose} has one of scr and mbs"), "say both, or neither".into())),
+        };
+        Ok(Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance.unwrap_or(usual)) }))
+    }
+}
+
+/// Returns the interval between cells at a rate.
+fn cells(per_second: f64) -> Interval {
+    Interval::per_second(per_second.round() as u64)
+}

@@ -1,0 +1,212 @@
+//! The services section of a configuration.
+
+use super::judge::Judge;
+use super::mistake::{Mistake, hint};
+use super::plan::{Carries, End, Kind, PortPlan, ServicePlan};
+use super::tables;
+use super::units::{Bytes, Length, Word};
+use kiban_os::unix::names;
+use kiban_streams::{door, sockets_door};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+const KINDS: [&str; 7] = ["echo", "discard", "source", "http", "forward", "attach", "sockets"];
+
+const SERVICES_MAX: usize = 256;
+
+impl Judge<'_> {
+    pub(super) fn socket(&self, word: &Word) -> Result<SocketAddr, Mistake> {
+        word.read().map_err(|_| {
+            self.at(
+                word,
+                format!("`{}` is no address with a port", word.value),
+                "write it as 10.0.0.1:80 or [fd00::1]:80",
+            )
+        })
+    }
+
+    fn end(&self, word: &Word) -> Result<End, Mistake> {
+        match word.strip_prefix("kernel:") {
+            None => Ok(End::Board(self.socket(word)?)),
+            Some(rest) => rest.parse().map(End::Kernel).map_err(|_| {
+                self.at(
+                    word,
+                    format!("`{rest}` is no address with a port"),
+                    "write it as kernel:127.0.0.1:80",
+                )
+            }),
+        }
+    }
+
+    /// Checks the address on which a service listens: one of the board's, or the unspecified one.
+    fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), Mistake> {
+        let mut all = ports.iter().flat_map(PortPlan::own_addresses);
+        // IPv6 addresses may be autoconfigured.
+        let has_own = |port: &PortPlan| port.carries == Carries::Frames && port.bridge.is_none();
+        let may_come = address.is_ipv6() && ports.iter().any(has_own);
+        if address.is_unspecified() || may_come || all.clone().any(|(own, _)| *own == address) {
+            return Ok(());
+        }
+        let has_it = |port: &&PortPlan| port.addresses.iter().any(|(its, _)| *its == address);
+        if let Some(port) = ports.iter().find(has_it) {
+            let name = &port.name;
+            let what =
+                if port.carries == Carries::Frames { "all its addresses" } else { "its first address" };
+            let wrong =
+                format!("{address} is this host's: port `{name}` has `host`, which gives the host {what}");
+            let remedy = match (port.carries, all.next()) {
+                (_, Some((own, _))) => format!("listen on {own}, or with a program of this host"),
+                (Carries::Frames, None) => "leave host out, or listen with a program of this host".to_owned(),
+                (Carries::Cells, None) => format!(
+                    "leave host out, or give port `{name}` a second address, in a net of its own with a pvc whose `peer` is said"
+                ),
+                (_, None) => format!("give port `{name}` a second address for the board, or leave host out"),
+            };
+            return Err(self.at(word, wrong, remedy));
+        }
+        let remedy = match all.next() {
+            Some((own, _)) => {
+                format!("listen on {own}, or on {} for all", if own.is_ipv4() { "0.0.0.0" } else { "[::]" })
+            }
+            None => "give a port that address".into(),
+        };
+        Err(self.at(word, format!("{address} is no address of this board"), remedy))
+    }
+
+    pub(super) fn services(
+        &self,
+        said: &[tables::Service],
+        ports: &[PortPlan],
+        board: &str,
+    ) -> Result<Vec<ServicePlan>, Mistake> {
+        let mut services: Vec<ServicePlan> = Vec::new();
+        for table in said {
+            let mut service = self.service(table, ports, board)?;
+            if table.name.is_none() {
+                let others = services.iter().filter(|other| other.kind.word() == service.kind.word()).count();
+                if others > 0 {
+                    service.name = format!("{}-{}", service.name, others + 1);
+                }
+            }
+            if services.iter().any(|other| other.name == service.name) {
+                let place = table.name.as_ref().unwrap_or(&table.kind);
+                return Err(self.at(
+                    place,
+                    format!("there are two services `{}`", service.name),
+                    "names are given once",
+                ));
+            }
+            if let Some(other) = services.iter().find(|other| other.listen == service.listen) {
+                return Err(self.at(
+                    table.listen.as_ref().unwrap_or(&table.kind),
+                    format!("`{}` listens on {} already", other.name, other.listen),
+                    "take another port",
+                ));
+            }
+            services.push(service);
+        }
+        if services.len() > SERVICES_MAX {
+            return Err(self.at(
+                &said[SERVICES_MAX].kind,
+                format!("{} services", services.len()),
+                format!("{SERVICES_MAX} at most"),
+            ));
+        }
+        Ok(services)
+    }
+
+    fn service(
+        &self,
+        said: &tables::Service,
+        ports: &[PortPlan],
+        board: &str,
+    ) -> Result<ServicePlan, Mistake> {
+        let word = said.kind.value.as_str();
+        let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
+        // A key of another kind of service is an error, rather than being ignored.
+        let others: [(&str, bool, &[&str]); 7] = [
+            ("listen", said.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
+            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
+            ("root", said.root.is_some(), &["http"]),
+            ("list", said.list.is_some(), &["http"]),
+            ("head_time", said.head_time.is_some(), &["http"]),
+            ("bytes", said.bytes.is_some(), &["source"]),
+            ("to", said.to.is_some(), &["forward"]),
+        ];
+        if !KINDS.contains(&word) {
+            return Err(self.at(&said.kind, format!("`{word}` is not known here"), hint(word, &KINDS)));
+        }
+        if let Some((key, ..)) = others.iter().find(|(_, there, kinds)| *there && !kinds.contains(&word)) {
+            return Err(self.missing(
+                &said.kind,
+                format!("`{key}` is no key of the service `{name}` (kind {word})"),
+                "leave it out",
+            ));
+        }
+        let needs = |key: &str, example: &str| {
+            self.missing(&said.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
+        };
+        let listen = match &said.listen {
+            Some(listen) => self.end(listen)?,
+            None if word == "attach" => End::Door("attach"),
+            None if word == "sockets" => End::Door("sockets"),
+            None => return Err(needs("listen", "10.9.0.2:80")),
+        };
+        let kind = match word {
+            "attach" => Kind::Attach { door: door(&names::own_path(), board) },
+            "sockets" => Kind::Sockets { door: sockets_door(&names::own_path(), board) },
+            "echo" => Kind::Echo,
+            "discard" => Kind::Discard,
+            "source" => Kind::Source {
+                bytes: said
+                    .bytes
+                    .as_ref()
+                    .map(|word| self.read::<Bytes>(word))
+                    .transpose()?
+                    .map(|bytes| bytes.0),
+            },
+            "http" => {
+                let root = said.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
+                let path = self.directory(root, "make it, or name another")?;
+                let about = std::fs::metadata(&path)
+                    .map_err(|error| self.at(root, error.to_string(), "name another"))?;
+                Kind::Http {
+                    root: path,
+                    folder: (about.dev(), about.ino()),
+                    list: said.list.unwrap_or(false),
+                    head_time: self.time(said.head_time.as_ref(), Duration::from_secs(10))?,
+                }
+            }
+            _ => {
+                let to = said.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
+                let end = self.end(to)?;
+                if matches!((listen, end), (End::Board(_), End::Board(_)) | (End::Kernel(_), End::Kernel(_)))
+                {
+                    let remedy = "write one of listen and to with kernel: in front";
+                    return Err(self.at(to, format!("`{name}` has both ends on the same side"), remedy));
+                }
+                Kind::Forward { to: end }
+            }
+        };
+        match (listen, &said.listen, &kind) {
+            (End::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
+            (End::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
+                return Err(self.at(
+                    said,
+                    "only `forward` listens with the kernel",
+                    "listen on an address of the board",
+                ));
+            }
+            _ => {}
+        }
+        let idle = match &said.idle {
+            Some(word) if word.value == "none" => None,
+            Some(word) => Some(self.read::<Length>(word)?.0),
+            None if word == "http" => Some(Duration::from_secs(60)),
+            None => None,
+        };
+        let sessions_max = said.sessions.unwrap_or(1024).clamp(1, 65_536);
+        Ok(ServicePlan { name, listen, sessions_max, idle, kind })
+    }
+}

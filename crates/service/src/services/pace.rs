@@ -1,0 +1,28 @@
+//! The minimum rate at which a peer must take data.
+
+use super::MINIMUM_RATE;
+use kiban_base::Instant;
+use std::time::Duration;
+
+/// Measures how fast a peer takes data.
+pub(super) struct Pace {
+    since: Instant,
+    /// Bytes that the peer had taken at `since`.
+    taken: u64,
+}
+
+impl Pace {
+    /// Starts to measure, when the peer has taken `taken` bytes.
+    pub(super) const fn new(taken: u64, now: Instant) -> Pace {
+        Pace { since: now, taken }
+    }
+
+    /// Returns whether the peer, which has taken `taken` bytes in all, has been below `MINIMUM_RATE` for
+    /// `time`. Call it once a second.
+    pub(super) fn is_slow(&mut self, taken: u64, time: Duration, now: Instant) -> bool {
+        if taken - self.taken >= (time.as_secs_f64() * MINIMUM_RATE as f64) as u64 {
+            *self = Pace::new(taken, now);
+        }
+        self.since + time <= now
+    }
+}

@@ -1,0 +1,290 @@
+//! The places of a service, shared out among peer addresses.
+//!
+//! Purpose   no address keeps a service's sessions from others, and as many as there are places do not
+//!           either.
+//! Rule      while a place is free, any session gets it. When none is free, the address with the most
+//!           sessions loses its longest-idle one to a caller whose address has at least two fewer.
+//! Tie       when no address has more than one, a caller whose address has none replaces the address that
+//!           has gone longest without moving `EARNING_BYTES`, if that is at least `TENURE`. An address that
+//!           moves twice as much per tenure, at a steady rate, keeps its place. Any other caller is refused.
+//! Account   of each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
+//!           the last session of the address ends and goes on with the next, for `MEMORY`, so that a new
+//!           connection is no new tenure. A caller with such an account has to find one longer by a tenure:
+//!           whoever comes back cannot displace at once those who displaced it.
+//! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no place is free.
+//! Host      sessions opened by programs of this host belong to no address and are never closed to make
+//!           room. On a tie such a caller replaces an address as a new address does.
+//! Limits    addresses that all move `EARNING_BYTES` per tenure keep their places.
+//! Cost      two ordered sets of addresses. Bytes are read from TCP only when a caller meets a tie, at most
+//!           once a second; a session is searched only when it is closed. Both cost the caller a handshake.
+
+use super::MINIMUM_RATE;
+use kiban_base::Instant;
+use kiban_board::{Host, StreamId};
+use kiban_tcpip::tcp::PeerNet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long an address has its place for certain.
+const TENURE: Duration = Duration::from_secs(20);
+/// Bytes, both ways together, with which an address earns another tenure.
+const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
+/// An address that comes back has at most this age: however long its session rested before, it waits no longer
+/// than that and a tenure for a place. Six slow clients take turns with it; with 40 s they do not. A session that
+/// ended by a reset may have moved bytes that nobody has read.
+const AGE_MAX: Duration = Duration::from_secs(120);
+/// How long the account of an address without sessions is kept, and of how many addresses at most.
+const MEMORY: Duration = Duration::from_secs(600);
+const REMEMBERED_MAX: usize = 65_536;
+/// The least time between two readings of what all sessions have moved.
+const READING: Duration = Duration::from_secs(1);
+
+/// What is known of an address.
+#[derive(Clone, Copy)]
+struct Account {
+    sessions: usize,
+    /// Since when it has not moved `EARNING_BYTES`, not counting the time in which it had no session.
+    since: Instant,
+    /// Bytes moved since then.
+    bytes: u64,
+    /// When its last session ended.
+    left_at: Instant,
+}
+
+/// How many places are taken, and by whom.
+#[derive(Default)]
+struct Accounts {
+    now: Instant,
+    taken: usize,
+    by_net: BTreeMap<PeerNet, Account>,
+    /// Addresses with sessions, fewest first, and those with the oldest account first.
+    by_sessions: BTreeSet<(usize, PeerNet)>,
+    by_age: BTreeSet<(Instant, PeerNet)>,
+    /// Addresses without, by when they left.
+    by_absence: BTreeSet<(Instant, PeerNet)>,
+}
+
+impl Accounts {
+    fn sessions(&self, net: Option<PeerNet>) -> usize {
+        net.and_then(|net| self.by_net.get(&net)).map_or(0, |account| account.sessions)
+    }
+
+    /// Returns the account of an address; a new one if it has none, or was absent for longer than `MEMORY`.
+    fn account(&self, net: PeerNet) -> Account {
+        let new = Account { sessions: 0, since: self.now, bytes: 0, left_at: self.now };
+        let Some(mut account) = self.by_net.get(&net).copied() else { return new };
+        if account.sessions > 0 {
+            return account;
+        }
+        if account.left_at + MEMORY <= self.now {
+            return new;
+        }
+        let age = account.left_at.since(account.since).min(AGE_MAX);
+        account.since = self.now - age;
+        account.left_at = self.now;
+        account
+    }
+
+    /// Changes the account of an address.
+    fn change(&mut self, net: PeerNet, change: impl FnOnce(&mut Account)) {
+        let mut account = self.account(net);
+        if let Some(old) = self.by_net.get(&net) {
+            self.by_sessions.remove(&(old.sessions, net));
+            self.by_age.remove(&(old.since, net));
+            self.by_absence.remove(&(old.left_at, net));
+        }
+        change(&mut account);
+        if account.bytes >= EARNING_BYTES {
+            (account.since, account.bytes) = (self.now, 0);
+        }
+        if account.sessions == 0 {
+            account.left_at = self.now;
+            self.by_absence.insert((self.now, net));
+        } else {
+            self.by_sessions.insert((account.sessions, net));
+            self.by_age.insert((account.since, net));
+        }
+        self.by_net.insert(net, account);
+    }
+
+    /// Forgets addresses that left long ago, and the longest absent of too many.
+    fn forget(&mut self) {
+        while let Some((left_at, net)) = self.by_absence.first().copied()
+            && (left_at + MEMORY <= self.now || self.by_absence.len() > REMEMBERED_MAX)
+        {
+            self.by_absence.pop_first();
+            self.by_net.remove(&net);
+        }
+    }
+}
+
+/// The places of one service.
+pub(super) struct Places {
+    most: usize,
+    read_at: Cell<Option<Instant>>,
+    accounts: Rc<RefCell<Accounts>>,
+}
+
+/// A place that is taken, until this is dropped.
+pub(super) struct Place {
+    /// Whose; none: this host's.
+    net: Option<PeerNet>,
+    /// Bytes that its session had moved when that was read last.
+    moved: Cell<u64>,
+    accounts: Rc<RefCell<Accounts>>,
+}
+
+impl Place {
+    /// Reads what the session has moved so far: bytes that came, and bytes that the peer has acknowledged.
+    pub(super) fn read(&self, stream: StreamId, host: &mut Host<'_>) {
+        let (Some(net), Ok(info)) = (self.net, host.info(stream)) else { return };
+        let moved = info.bytes_in + info.bytes_acknowledged;
+        let more = moved.saturating_sub(self.moved.replace(moved));
+        if more > 0 {
+            self.accounts.borrow_mut().change(net, |account| account.bytes += more);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut accounts = self.accounts.borrow_mut();
+        accounts.taken -= 1;
+        if let Some(net) = self.net {
+            accounts.change(net, |account| account.sessions -= 1);
+            accounts.forget();
+        }
+    }
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Places {
+        Places { most, read_at: Cell::default(), accounts: Rc::default() }
+    }
+
+    /// Tells the time; sessions that begin and end are charged by it.
+    pub(super) fn set_now(&self, now: Instant) {
+        self.accounts.borrow_mut().now = now;
+    }
+
+    /// Takes a place for a new session, of a peer at `net` or of this host (`None`). Returns it with the
+    /// stream of the session that must be closed for it, if any; `None` if the session is refused. `sessions`
+    /// lists the existing ones: stream, place, and when data last moved.
+    pub(super) fn take<'a>(
+        &self,
+        net: Option<PeerNet>,
+        sessions: impl Iterator<Item = (StreamId, &'a Place, Instant)> + Clone,
+        host: &mut Host<'_>,
+    ) -> Option<(Place, Option<StreamId>)> {
+        let displaced = if self.accounts.borrow().taken < self.most {
+            None
+        } else {
+            let loses = self.loser(net, sessions.clone(), host)?;
+            let of_net = sessions.filter(|(_, place, _)| place.net == Some(loses));
+            Some(of_net.min_by_key(|(_, _, moved_at)| *moved_at)?.0)
+        };
+        Some((self.give(net), displaced))
+    }
+
+    fn give(&self, net: Option<PeerNet>) -> Place {
+        let mut accounts = self.accounts.borrow_mut();
+        accounts.taken += 1;
+        if let Some(net) = net {
+            accounts.change(net, |account| account.sessions += 1);
+        }
+        Place { net, moved: Cell::new(0), accounts: self.accounts.clone() }
+    }
+
+    /// The address that loses a session to a caller at `net`, if any.
+    fn loser<'a>(
+        &self,
+        net: Option<PeerNet>,
+        sessions: impl Iterator<Item = (StreamId, &'a Place, Instant)>,
+        host: &mut Host<'_>,
+    ) -> Option<PeerNet> {
+        let (own, most) = {
+            let accounts = self.accounts.borrow();
+            (accounts.sessions(net), accounts.by_sessions.last().copied())
+        };
+        let (most, greediest) = most.filter(|_| host.shares_by_address())?;
+        if most >= own + 2 {
+            return Some(greediest);
+        }
+        if own > 0 {
+            return None;
+        }
+        let (since, now) = {
+            let accounts = self.accounts.borrow();
+            (net.map_or(accounts.now, |net| accounts.account(net).since), accounts.now)
+        };
+        let oldest = || self.accounts.borrow().by_age.first().copied();
+        let is_over = |&(from, _): &(Instant, PeerNet)| from + TENURE <= since;
+        oldest().filter(is_over)?;
+        if self.read_at.get().is_none_or(|read_at| read_at + READING <= now) {
+            self.read_at.set(Some(now));
+            sessions.for_each(|(stream, place, _)| place.read(stream, host));
+        }
+        oldest().filter(is_over).map(|(_, net)| net)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn net(number: u32) -> PeerNet {
+        PeerNet::from(std::net::IpAddr::from(number.to_be_bytes()))
+    }
+
+    #[test]
+    fn counts_go_with_the_places_and_accounts_are_forgotten() {
+        let places = Places::new(2);
+        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = [Some(1), Some(1), Some(2), None].map(|number| places.give(number.map(net)));
+        assert_eq!(places.accounts.borrow().taken, 4);
+        later(30);
+        drop(held);
+        {
+            let accounts = places.accounts.borrow();
+            let sizes = (accounts.taken, accounts.by_sessions.len(), accounts.by_age.len());
+            assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
+            assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
+        }
+        // Absence is not counted, and ends the memory.
+        later(500);
+        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
+        // Also where no session ends meanwhile.
+        later(630);
+        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
+        drop(places.give(Some(net(3))));
+        assert_eq!(places.accounts.borrow().by_net.len(), 1);
+    }
+
+    #[test]
+    fn a_session_that_rested_for_long_gives_its_address_a_bounded_age() {
+        let places = Places::new(1);
+        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = places.give(Some(net(1)));
+        later(36_000);
+        let age = || places.accounts.borrow().now.since(places.accounts.borrow().account(net(1)).since);
+        assert_eq!(age(), Duration::from_secs(36_000));
+        drop(held);
+        assert_eq!(age(), AGE_MAX);
+        later(36_100);
+        assert_eq!(age(), AGE_MAX);
+    }
+
+    #[test]
+    fn a_bounded_number_of_addresses_is_remembered() {
+        let places = Places::new(2);
+        for number in 0..REMEMBERED_MAX as u32 + 100 {
+            places.set_now(Instant::from_nanos(number.into()));
+            drop(places.give(Some(net(number))));
+        }
+        let accounts = places.accounts.borrow();
+        assert_eq!((accounts.by_net.len(), accounts.by_absence.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert!(!accounts.by_net.contains_key(&net(99)) && accounts.by_net.contains_key(&net(100)));
+    }
+}

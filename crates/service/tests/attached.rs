@@ -1,0 +1,227 @@
+//! The `attach` service in virtual time: what peers on the wire can do to the streams of attached programs.
+
+use kiban_base::Instant;
+use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
+use kiban_link::Outward;
+use kiban_service::config::{End, Kind, ServicePlan};
+use kiban_service::services::{Attach, Bounds, Service, Services};
+use kiban_sim::{BoardNumber, CableConfig, Plug, World};
+use kiban_streams::Settings;
+use kiban_streams::nonblocking::{Board, Listener};
+use kiban_tcpip::tcp;
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+const ROOM_BYTES: usize = 256 << 10;
+
+fn at(side: u8, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::from([10, 0, 0, side]), port)
+}
+
+/// The services of a board: what comes from programs is looked at every ten milliseconds.
+struct Driven {
+    services: Rc<RefCell<Services>>,
+    look_at: Instant,
+}
+
+impl Program for Driven {
+    fn start(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.services.borrow_mut().start(host, now);
+    }
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        self.services.borrow_mut().on_completion(completion, host, now);
+    }
+    fn deadline(&self) -> Instant {
+        self.look_at.min(self.services.borrow().deadline())
+    }
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        let mut services = self.services.borrow_mut();
+        if services.deadline() <= now {
+            services.on_timeout(host, now);
+        }
+        services.on_file(host, now);
+        self.look_at = now + Duration::from_millis(10);
+    }
+    fn is_done(&self) -> bool {
+        false
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Peers on the wire: each has a connection, and takes so many bytes a second.
+struct Peers {
+    to: SocketAddr,
+    count: usize,
+    reads: usize,
+    streams: Vec<StreamId>,
+    act_at: Instant,
+}
+
+impl Program for Peers {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        self.streams = (0..self.count).filter_map(|_| host.open(self.to).ok()).collect();
+    }
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        if let Completion::Ended { stream, .. } = completion {
+            self.streams.retain(|its| *its != stream);
+            let _ = host.close(stream);
+        }
+    }
+    fn deadline(&self) -> Instant {
+        self.act_at
+    }
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        let mut buffer = vec![0; self.reads];
+        for stream in &self.streams {
+            let _ = host.read(*stream, &mut buffer);
+        }
+        self.act_at = now + Duration::from_secs(1);
+    }
+    fn is_done(&self) -> bool {
+        false
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct Rig {
+    world: World,
+    boards: [BoardNumber; 2],
+    services: Rc<RefCell<Services>>,
+    folder: PathBuf,
+}
+
+impl Rig {
+    /// Two boards; the second lends its TCP to programs, so many streams in all.
+    fn new(name: &str, sessions_max: usize) -> Rig {
+        let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let mut world = World::new(1);
+        let boards = [1, 2].map(|side| {
+            let port = IpPortConfig {
+                address: at(side, 0).ip(),
+                prefix: "10.0.0.0/24".parse().expect("a prefix"),
+                mtu_bytes: 1500,
+                packets_max: 256,
+                cuts: false,
+                merges: false,
+                believe_sums: false,
+            };
+            let receive_buffer_bytes = if side == 1 { 8 << 10 } else { 256 << 10 };
+            let tcp = tcp::Config { receive_buffer_bytes, ..tcp::Config::default() };
+            world.add_board(&BoardConfig { ports: vec![PortConfig::Ip(port)], tcp, ..BoardConfig::default() })
+        });
+        let cable = CableConfig::ethernet(100_000_000, Duration::from_millis(5));
+        world
+            .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+            .expect("both take packets");
+        let mut services = Services::new().expect("a file or two");
+        let bounds = Bounds { sessions_max, idle: None };
+        let door = folder.join("it.streams");
+        let service = Attach::new(door.clone(), bounds, services.chime().clone()).expect("a file or two");
+        let kind = Kind::Attach { door };
+        let plan =
+            ServicePlan { name: "it".into(), listen: End::Door("attach"), sessions_max, idle: None, kind };
+        services.put(plan, Box::new(service) as Box<dyn Service>);
+        let services = Rc::new(RefCell::new(services));
+        let driven = Driven { services: services.clone(), look_at: Instant::ZERO };
+        world.run_program(boards[1], Box::new(driven));
+        let mut rig = Rig { world, boards, services, folder };
+        rig.pass(1);
+        assert!(rig.services.borrow().failures().is_empty());
+        rig
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        let until = self.world.now() + Duration::from_secs(seconds);
+        self.world.settle(until);
+    }
+
+    /// A program attaches, with so many streams. Virtual time stands still meanwhile.
+    fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
+        let door = self.folder.join("it.streams");
+        let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
+        let caller = std::thread::spawn(move || Board::attach_at(&door, settings));
+        while !caller.is_finished() {
+            let now = self.world.now();
+            self.services.borrow_mut().on_file(&mut self.world.board_mut(self.boards[1]).host(), now);
+            std::thread::yield_now();
+        }
+        caller.join().expect("it does not panic")
+    }
+
+    /// The same, and it listens.
+    fn listening(&mut self, streams: usize, port: u16) -> (Board, Listener) {
+        let board = self.attach(streams).expect("streams are free");
+        let mut listener = board.begin_listen(at(2, port)).expect("a listener");
+        self.pass(1);
+        assert!(!board.is_gone() && listener.is_listening().expect("the port is free"));
+        (board, listener)
+    }
+
+    fn call(&mut self, port: u16, count: usize, reads: usize) {
+        let act_at = self.world.now();
+        let peers = Peers { to: at(2, port), count, reads, streams: Vec::new(), act_at };
+        self.world.run_program(self.boards[0], Box::new(peers));
+        self.pass(2);
+    }
+
+    fn sessions(&self) -> usize {
+        self.services.borrow().sessions()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn callers_of_one_programs_listener_take_no_streams_of_another_program() {
+    let mut rig = Rig::new("callers", 6);
+    let (one, listener) = rig.listening(3, 80);
+    rig.call(80, 100, 1000);
+    let taken: Vec<_> = (0..100).map_while(|_| listener.accept().expect("it listens")).collect();
+    assert!((1..=3).contains(&taken.len()), "{} streams", taken.len());
+    // As many are free for another program as it would find without them.
+    let (other, its) = rig.listening(3, 81);
+    rig.call(81, 1, 1000);
+    assert!(its.accept().expect("it listens").is_some());
+    assert!(!one.is_gone() && !other.is_gone());
+}
+
+#[test]
+fn a_peer_that_takes_hardly_anything_does_not_keep_the_streams_of_a_program_that_has_gone() {
+    for (reads, seconds) in [(300, 150), (3000, 300)] {
+        let mut rig = Rig::new(&format!("gone-{reads}"), 2);
+        let (board, listener) = rig.listening(2, 80);
+        rig.call(80, 1, reads);
+        let stream = listener.accept().expect("it listens").expect("somebody has called");
+        let bytes = vec![7; ROOM_BYTES];
+        // Until both the stream and the pipe are full.
+        loop {
+            let count = stream.write(bytes[..].into()).expect("it is open");
+            rig.pass(1);
+            let _ = board.is_gone();
+            if count == 0 {
+                break;
+            }
+        }
+        drop((stream, listener, board));
+        rig.pass(1);
+        assert_eq!(rig.sessions(), 1, "what was written still leaves");
+        rig.pass(seconds);
+        assert_eq!(rig.sessions(), 0, "{reads} bytes a second");
+        let counters = rig.services.borrow().views().next().expect("one").counters;
+        // Who takes bytes at a rate has all of them.
+        assert_eq!(counters.cut, u64::from(reads < 512), "{reads} bytes a second");
+    }
+}

@@ -1,0 +1,103 @@
+//! Plans of a pair of boards: paper \[1\]'s, and those of modelled boards.
+
+use crate::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
+use kiban_atm::OC3C_BITS_PER_SECOND;
+use kiban_board::MemoryConfig;
+use kiban_board::harm::Harm;
+use kiban_tcpip::tcp;
+
+/// Cells of a segment of `PAYLOAD_BYTES` with all its headers (paper \[1\], table 2).
+const PAYLOAD_CELLS: u64 = 172;
+
+/// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
+const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
+
+/// How two boards and what lies between them are set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed of all chance.
+    pub seed: u64,
+    /// TCP's settings on both boards.
+    pub tcp: tcp::Config,
+    /// Packet memory of each board.
+    pub memory: MemoryConfig,
+    /// Length of each of the two lines.
+    pub metres: f64,
+    /// What both lines do to cells.
+    pub harm: Harm,
+    /// Cells that may wait at an output port of the switch.
+    pub switch_cells_max: usize,
+    /// At which rate a board sends cells, bit/s.
+    pub cell_bits_per_second: u64,
+    /// Frames that may wait in a board for the line.
+    pub frames_max: usize,
+    /// What processor both boards have; none: everything is done at once.
+    pub processor: Option<CostModel>,
+}
+
+impl Plan {
+    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, neither timestamps
+    /// nor SACK, 8 MB of content memory each way, short lines.
+    pub fn with_window(window_bytes: u32) -> Plan {
+        let tcp = tcp::Config {
+            mss: 8192,
+            segment_bytes_max: 8192,
+            receive_buffer_bytes: window_bytes,
+            send_buffer_bytes: 2 * window_bytes,
+            timestamps: false,
+            sack: false,
+            ..tcp::Config::default()
+        };
+        Plan {
+            seed: 1,
+            tcp,
+            memory: MemoryConfig::default(),
+            metres: 100.0,
+            harm: Harm::NONE,
+            switch_cells_max: 16_384,
+            cell_bits_per_second: OC3C_BITS_PER_SECOND,
+            frames_max: 64,
+            processor: None,
+        }
+    }
+}
+
+impl CostModel {
+    /// Two such boards with TCP's `config` and windows of `window_bytes`, joined by a switch.
+    pub fn plan(&self, config: &tcp::Config, window_bytes: u32) -> Plan {
+        let window_bytes =
+            if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
+        let plan = Plan::with_window(window_bytes);
+        // A page of the board stands for what a PDU fills of its cluster; there are as many as clusters.
+        let pages = self.memory.clusters() as usize * PAYLOAD_BYTES as usize;
+        Plan {
+            tcp: tcp::Config {
+                send_buffer_bytes: window_bytes,
+                receive_buffer_bytes: window_bytes,
+                mss: plan.tcp.mss,
+                segment_bytes_max: plan.tcp.segment_bytes_max,
+                shares: false,
+                sessions_max: self.memory.sessions_max(window_bytes),
+                ..config.clone()
+            },
+            memory: MemoryConfig {
+                page_bytes: PAYLOAD_BYTES as usize,
+                transmit_bytes: pages,
+                receive_bytes: pages,
+                ..plan.memory
+            },
+            cell_bits_per_second: self.cell_bits_per_second(),
+            frames_max: FRAMES_MAX,
+            processor: Some(*self),
+            ..plan
+        }
+    }
+
+    /// The rate of the segmentation chip, its pause between PDUs spread over their cells, bit/s.
+    fn cell_bits_per_second(&self) -> u64 {
+        let cell_bits = 8 * kiban_atm::wire::atm::CELL_BYTES as u64;
+        let nanos = PAYLOAD_CELLS * cell_bits * 1_000_000_000 / OC3C_BITS_PER_SECOND;
+        (u128::from(OC3C_BITS_PER_SECOND) * u128::from(nanos)
+            / (u128::from(nanos) + self.costs.gap.as_nanos())) as u64
+    }
+}

@@ -1,0 +1,104 @@
+//! How a client attaches to a board: by the board's name or socket path.
+
+use super::{boards, greeting};
+use kiban_attach::Layout;
+use kiban_os::channel::{FRONT_BYTES, Half};
+use kiban_os::unix::names::left_out;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// Timeout of a board's answer to a new client.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Settings of an attachment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Limit of concurrent streams.
+    pub streams: usize,
+    /// Buffer size of each direction of a stream between client and board, in bytes: a power of two. A writer
+    /// that waits for room is woken when half of the buffer is free.
+    pub room_bytes: usize,
+    /// How long a reader that finds nothing spins before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for Settings {
+    /// 64 streams with 256 KiB in each direction; 20 us of spinning.
+    fn default() -> Settings {
+        Settings { streams: 64, room_bytes: 256 << 10, spin: Duration::from_micros(20) }
+    }
+}
+
+impl Settings {
+    /// Calls a board by its socket in a directory of boards, with the checks of
+    /// [`kiban_os::unix::names::call`]. The board has not answered yet.
+    pub fn call_board(self, door: &Path) -> io::Result<(Half, Layout)> {
+        self.call_by(Half::call_board, door)
+    }
+
+    /// Calls a board by an explicit socket path. The board has not answered yet.
+    pub fn call(self, door: &Path) -> io::Result<(Half, Layout)> {
+        self.call_by(Half::call_at, door)
+    }
+
+    fn call_by(
+        self,
+        call: fn(&Path, &[u8], usize) -> io::Result<Half>,
+        door: &Path,
+    ) -> io::Result<(Half, Layout)> {
+        let layout = Layout::new(FRONT_BYTES, self.streams, self.room_bytes).ok_or_else(|| {
+            let message = "an attachment has 1 to 16384 streams of 4 KiB to 16 MiB, a power of two, each way";
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        })?;
+        let half = call(door, &greeting(self.streams, self.room_bytes), memory_bytes(layout))?;
+        Ok((half, layout))
+    }
+}
+
+/// Returns the memory that a layout needs, in bytes, rounded up to whole pages.
+pub fn memory_bytes(layout: Layout) -> usize {
+    layout.bytes().next_multiple_of(4096)
+}
+
+/// Returns the given name, or without one the name of the only board that accepts clients.
+pub fn named(board: Option<&str>) -> io::Result<String> {
+    board.map_or_else(only_board, |board| Ok(board.to_owned()))
+}
+
+/// Returns whether an error means that nobody listens at a socket.
+pub fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Returns the error for a board with nobody listening on any of its sockets.
+pub fn nobody(board: &str) -> io::Error {
+    let message = format!(
+        "no board {board} takes clients: add a service of kind \"attach\" to its configuration{}",
+        left_out()
+    );
+    io::Error::new(io::ErrorKind::NotFound, message)
+}
+
+/// Returns the error for a board that does not answer.
+pub fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")
+}
+
+/// Returns the name of the only board that accepts clients.
+fn only_board() -> io::Result<String> {
+    match &boards("streams")[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let message =
+                format!("no board takes clients: give one a service of kind \"attach\"{}", left_out());
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+        many => {
+            let message = format!(
+                "several boards take clients, name one (board:NAME; a VI's device is board:NAME@ADDRESS:0): {}",
+                many.join(", ")
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A client's state of its attachment: slots, listeners, and the tasks that wait for them.
+//!
+//! Purpose          one reader of the board's indications, whoever calls it: tasks of a runtime, which leave
+//!                  their wakers here, or drivers, which leave none and poll.
+
+use super::{error, gone};
+use kiban_attach::{Ask, Client, LISTENERS_MAX, Layout, Read, Told, Why};
+use kiban_base::ring::Condemned;
+use kiban_base::{Region, SharedBytes};
+use kiban_os::channel::Channel;
+use kiban_os::clock::machine_nanos;
+use kiban_os::lock;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::task::Waker;
+
+/// Slots that a listener offers in advance.
+const OFFERED: usize = 16;
+
+/// Marks a slot as given back: the board may have reassigned it.
+pub const GIVEN_BACK: u32 = u32::MAX;
+
+/// An accepted stream.
+#[derive(Clone, Copy)]
+pub struct Accepted {
+    /// Its slot.
+    pub slot: u32,
+    /// The board's address and port.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+}
+
+/// State of a slot.
+#[derive(Default)]
+pub struct Slot {
+    /// Whether the stream is established.
+    pub is_open: bool,
+    /// The board's address and port, once known.
+    pub local: Option<SocketAddr>,
+    /// Why the stream has ended.
+    pub ended: Option<Why>,
+    /// The task that waits for bytes.
+    pub reader: Option<Waker>,
+    /// The task that waits for room.
+    pub writer: Option<Waker>,
+}
+
+impl Slot {
+    /// Wakes the tasks that wait for this stream.
+    pub fn wake(&mut self) {
+        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+    }
+}
+
+/// State of a listener.
+#[derive(Default)]
+pub struct Waiting {
+    /// The board's answer to the listen request; `None`: it has not answered.
+    result: Option<Result<SocketAddr, Why>>,
+    offered: usize,
+    /// Streams that have not been accepted by the program yet.
+    pub arrived: VecDeque<Accepted>,
+    /// The task that waits for a stream.
+    pub waker: Option<Waker>,
+}
+
+/// The state behind the lock.
+pub struct Core {
+    /// The rings and pipes.
+    pub client: Client,
+    /// Slots by number.
+    pub slots: Vec<Slot>,
+    /// Listeners by number.
+    pub listeners: BTreeMap<u16, Waiting>,
+    /// Whether the board has gone.
+    pub is_gone: bool,
+    /// Tasks that wait for a free slot.
+    pub claimers: Vec<Waker>,
+    /// The number of the next listener. Numbers are not reused at once, because the board may still report on
+    /// a listener that is gone.
+    next: u16,
+}
+
+impl Core {
+    fn new(memory: &Region, layout: Layout) -> Core {
+        Core {
+            client: Client::new(memory, layout),
+            slots: (0..layout.slots()).map(|_| Slot::default()).collect(),
+            listeners: BTreeMap::new(),
+            is_gone: false,
+            claimers: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Processes the board's indications.
+    pub fn hear(&mut self) {
+        loop {
+            match self.client.told() {
+                Ok(Some(told)) => self.on_told(told),
+                Ok(None) => break,
+                Err(Condemned) => return self.end(),
+            }
+        }
+    }
+
+    fn on_told(&mut self, told: Told) {
+        match told {
+            Told::Listening { listener, result } => {
+                if let Some(waiting) = self.listeners.get_mut(&listener) {
+                    waiting.result = Some(result);
+                    waiting.waker.take().into_iter().for_each(Waker::wake);
+                }
+            }
+            Told::Accepted { listener, slot, local, remote } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    *state = Slot { is_open: true, local: Some(local), ..Slot::default() };
+                }
+                match self.listeners.get_mut(&listener) {
+                    Some(waiting) => {
+                        waiting.offered = waiting.offered.saturating_sub(1);
+                        waiting.arrived.push_back(Accepted { slot, local, remote });
+                        waiting.waker.take().into_iter().for_each(Waker::wake);
+                    }
+                    // The listener has been closed meanwhile.
+                    None => self.give_up(slot),
+                }
+                self.offer();
+            }
+            Told::Opened { slot, local } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    (state.is_open, state.local) = (true, Some(local));
+                    state.wake();
+                }
+            }
+            Told::Look { slot } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    state.wake();
+                }
+            }
+            Told::Ended { slot, why } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    state.ended = Some(why);
+                    state.wake();
+                }
+            }
+            Told::Free { slot } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    *state = Slot::default();
+                }
+                self.claimers.drain(..).for_each(Waker::wake);
+                self.offer();
+            }
+        }
+    }
+
+    /// Starts to connect and returns the slot; `None` if all are in use.
+    pub fn connect(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<io::Result<u32>> {
+        if self.is_gone {
+            return Some(Err(gone()));
+        }
+        let slot = self.client.claim()?;
+        self.ask(Ask::Connect { slot, local, remote });
+        Some(Ok(slot))
+    }
+
+    /// Returns the local address of a stream once it is established.
+    pub fn opened(&self, slot: u32) -> Option<io::Result<SocketAddr>> {
+        let state = &self.slots[slot as usize];
+        match (state.local.filter(|_| state.is_open), state.ended) {
+            (Some(local), _) => Some(Ok(local)),
+            (None, Some(why)) => Some(Err(error(why))),
+            (None, None) => self.is_gone.then(|| Err(gone())),
+        }
+    }
+
+    /// Starts to listen and returns the listener's number.
+    pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        if self.listeners.len() >= LISTENERS_MAX || self.listeners.contains_key(&number) {
+            return Err(error(Why::TooMany));
+        }
+        self.listeners.insert(number, Waiting::default());
+        self.ask(Ask::Listen { listener: number, local });
+        Ok(number)
+    }
+
+    /// Returns the address on which the board listens, with the port that it has chosen, once it has
+    /// answered.
+    pub fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
+        match self.listeners.get(&listener)?.result {
+            Some(result) => {
+                self.offer();
+                Some(result.map_err(error))
+            }
+            None => self.is_gone.then(|| Err(gone())),
+        }
+    }
+
+    /// Returns a listener's next stream.
+    pub fn accept(&mut self, listener: u16) -> Option<io::Result<Accepted>> {
+        match self.listeners.get_mut(&listener)?.arrived.pop_front() {
+            Some(accepted) => {
+                self.offer();
+                Some(Ok(accepted))
+            }
+            None => self.is_gone.then(|| Err(gone())),
+        }
+    }
+
+    /// Stops listening; streams that were not accepted by the program are closed.
+    pub fn unlisten(&mut self, listener: u16) {
+        if let Some(waiting) = self.listeners.remove(&listener) {
+            self.ask(Ask::Unlisten { listener });
+            waiting.arrived.into_iter().for_each(|accepted| self.give_up(accepted.slot));
+        }
+    }
+
+    /// Reads from a stream and returns the number of bytes, zero at the end; `None` if nothing is there.
+    /// Passes the bytes in runs to `take`, at most `most` of them.
+    pub fn read(
+        &mut self,
+        slot: u32,
+        most: usize,
+        take: impl FnMut(SharedBytes<'_>),
+    ) -> Option<io::Result<usize>> {
+        match self.client.take(slot, most, take) {
+            Ok(Read::Bytes(count)) => Some(Ok(count)),
+            Ok(Read::End) => Some(Ok(0)),
+            Ok(Read::Nothing) => match self.slots[slot as usize].ended {
+                None => self.is_gone.then(|| Err(gone())),
+                Some(Why::Closed) => Some(Ok(0)),
+                Some(why) => Some(Err(error(why))),
+            },
+            Err(Condemned) => {
+                self.end();
+                Some(Err(gone()))
+            }
+        }
+    }
+
+    /// Writes to a stream and returns the number of bytes; `None` if there is no room.
+    pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Option<io::Result<usize>> {
+        if let Some(why) = self.slots[slot as usize].ended {
+            return Some(Err(error(why)));
+        }
+        let is_empty = bytes.is_empty();
+        match self.client.write(slot, bytes) {
+            Ok(0) if !is_empty => self.is_gone.then(|| Err(gone())),
+            Ok(count) => Some(Ok(count)),
+            Err(Condemned) => {
+                self.end();
+                Some(Err(gone()))
+            }
+        }
+    }
+
+    /// Writes runs of bytes, as much as there is room for, and returns the number of bytes.
+    pub fn write_runs<'a>(
+        &mut self,
+        slot: u32,
+        runs: impl IntoIterator<Item = SharedBytes<'a>>,
+    ) -> io::Result<usize> {
+        if let Some(why) = self.slots[slot as usize].ended {
+            return Err(error(why));
+        }
+        match self.client.write_runs(slot, runs) {
+            Ok(0) if self.is_gone => Err(gone()),
+            Ok(count) => Ok(count),
+            Err(Condemned) => {
+                self.end();
+                Err(gone())
+            }
+        }
+    }
+
+    /// Offers free slots to listeners.
+    pub fn offer(&mut self) {
+        for (&listener, waiting) in &mut self.listeners {
+            while matches!(waiting.result, Some(Ok(_))) && waiting.offered + waiting.arrived.len() < OFFERED {
+                let Some(slot) = self.client.claim() else { return };
+                if self.client.ask(Ask::Offer { listener, slot }).is_err() {
+                    return;
+                }
+                waiting.offered += 1;
+            }
+        }
+    }
+
+    /// Sends a request. If the board has gone, it is discarded, and waiting tasks are informed.
+    pub fn ask(&mut self, ask: Ask) {
+        if self.client.ask(ask).is_err() {
+            self.end();
+        }
+    }
+
+    /// Closes a stream that nobody reads any more.
+    pub fn give_up(&mut self, slot: u32) {
+        self.ask(Ask::Close { slot });
+    }
+
+    /// Records that the board has gone.
+    pub fn end(&mut self) {
+        self.is_gone = true;
+        self.slots.iter_mut().for_each(Slot::wake);
+        self.listeners.values_mut().for_each(|waiting| {
+            waiting.waker.take().into_iter().for_each(Waker::wake);
+        });
+        self.claimers.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// The state of an attachment, and the channel to the board.
+pub struct Shared {
+    core: Mutex<Core>,
+    /// The shared memory, and the socket beside it.
+    pub channel: Channel,
+}
+
+impl Shared {
+    /// Returns the initial state.
+    pub fn new(channel: Channel, layout: Layout) -> Shared {
+        Shared { core: Mutex::new(Core::new(channel.region(), layout)), channel }
+    }
+
+    /// Runs `work` on the state, then wakes the board if there is a request for it.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = lock(&self.core);
+        if core.client.has_news() {
+            core.hear();
+        }
+        let result = work(&mut core);
+        let rings = core.client.take_ring();
+        drop(core);
+        if rings {
+            self.channel.ring(machine_nanos);
+        }
+        result
+    }
+}

@@ -1,0 +1,121 @@
+//! A running board's streams for other programs of this host, through memory that both see
+//! ([`kiban_attach`]).
+//!
+//! Socket           `NAME.streams` in a directory of the user's ([`kiban_os::unix::names`]): a Unix socket
+//!                  over which the board passes the client a memfd of the requested length.
+//! Access           the user who runs the board, and root. Root's clients look at the boards of all users,
+//!                  whose directories may contain anything: sockets are connected to with the checks of
+//!                  [`names::call`], and only a limited number of files is examined.
+
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod known;
+pub mod nonblocking;
+
+pub use call::Settings;
+pub use kiban_attach::Why;
+
+use kiban_attach::Layout;
+use kiban_os::channel::FRONT_BYTES;
+use kiban_os::unix::names::{self, folders_of_boards};
+use rustix::net::SocketType;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Length limit of a board's name, in bytes.
+pub const NAME_BYTES_MAX: usize = 32;
+/// Limit of the files examined in one directory.
+const FILES_MAX: usize = 1 << 14;
+
+/// Returns whether a text is a valid name of a board, or of one of its parts.
+pub fn is_name(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
+}
+
+/// Returns whether a process listens on a socket file; a killed board leaves its file behind.
+///
+/// # Errors
+/// It is not to be trusted ([`names::call`]).
+pub fn lives(path: &Path) -> io::Result<bool> {
+    let kind = match path.extension() {
+        Some(end) if end == "sockets" => SocketType::SEQPACKET,
+        _ => SocketType::STREAM,
+    };
+    match names::call(path, kind, false) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        // A listener with a full backlog is alive.
+        Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
+    }
+}
+
+/// Returns the names of boards that listen on a socket with this file extension, sorted.
+pub fn boards(end: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in folders_of_boards() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let paths = entries.take(FILES_MAX).filter_map(|entry| Some(entry.ok()?.path()));
+        for path in paths.filter(|path| path.extension().is_some_and(|its| its == end)) {
+            let name = path.file_stem().and_then(|stem| stem.to_str()).filter(|name| is_name(name));
+            names.extend(name.filter(|_| lives(&path).unwrap_or(false)).map(str::to_owned));
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Returns the path of a board's socket for streams, in one of the directories for sockets
+/// ([`kiban_os::unix::names`]).
+pub fn door(folder: &Path, board: &str) -> PathBuf {
+    folder.join(format!("{board}.streams"))
+}
+
+/// Returns the path of a board's socket for unmodified programs.
+pub fn sockets_door(folder: &Path, board: &str) -> PathBuf {
+    folder.join(format!("{board}.sockets"))
+}
+
+/// Returns a client's greeting: the layout of its memory, as two numbers.
+pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
+    [(slots as u32).to_be_bytes(), (room as u32).to_be_bytes()].concat()
+}
+
+/// Parses a client's greeting.
+///
+/// # Errors
+/// It is malformed, or exceeds the limits.
+pub fn understand(greeting: &[u8]) -> io::Result<Layout> {
+    let (words, rest) = greeting.as_chunks::<4>();
+    let layout = match (words, rest) {
+        ([slots, room], []) => {
+            Layout::new(FRONT_BYTES, u32::from_be_bytes(*slots) as usize, u32::from_be_bytes(*room) as usize)
+        }
+        _ => None,
+    };
+    layout.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a client of this version"))
+}
+
+/// Converts the reason for a stream's end to an I/O error.
+pub fn error(why: Why) -> io::Error {
+    let kind = match why {
+        Why::Closed => io::ErrorKind::BrokenPipe,
+        Why::Refused => io::ErrorKind::ConnectionRefused,
+        Why::Reset => io::ErrorKind::ConnectionReset,
+        Why::TimedOut => io::ErrorKind::TimedOut,
+        Why::Aborted => io::ErrorKind::ConnectionAborted,
+        Why::NoRoute => io::ErrorKind::NetworkUnreachable,
+        Why::BadAddress => io::ErrorKind::AddrNotAvailable,
+        Why::InUse => io::ErrorKind::AddrInUse,
+        Why::TooMany => io::ErrorKind::OutOfMemory,
+        Why::Unreachable => io::ErrorKind::HostUnreachable,
+    };
+    io::Error::new(kind, why)
+}
+
+/// Returns the error for a board that has gone, or has broken the shared memory.
+pub fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the board has gone: attach again")
+}

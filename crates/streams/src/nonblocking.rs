@@ -1,0 +1,341 @@
+//! A board's streams for drivers with a sleep of their own: the RDMA NIC and the VI NIC on a running board.
+//!
+//! Purpose          what sockets are to such a driver: non-blocking calls, and a file to sleep on.
+//! Sleep            as with any shared memory: arm ([`Board::arm`], and [`Stream::arm`] for each stream),
+//!                  look at everything once more, sleep on [`Board::file`], [disarm](Board::disarm).
+//!                  [`Board::is_gone`] drains a file that caused a wake-up.
+//! Blocking         only attaching and [listening](Board::listen) block: until the board's answer, or for ten
+//!                  seconds.
+
+use super::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
+use super::known::{Accepted, Core, GIVEN_BACK, Shared};
+use super::{door, error, gone};
+use kiban_attach::{Ask, Layout, Why};
+use kiban_base::SharedBytes;
+use kiban_os::channel::Half;
+use kiban_os::clock::machine_nanos;
+use kiban_os::unix::names::folders_of_boards;
+use kiban_os::wait::timespec;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An attachment to a board of another process. Clones share the attachment.
+#[derive(Clone)]
+pub struct Board(Arc<Shared>);
+
+impl std::fmt::Debug for Board {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Board")
+    }
+}
+
+impl Board {
+    /// Attaches to a board by its name, or without a name to the only one that runs.
+    ///
+    /// # Errors
+    /// No board of that name accepts clients, or it belongs to another user; or the settings are invalid.
+    pub fn attach(board: Option<&str>, settings: Settings) -> io::Result<Board> {
+        let board = named(board)?;
+        let mut why = nobody(&board);
+        for folder in folders_of_boards() {
+            let called = settings.call_board(&door(&folder, &board));
+            match called.and_then(|(half, layout)| Board::attach_to(half, layout)) {
+                Err(error) if is_nobody(&error) => {}
+                Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),
+                attached => return attached,
+            }
+        }
+        Err(why)
+    }
+
+    /// Attaches by the path of the board's socket. The spin setting is ignored, since nobody spins here.
+    ///
+    /// # Errors
+    /// As [`Board::attach`].
+    pub fn attach_at(door: &Path, settings: Settings) -> io::Result<Board> {
+        let (half, layout) = settings.call(door)?;
+        Board::attach_to(half, layout)
+    }
+
+    fn attach_to(mut half: Half, layout: Layout) -> io::Result<Board> {
+        let bytes = memory_bytes(layout);
+        let until = machine_nanos() + PATIENCE.as_nanos() as u64;
+        loop {
+            if let Some(channel) = half.complete(bytes..=bytes)? {
+                return Ok(Board(Arc::new(Shared::new(channel, layout))));
+            }
+            wait_for(half.as_fd(), until)?;
+        }
+    }
+
+    /// Starts to connect. `from` is an address and port of the board; port 0 means any.
+    ///
+    /// # Errors
+    /// All streams of this attachment are in use, or the board has gone.
+    pub fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
+        let slot = self.0.with(|core| core.connect(from, to)).unwrap_or_else(|| Err(error(Why::TooMany)))?;
+        Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
+    }
+
+    /// Listens on an address of the board; the unspecified address means all of them. With port 0 the board
+    /// chooses one, which [`Listener::local_addr`] returns.
+    ///
+    /// # Errors
+    /// The address is in use, or not the board's; or the board has gone.
+    pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        let mut listener = self.begin_listen(local)?;
+        let until = machine_nanos() + PATIENCE.as_nanos() as u64;
+        loop {
+            self.arm();
+            match listener.is_listening() {
+                Ok(false) => {}
+                result => {
+                    self.disarm();
+                    return result.map(|_| listener);
+                }
+            }
+            wait_for(self.file(), until)?;
+            if self.is_gone() {
+                return Err(gone());
+            }
+        }
+    }
+
+    /// Starts to listen without waiting: [`Listener::is_listening`] returns the result.
+    ///
+    /// # Errors
+    /// This attachment has too many listeners.
+    pub fn begin_listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        let number = self.0.with(|core| core.listen(local))?;
+        Ok(Listener { shared: self.0.clone(), number, local })
+    }
+
+    /// Returns the file that is readable when the board rings, and hung up when it has gone.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.0.channel.socket()
+    }
+
+    /// Drains the wake-up, and processes the board's indications. Returns whether the board has gone; its
+    /// streams report that too.
+    pub fn is_gone(&self) -> bool {
+        let hung_up = self.0.channel.is_gone();
+        self.0.with(|core| {
+            // Even without an indication there may be room for requests.
+            core.hear();
+            if hung_up && !core.is_gone {
+                core.end();
+            }
+            core.is_gone
+        })
+    }
+
+    /// Arms the bell: the driver is about to sleep.
+    pub fn arm(&self) {
+        self.0.channel.own_bell().arm();
+    }
+
+    /// Returns whether the bell has not been rung since it was armed.
+    pub fn is_armed(&self) -> bool {
+        self.0.channel.own_bell().is_armed()
+    }
+
+    /// Disarms the bell after a sleep. Returns when it was first rung, if it was.
+    pub fn disarm(&self) -> Option<u64> {
+        self.0.channel.own_bell().disarm()
+    }
+}
+
+/// Waits until a file is readable, or until a time in nanoseconds of CLOCK_MONOTONIC.
+fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
+    let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
+    match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
+        Ok(0) => Err(silent()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A TCP stream of the board. Dropping it ends reading; written data is still sent.
+pub struct Stream {
+    shared: Arc<Shared>,
+    slot: u32,
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream(to {})", self.remote)
+    }
+}
+
+impl Stream {
+    /// Returns whether the stream is connected.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub fn is_connected(&mut self) -> io::Result<bool> {
+        if self.local.is_none() {
+            self.local = self.shared.with(|core| core.opened(self.slot)).transpose()?;
+        }
+        Ok(self.local.is_some())
+    }
+
+    /// Returns the local address, once the stream is connected.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// Returns the peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Reads up to `most` bytes, which are passed to `take` in runs. Returns the number of bytes: zero at the
+    /// end, `None` if nothing is there now.
+    ///
+    /// # Errors
+    /// The stream is lost.
+    pub fn read(&self, most: usize, take: impl FnMut(SharedBytes<'_>)) -> io::Result<Option<usize>> {
+        self.shared.with(|core| core.read(self.slot, most, take)).transpose()
+    }
+
+    /// Writes as much as there is room for, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// The stream is lost.
+    pub fn write(&self, bytes: SharedBytes<'_>) -> io::Result<usize> {
+        self.write_runs([bytes])
+    }
+
+    /// Writes several runs of bytes, as much as there is room for.
+    ///
+    /// # Errors
+    /// As [`Stream::write`].
+    pub fn write_runs<'a>(&self, runs: impl IntoIterator<Item = SharedBytes<'a>>) -> io::Result<usize> {
+        self.shared.with(|core| core.write_runs(self.slot, runs))
+    }
+
+    /// Returns whether a read would return something: bytes, the end, or an error.
+    pub fn has_news(&self) -> bool {
+        self.shared.with(|core| core.client.has_bytes(self.slot) || self.is_over(core))
+    }
+
+    /// Returns whether a write would return something: there is room, or an error.
+    pub fn has_room(&self) -> bool {
+        self.shared.with(|core| core.client.has_room(self.slot) || self.is_over(core))
+    }
+
+    /// Returns whether the peer has finished, even if not all data has been read.
+    pub fn has_ended(&self) -> bool {
+        self.shared.with(|core| core.client.has_ended(self.slot))
+    }
+
+    /// Returns whether the stream did not end in order, even if not all earlier data has been read.
+    pub fn is_lost(&self) -> bool {
+        self.shared.with(|core| {
+            core.is_gone || core.slots[self.slot as usize].ended.is_some_and(|why| why != Why::Closed)
+        })
+    }
+
+    /// Returns whether the board has taken all written data.
+    pub fn is_taken(&self) -> bool {
+        self.shared.with(|core| core.client.is_taken(self.slot))
+    }
+
+    fn is_over(&self, core: &Core) -> bool {
+        core.is_gone || core.slots[self.slot as usize].ended.is_some()
+    }
+
+    /// Arms the stream's bell. The board rings when data has arrived, when half of the transmit buffer is
+    /// free, or at the stream's end.
+    pub fn arm(&self) {
+        self.shared.with(|core| core.client.arm(self.slot));
+    }
+
+    /// Sends a FIN after the data written so far.
+    pub fn finish(&self) {
+        self.shared.with(|core| {
+            if core.client.finish(self.slot).is_err() {
+                core.end();
+            }
+        });
+    }
+
+    /// Aborts the stream: the peer is reset.
+    pub fn abort(mut self) {
+        let slot = std::mem::replace(&mut self.slot, GIVEN_BACK);
+        self.shared.with(|core| core.ask(Ask::Abort { slot }));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.slot != GIVEN_BACK {
+            self.shared.with(|core| core.give_up(self.slot));
+        }
+    }
+}
+
+/// A listener on the board.
+pub struct Listener {
+    shared: Arc<Shared>,
+    number: u16,
+    local: SocketAddr,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.local)
+    }
+}
+
+impl Listener {
+    /// Returns the local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Returns whether the board listens; from then on the address has the port that it chose.
+    ///
+    /// # Errors
+    /// The address is in use, or the board has gone.
+    pub fn is_listening(&mut self) -> io::Result<bool> {
+        let said = self.shared.with(|core| core.listening(self.number)).transpose()?;
+        self.local = said.unwrap_or(self.local);
+        Ok(said.is_some())
+    }
+
+    /// Returns the next stream, if a peer has connected.
+    ///
+    /// # Errors
+    /// The board has gone.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = self.shared.with(|core| core.accept(self.number)).transpose()?;
+        Ok(accepted.map(|Accepted { slot, local, remote }| Stream {
+            shared: self.shared.clone(),
+            slot,
+            local: Some(local),
+            remote,
+        }))
+    }
+
+    /// Returns whether [`Listener::accept`] would return something.
+    pub fn has_news(&self) -> bool {
+        self.shared.with(|core| {
+            let arrived = core.listeners.get(&self.number).is_some_and(|waiting| !waiting.arrived.is_empty());
+            arrived || core.is_gone
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.with(|core| core.unlisten(self.number));
+    }
+}

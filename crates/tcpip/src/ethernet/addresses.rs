@@ -1,0 +1,129 @@
+//! State of IPv6 address configuration: own addresses, prefixes, routers and redirects (RFC 4861 §6.3, RFC
+//! 4862).
+
+use super::config::LinkConfig;
+use crate::ip::Prefix;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use core::time::Duration;
+use kiban_base::{Instant, SecureRng};
+
+/// Router solicitations at most (RFC 4861 §10).
+pub(super) const ROUTER_SOLICITATIONS: u8 = 3;
+/// Redirected targets that are remembered.
+const REDIRECTS_MAX: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Asked for `left` times more, next at the moment.
+    Tentative {
+        left: u8,
+        at: Instant,
+    },
+    Ready,
+    /// Somebody else has it.
+    Taken,
+}
+
+pub(super) struct Own {
+    pub(super) address: Ipv6Addr,
+    pub(super) standing: Standing,
+    /// Made from a prefix (or for the link): may be made anew when it is taken.
+    pub(super) made: Option<Ipv6Addr>,
+    pub(super) taken: u8,
+    pub(super) valid_until: Instant,
+    pub(super) preferred_until: Instant,
+    pub(super) deprecated: bool,
+}
+
+pub(super) struct OnLink {
+    pub(super) prefix: Prefix,
+    pub(super) valid_until: Instant,
+}
+
+pub(super) struct Router {
+    pub(super) address: Ipv6Addr,
+    pub(super) until: Instant,
+}
+
+/// What a link knows of its addresses and routers.
+pub(super) struct Autoconf {
+    pub(super) own: Vec<Own>,
+    pub(super) prefixes: Vec<OnLink>,
+    pub(super) routers: Vec<Router>,
+    pub(super) redirects: VecDeque<(Ipv6Addr, Option<Ipv6Addr>)>,
+    pub(super) solicitations: u8,
+    pub(super) solicit_at: Instant,
+    /// The first question for an address waits so long (RFC 4862 §5.4.2).
+    pub(super) first_wait: Duration,
+}
+
+/// The moment after so many seconds; all ones are for ever (RFC 4861 §4.6.2).
+pub(super) fn after(now: Instant, seconds: u32) -> Instant {
+    if seconds == u32::MAX { Instant::NEVER } else { now + Duration::from_secs(seconds.into()) }
+}
+
+impl Autoconf {
+    pub(super) fn new(config: &LinkConfig, rng: &mut SecureRng) -> Autoconf {
+        let settings = &config.autoconf;
+        let mut autoconf = Autoconf {
+            own: Vec::new(),
+            prefixes: Vec::new(),
+            routers: Vec::new(),
+            redirects: VecDeque::new(),
+            solicitations: 0,
+            solicit_at: Instant::NEVER,
+            first_wait: Duration::from_nanos(rng.below(1_000_000_000)),
+        };
+        if !settings.enabled {
+            return autoconf;
+        }
+        if settings.accept_routers {
+            autoconf.solicit_at = Instant::ZERO + autoconf.first_wait;
+            autoconf.solicitations = ROUTER_SOLICITATIONS;
+        }
+        autoconf
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        let own = self.own.iter().map(|own| {
+            let asked = match own.standing {
+                Standing::Tentative { at, .. } => at,
+                Standing::Ready if !own.deprecated => own.preferred_until,
+                _ => Instant::NEVER,
+            };
+            asked.min(own.valid_until)
+        });
+        let others = self.prefixes.iter().map(|prefix| prefix.valid_until);
+        let routers = self.routers.iter().map(|router| router.until);
+        own.chain(others).chain(routers).min().unwrap_or(Instant::NEVER).min(self.solicit_at)
+    }
+
+    /// The router through which packets to `destination` leave, as far as this link knows.
+    pub(super) fn first_hop(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
+        if let Some((_, hop)) = self.redirects.iter().find(|(target, _)| *target == destination) {
+            return *hop;
+        }
+        if self.prefixes.iter().any(|known| known.prefix.contains(destination.into())) {
+            return None;
+        }
+        self.routers.first().map(|router| router.address)
+    }
+
+    /// Remembers a redirect; the one that had to go for it.
+    pub(super) fn redirect(
+        &mut self,
+        destination: Ipv6Addr,
+        hop: Option<Ipv6Addr>,
+    ) -> Option<(Ipv6Addr, Option<Ipv6Addr>)> {
+        let same = self.redirects.iter().position(|(target, _)| *target == destination);
+        let gone = match same {
+            Some(at) => self.redirects.remove(at),
+            None if self.redirects.len() >= REDIRECTS_MAX => self.redirects.pop_front(),
+            None => None,
+        };
+        self.redirects.push_back((destination, hop));
+        gone
+    }
+}

@@ -1,0 +1,138 @@
+//! ARP: where an IPv4 neighbour is (RFC 826, RFC 5227).
+//!
+//! Believed  a sender that is known already may say that it has moved; one that asks for us is remembered; a
+//!           stranger's announcement teaches nothing.
+//! Conflict  somebody else with an address of ours is counted, and told that it is ours at most once in
+//!           [`DEFEND_INTERVAL`] (RFC 5227 §2.4(c): sessions go on).
+
+use super::cache::Word;
+use super::link::Link;
+use crate::wire::arp::{Operation, PACKET_BYTES, Packet};
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use kiban_base::ethernet::Mac;
+use kiban_base::numbers::ether_type;
+use kiban_base::{Context, Instant, Pdu};
+
+/// Between two defences of an address (RFC 5227 §1.1).
+const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two announcements of an address (RFC 5227 §1.1).
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+
+impl Link {
+    pub(super) fn on_arp(&mut self, mut pdu: Pdu, frame_source: Mac, cx: &mut Context<'_>) {
+        let Some(moved) = pdu.pull_up(PACKET_BYTES) else {
+            self.counters.arp_malformed += 1;
+            return;
+        };
+        cx.copies.header_bytes += moved as u64;
+        let Ok((packet, _)) = Packet::read(pdu.head()) else {
+            self.counters.arp_malformed += 1;
+            return;
+        };
+        let Packet { operation, sender_mac, sender, target, .. } = packet;
+        // A group is nobody; and who answers for others says so in the frame as well.
+        let is_nobody = sender.is_multicast() || sender.is_broadcast() || sender.is_loopback();
+        if sender_mac.is_group() || sender_mac != frame_source || is_nobody {
+            self.counters.arp_malformed += 1;
+            return;
+        }
+        if sender_mac == self.config.mac {
+            self.counters.arp_ignored += 1;
+            return;
+        }
+        let is_ours = |address: Ipv4Addr| self.own4.iter().any(|(own, _)| *own == address);
+        let for_us = is_ours(target);
+        if is_ours(sender) {
+            return self.on_conflict(sender, cx);
+        }
+        let is_near = self.own4.iter().any(|(_, prefix)| prefix.contains(sender.into()));
+        if !sender.is_unspecified() && is_near {
+            let word = Word {
+                mac: Some(sender_mac),
+                solicited: operation == Operation::Reply && for_us && packet.target_mac == self.config.mac,
+                overrides: true,
+                router: None,
+                learn: operation == Operation::Request && for_us,
+            };
+            let Link { cache, config, counters, .. } = self;
+            let learned = cache.hear(sender.into(), word, cx.now, &config.neighbours, cx.rng, counters);
+            self.release(sender_mac, learned.queue);
+        }
+        if operation == Operation::Request && for_us {
+            let reply = Packet {
+                operation: Operation::Reply,
+                sender_mac: self.config.mac,
+                sender: target,
+                target_mac: sender_mac,
+                target: sender,
+            };
+            if self.send_arp(sender_mac, reply, cx) {
+                self.counters.arp_replies_out += 1;
+            }
+        } else if !for_us && self.cache.reach(sender.into()).is_none() {
+            self.counters.arp_ignored += 1;
+        }
+    }
+
+    fn on_conflict(&mut self, address: Ipv4Addr, cx: &mut Context<'_>) {
+        self.counters.arp_conflicts += 1;
+        let now = cx.now;
+        let ours = self.announcements.iter_mut().find(|ours| ours.address == address);
+        if let Some(ours) = ours
+            && ours.defended.is_none_or(|at| now.since(at) >= DEFEND_INTERVAL)
+        {
+            ours.defended = Some(now);
+            self.announce(address, cx);
+        }
+    }
+
+    /// RFC 5227 §3: a request for the address from the address.
+    fn announce(&mut self, address: Ipv4Addr, cx: &mut Context<'_>) {
+        let packet = Packet {
+            operation: Operation::Request,
+            sender_mac: self.config.mac,
+            sender: address,
+            target_mac: Mac::default(),
+            target: address,
+        };
+        if self.send_arp(Mac::BROADCAST, packet, cx) {
+            self.counters.arp_announced += 1;
+        }
+    }
+
+    pub(super) fn settle_announcements(&mut self, cx: &mut Context<'_>) {
+        for index in 0..self.announcements.len() {
+            let ours = &mut self.announcements[index];
+            if ours.at > cx.now {
+                continue;
+            }
+            ours.left = ours.left.saturating_sub(1);
+            ours.at = if ours.left > 0 { cx.now + ANNOUNCE_INTERVAL } else { Instant::NEVER };
+            let address = ours.address;
+            self.announce(address, cx);
+        }
+    }
+
+    pub(super) fn ask_arp(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
+        // The address that is nearest to the neighbour speaks.
+        let near = self.own4.iter().find(|(_, prefix)| prefix.contains(IpAddr::V4(neighbour)));
+        let Some((sender, _)) = near.or(self.own4.first()).copied() else { return };
+        let packet = Packet {
+            operation: Operation::Request,
+            sender_mac: self.config.mac,
+            sender,
+            target_mac: Mac::default(),
+            target: neighbour,
+        };
+        if self.send_arp(mac.unwrap_or(Mac::BROADCAST), packet, cx) {
+            self.counters.arp_requests_out += 1;
+        }
+    }
+
+    fn send_arp(&mut self, target: Mac, packet: Packet, cx: &mut Context<'_>) -> bool {
+        let mut bytes = [0; PACKET_BYTES];
+        packet.write(&mut bytes);
+        self.send_frame(target, ether_type::ARP, &bytes, cx)
+    }
+}

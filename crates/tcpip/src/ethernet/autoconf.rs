@@ -1,0 +1,358 @@
+//! Addresses, prefixes and routers of IPv6 (RFC 4861 §6.3, RFC 4862, RFC 7217).
+//!
+//! Address   is *tentative* until nobody has said for a while that it is taken; then it is IP's. It comes
+//!           from the configuration, from the link itself (fe80::), or from a prefix that a router
+//!           advertises; then it is deprecated and goes when its time is over. One that is taken is not used;
+//!           an opaque one is made anew.
+//! Routers   that advertise a lifetime are default routers, in the order in which they came; one that does
+//!           not answer goes to the end.
+//! Hostile   whoever is on the link can advertise: tables have bounds, lifetimes below two hours do not
+//!           shorten what is known (RFC 4862 §5.5.3), MTUs are between 1280 and the link's.
+
+use super::addresses::{OnLink, Own, Router, Standing, after};
+use super::cache::Word;
+use super::config::Identifier;
+use super::link::{Due, Link, group_mac6};
+use super::opaque;
+use crate::ip::Prefix;
+use crate::wire::discovery::{ALL_ROUTERS, Item, Message, Options, solicited_node};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
+use kiban_base::ethernet::Mac;
+use kiban_base::{Context, Instant};
+
+/// RFC 4862 §5.5.3(e): nobody can make an address shorter-lived than this by an advertisement.
+const TWO_HOURS: Duration = Duration::from_secs(7200);
+/// Between two router solicitations (RFC 4861 §10).
+const ROUTER_SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
+/// An opaque identifier that is taken is made anew so many times (RFC 7217 §7).
+const IDENTIFIERS_MAX: u8 = 3;
+/// The longest time for which a router may declare a neighbour reachable, and between questions.
+const REACHABLE_MAX: Duration = Duration::from_secs(3600);
+const RETRANSMIT_MAX: Duration = Duration::from_secs(60);
+
+impl Link {
+    /// The addresses that are there from the start.
+    pub(super) fn begin_addresses(&mut self) {
+        if !self.config.autoconf.enabled {
+            return;
+        }
+        let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+        self.due.push_back(Due::Route(Prefix::new(link_local.into(), 64), None, true));
+        let address = self.make(link_local, 0);
+        self.begin(address, Some(link_local), 0, (Instant::NEVER, Instant::NEVER), Instant::ZERO);
+        for at in 0..self.config.addresses.len() {
+            let (address, prefix) = self.config.addresses[at];
+            if let IpAddr::V6(address) = address {
+                self.due.push_back(Due::Route(prefix, None, true));
+                self.begin(address, None, 0, (Instant::NEVER, Instant::NEVER), Instant::ZERO);
+            }
+        }
+    }
+
+    fn make(&self, prefix: Ipv6Addr, taken: u8) -> Ipv6Addr {
+        let identifier = match self.config.autoconf.identifier {
+            Identifier::Eui64 => opaque::eui64(self.config.mac),
+            Identifier::Opaque { key } => opaque::opaque(key, prefix, self.config.mac, taken),
+        };
+        opaque::join(prefix, identifier)
+    }
+
+    /// A new address, (valid, preferred) until then.
+    fn begin(
+        &mut self,
+        address: Ipv6Addr,
+        made: Option<Ipv6Addr>,
+        taken: u8,
+        (valid_until, preferred_until): (Instant, Instant),
+        now: Instant,
+    ) {
+        if self.autoconf.own.iter().any(|own| own.address == address) {
+            return;
+        }
+        if self.autoconf.own.len() >= self.config.autoconf.addresses_max {
+            self.counters.autoconf_excess += 1;
+            return;
+        }
+        self.due.push_back(Due::Group(solicited_node(address), true));
+        let probes = self.config.autoconf.probes;
+        let standing = if probes == 0 {
+            self.due.push_back(Due::Address(address, true));
+            Standing::Ready
+        } else {
+            let wait = if now == Instant::ZERO { self.autoconf.first_wait } else { Duration::ZERO };
+            Standing::Tentative { left: probes, at: now + wait }
+        };
+        self.autoconf.own.push(Own {
+            address,
+            standing,
+            made,
+            taken,
+            valid_until,
+            preferred_until,
+            deprecated: false,
+        });
+    }
+
+    fn standing(&self, address: Ipv6Addr) -> Option<Standing> {
+        self.autoconf.own.iter().find(|own| own.address == address).map(|own| own.standing)
+    }
+
+    /// Whether an address is ours and in use.
+    pub(super) fn has6(&self, address: Ipv6Addr) -> bool {
+        self.standing(address) == Some(Standing::Ready)
+    }
+
+    pub(super) fn is_tentative(&self, address: Ipv6Addr) -> bool {
+        matches!(self.standing(address), Some(Standing::Tentative { .. }))
+    }
+
+    /// The address from which questions are asked: the link-local one, or any.
+    pub(super) fn speaker(&self) -> Option<Ipv6Addr> {
+        let ready = self.autoconf.own.iter().filter(|own| own.standing == Standing::Ready);
+        ready.map(|own| own.address).max_by_key(|address| address.is_unicast_link_local())
+    }
+
+    /// RFC 4862 §5.4.5: somebody else has the address that we wanted.
+    pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
+        let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
+        self.counters.duplicates += 1;
+        self.due.push_back(Due::Group(solicited_node(address), false));
+        let own = &mut self.autoconf.own[at];
+        own.standing = Standing::Taken;
+        let (made, taken, until) = (own.made, own.taken + 1, (own.valid_until, own.preferred_until));
+        if let (Some(prefix), Identifier::Opaque { .. }) = (made, self.config.autoconf.identifier)
+            && taken <= IDENTIFIERS_MAX
+        {
+            self.autoconf.own.remove(at);
+            let again = self.make(prefix, taken);
+            self.begin(again, made, taken, until, cx.now);
+        }
+    }
+
+    pub(super) fn settle_autoconf(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        if self.autoconf.deadline() > now {
+            return;
+        }
+        let mut probes = Vec::new();
+        let due = &mut self.due;
+        let retransmit = self.cache.retransmit;
+        self.autoconf.own.retain_mut(|own| {
+            if own.valid_until <= now {
+                if own.standing == Standing::Ready {
+                    due.push_back(Due::Address(own.address, false));
+                }
+                due.push_back(Due::Group(solicited_node(own.address), false));
+                return false;
+            }
+            if own.preferred_until <= now && own.standing == Standing::Ready && !own.deprecated {
+                own.deprecated = true;
+                due.push_back(Due::Deprecated(own.address, true));
+            }
+            match own.standing {
+                Standing::Tentative { left: 0, at } if at <= now => {
+                    own.standing = Standing::Ready;
+                    due.push_back(Due::Address(own.address, true));
+                }
+                Standing::Tentative { left, at } if at <= now => {
+                    own.standing = Standing::Tentative { left: left - 1, at: now + retransmit };
+                    probes.push(own.address);
+                }
+                _ => {}
+            }
+            true
+        });
+        self.autoconf.prefixes.retain(|known| {
+            if known.valid_until <= now {
+                due.push_back(Due::Route(known.prefix, None, false));
+            }
+            known.valid_until > now
+        });
+        self.autoconf.routers.retain(|router| {
+            if router.until <= now {
+                due.push_back(default_route(router.address, false));
+            }
+            router.until > now
+        });
+        for address in probes {
+            let group = solicited_node(address);
+            let message = Message::NeighbourSolicitation { target: address };
+            if self.send_message(Ipv6Addr::UNSPECIFIED, group, group_mac6(group), message, None, cx) {
+                self.counters.solicitations_out += 1;
+            }
+        }
+        if self.autoconf.solicit_at <= now {
+            self.solicit_routers(cx);
+        }
+    }
+
+    /// RFC 4861 §6.3.7.
+    fn solicit_routers(&mut self, cx: &mut Context<'_>) {
+        self.autoconf.solicitations = self.autoconf.solicitations.saturating_sub(1);
+        self.autoconf.solicit_at = match self.autoconf.solicitations {
+            0 => Instant::NEVER,
+            _ => cx.now + ROUTER_SOLICITATION_INTERVAL,
+        };
+        let source = self.speaker();
+        let option = source.map(|_| Item::SourceLink(self.config.mac));
+        let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let (group, message) = (ALL_ROUTERS, Message::RouterSolicitation);
+        if self.send_message(source, group, group_mac6(group), message, option, cx) {
+            self.counters.router_solicitations_out += 1;
+        }
+    }
+
+    /// RFC 4861 §6.1.2, §6.3.4. False when it breaks a rule.
+    pub(super) fn on_router_advertisement(
+        &mut self,
+        message: Message,
+        options: Options<'_>,
+        source: Ipv6Addr,
+        link: Option<Mac>,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let Message::RouterAdvertisement { hop_limit, lifetime_seconds, reachable_ms, retransmit_ms, .. } =
+            message
+        else {
+            return false;
+        };
+        if !source.is_unicast_link_local() {
+            return false;
+        }
+        let settings = self.config.autoconf;
+        if !settings.enabled || !settings.accept_routers {
+            self.counters.discovery_ignored += 1;
+            return true;
+        }
+        self.counters.router_advertisements_in += 1;
+        if hop_limit > 0 {
+            self.due.push_back(Due::HopLimit(hop_limit));
+        }
+        let millis = |ms: u32| Duration::from_millis(ms.into());
+        if reachable_ms > 0 && millis(reachable_ms) <= REACHABLE_MAX {
+            self.cache.reachable = millis(reachable_ms);
+        }
+        // A question every millisecond would be a flood of our own.
+        if retransmit_ms > 0 && millis(retransmit_ms) <= RETRANSMIT_MAX {
+            self.cache.retransmit = millis(retransmit_ms).max(Duration::from_millis(100));
+        }
+        self.set_router(source, lifetime_seconds, cx.now);
+        if link.is_some() {
+            let word = Word { mac: link, solicited: false, overrides: true, router: Some(true), learn: true };
+            self.hear6(source, word, cx);
+        }
+        for option in options {
+            match option {
+                Item::Mtu(mtu) => match usize::try_from(mtu) {
+                    Ok(mtu) if (1280..=self.config.mtu_bytes).contains(&mtu) => {
+                        self.due.push_back(Due::Mtu(mtu));
+                    }
+                    _ => self.counters.autoconf_refused += 1,
+                },
+                Item::Prefix { bits, on_link, autonomous, valid_seconds, preferred_seconds, prefix } => {
+                    if prefix.is_unicast_link_local() || prefix.is_multicast() || bits > 128 {
+                        self.counters.autoconf_refused += 1;
+                        continue;
+                    }
+                    if on_link {
+                        self.set_prefix(Prefix::new(prefix.into(), bits), valid_seconds, cx.now);
+                    }
+                    if autonomous {
+                        self.set_address(prefix, bits, valid_seconds, preferred_seconds, cx.now);
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// RFC 4861 §6.3.4: a default router, or none any more.
+    fn set_router(&mut self, address: Ipv6Addr, lifetime_seconds: u16, now: Instant) {
+        if lifetime_seconds == 0 {
+            return self.drop_router(address);
+        }
+        let until = after(now, lifetime_seconds.into());
+        if let Some(known) = self.autoconf.routers.iter_mut().find(|router| router.address == address) {
+            known.until = until;
+        } else if self.autoconf.routers.len() >= self.config.autoconf.routers_max {
+            self.counters.autoconf_excess += 1;
+        } else {
+            self.autoconf.routers.push(Router { address, until });
+            self.due.push_back(default_route(address, true));
+        }
+        // RFC 4861 §6.3.7: who has a router asks for no more.
+        self.autoconf.solicitations = 0;
+        self.autoconf.solicit_at = Instant::NEVER;
+    }
+
+    pub(super) fn drop_router(&mut self, address: Ipv6Addr) {
+        let before = self.autoconf.routers.len();
+        self.autoconf.routers.retain(|router| router.address != address);
+        if self.autoconf.routers.len() < before {
+            self.due.push_back(default_route(address, false));
+        }
+    }
+
+    /// RFC 4861 §6.3.6: a router that does not answer is the last that is asked.
+    pub(super) fn put_router_last(&mut self, address: Ipv6Addr) {
+        if let Some(at) = self.autoconf.routers.iter().position(|router| router.address == address) {
+            let router = self.autoconf.routers.remove(at);
+            self.autoconf.routers.push(router);
+            self.due.push_back(default_route(address, false));
+            self.due.push_back(default_route(address, true));
+        }
+    }
+
+    fn set_prefix(&mut self, prefix: Prefix, valid_seconds: u32, now: Instant) {
+        let valid_until = after(now, valid_seconds);
+        if let Some(known) = self.autoconf.prefixes.iter_mut().find(|known| known.prefix == prefix) {
+            known.valid_until = valid_until;
+        } else if valid_seconds == 0 {
+            // Nothing is known of it, and nothing is to be.
+        } else if self.autoconf.prefixes.len() >= self.config.autoconf.prefixes_max {
+            self.counters.autoconf_excess += 1;
+        } else {
+            self.autoconf.prefixes.push(OnLink { prefix, valid_until });
+            self.due.push_back(Due::Route(prefix, None, true));
+        }
+    }
+
+    /// RFC 4862 §5.5.3.
+    fn set_address(&mut self, prefix: Ipv6Addr, bits: u8, valid: u32, preferred: u32, now: Instant) {
+        // Identifiers have 64 bits; so have prefixes, then.
+        if bits != 64 || preferred > valid {
+            self.counters.autoconf_refused += 1;
+            return;
+        }
+        let prefix = opaque::join(prefix, 0);
+        let (valid_until, preferred_until) = (after(now, valid), after(now, preferred));
+        let Some(own) = self.autoconf.own.iter_mut().find(|own| own.made == Some(prefix)) else {
+            if valid > 0 {
+                let address = self.make(prefix, 0);
+                self.begin(address, Some(prefix), 0, (valid_until, preferred_until), now);
+            }
+            return;
+        };
+        let remaining = own.valid_until.since(now);
+        if valid_until.since(now) > TWO_HOURS || valid_until > own.valid_until {
+            own.valid_until = valid_until;
+        } else if remaining > TWO_HOURS {
+            own.valid_until = now + TWO_HOURS;
+        } else {
+            self.counters.autoconf_refused += 1;
+        }
+        own.preferred_until = preferred_until;
+        let deprecated = preferred_until <= now;
+        if own.deprecated != deprecated && own.standing == Standing::Ready {
+            self.due.push_back(Due::Deprecated(own.address, deprecated));
+        }
+        own.deprecated = deprecated;
+    }
+}
+
+fn default_route(router: Ipv6Addr, exists: bool) -> Due {
+    Due::Route(Prefix::new(Ipv6Addr::UNSPECIFIED.into(), 0), Some(router.into()), exists)
+}

@@ -1,0 +1,320 @@
+//! Who is where: neighbours' addresses and how well they are known, both families (RFC 826, RFC 4861 §7.3).
+//!
+//! ```text
+//!              a packet             an answer                30 s (±50 %)
+//!   (nothing) ─────────► INCOMPLETE ────────► REACHABLE ───────────────► STALE
+//!       ▲                   │ 3 tries             ▲                        │ a packet
+//!       │◄──────────────────┘                     │ an answer              ▼
+//!       │           3 tries                       ├───────────────────── DELAY
+//!       └────────────────────────────────────── PROBE ◄───────────────────┘ 5 s
+//! ```
+//!
+//! Goal      one question a second and neighbour, however many packets wait for the answer (RFC 1122
+//!           §2.3.2.1); a neighbour that has moved or gone is noticed.
+//! Believed  an answer to a question of ours makes a neighbour reachable; whatever else says where somebody
+//!           is, changes what is known already but makes it stale, so that it is asked about before long. ARP
+//!           has the same states.
+//! Limits    `neighbours_max` neighbours, the one that was used longest ago makes room, those that are not
+//!           reachable first; `queue_max` packets wait for a neighbour, `queued_max` for all: the oldest of
+//!           the neighbour goes.
+
+use super::config::NeighbourConfig;
+use super::counters::EthernetCounters;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, Pdu, SecureRng};
+
+/// Reachability of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Being resolved; its MAC address is unknown.
+    Incomplete,
+    /// It has answered recently.
+    Reachable,
+    /// Its MAC address is known but not confirmed recently.
+    Stale,
+    /// In use again; it is probed after a delay.
+    Delay,
+    /// Being probed.
+    Probe,
+}
+
+struct Neighbour {
+    /// Means nothing while it is incomplete.
+    mac: Mac,
+    reach: Reach,
+    /// When the state ends, or the next question is due.
+    until: Instant,
+    tries: u8,
+    is_router: bool,
+    used: Instant,
+    queue: VecDeque<Pdu>,
+}
+
+/// What to do with a packet.
+pub(super) enum Resolved {
+    /// The neighbour is there.
+    Known(Mac, Pdu),
+    /// It waits; whether the neighbour is to be asked for now.
+    Waits { ask: bool },
+}
+
+/// What a moment brings.
+pub(super) enum Passed {
+    /// Ask for a neighbour: everybody, or itself.
+    Ask(IpAddr, Option<Mac>),
+    /// A neighbour does not answer; these packets waited for it. One that was known may have moved: the next
+    /// packet asks everybody.
+    Gone { neighbour: IpAddr, was_router: bool, was_known: bool, queue: VecDeque<Pdu> },
+}
+
+/// What somebody said about where a neighbour is.
+#[derive(Clone, Copy)]
+pub(super) struct Word {
+    pub(super) mac: Option<Mac>,
+    /// It answers a question of ours.
+    pub(super) solicited: bool,
+    /// It goes before what is known.
+    pub(super) overrides: bool,
+    /// Whether it says that the neighbour is a router.
+    pub(super) router: Option<bool>,
+    /// Whether somebody unknown is to be remembered: it has spoken to us.
+    pub(super) learn: bool,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Learned {
+    /// Packets that can leave now.
+    pub(super) queue: VecDeque<Pdu>,
+    /// It was a router and is none any more.
+    pub(super) no_router: bool,
+}
+
+/// The neighbours of one link.
+pub(super) struct Cache {
+    known: BTreeMap<IpAddr, Neighbour>,
+    queued: usize,
+    /// No neighbour has anything to do before this.
+    next: Instant,
+    /// The base of the time for which an answer is good.
+    pub(super) reachable: Duration,
+    pub(super) retransmit: Duration,
+}
+
+impl Cache {
+    pub(super) fn new(config: &NeighbourConfig) -> Cache {
+        Cache {
+            known: BTreeMap::new(),
+            queued: 0,
+            next: Instant::NEVER,
+            reachable: config.reachable,
+            retransmit: config.retransmit,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn reach(&self, neighbour: IpAddr) -> Option<Reach> {
+        self.known.get(&neighbour).map(|known| known.reach)
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    fn make_room(&mut self, config: &NeighbourConfig, counters: &mut EthernetCounters) {
+        while self.known.len() >= config.neighbours_max.max(1) {
+            let rank = |(_, known): &(&IpAddr, &Neighbour)| (known.reach == Reach::Reachable, known.used);
+            let Some(oldest) = self.known.iter().min_by_key(rank).map(|(address, _)| *address) else {
+                return;
+            };
+            if let Some(gone) = self.known.remove(&oldest) {
+                self.queued -= gone.queue.len();
+                counters.waiting_dropped += gone.queue.len() as u64;
+                counters.neighbours_evicted += 1;
+            }
+        }
+    }
+
+    /// Where `next` is, for a packet.
+    #[inline]
+    pub(super) fn resolve(
+        &mut self,
+        next: IpAddr,
+        pdu: Pdu,
+        now: Instant,
+        config: &NeighbourConfig,
+        counters: &mut EthernetCounters,
+    ) -> Resolved {
+        if let Some(known) = self.known.get_mut(&next) {
+            known.used = now;
+            if known.reach == Reach::Incomplete {
+                self.wait(next, pdu, config, counters);
+                return Resolved::Waits { ask: false };
+            }
+            if known.reach == Reach::Stale {
+                known.reach = Reach::Delay;
+                known.until = now + config.delay;
+                self.next = self.next.min(known.until);
+            }
+            return Resolved::Known(known.mac, pdu);
+        }
+        self.make_room(config, counters);
+        let until = now + self.retransmit;
+        let neighbour = Neighbour {
+            mac: Mac::default(),
+            reach: Reach::Incomplete,
+            until,
+            tries: 1,
+            is_router: false,
+            used: now,
+            queue: VecDeque::new(),
+        };
+        self.known.insert(next, neighbour);
+        self.next = self.next.min(until);
+        self.wait(next, pdu, config, counters);
+        Resolved::Waits { ask: true }
+    }
+
+    fn wait(&mut self, next: IpAddr, pdu: Pdu, config: &NeighbourConfig, counters: &mut EthernetCounters) {
+        let Some(known) = self.known.get_mut(&next) else { return };
+        // RFC 4861 §7.2.2: when the queue is full the new packet takes the place of the oldest.
+        if known.queue.len() >= config.queue_max.max(1) {
+            known.queue.pop_front();
+            self.queued -= 1;
+            counters.waiting_dropped += 1;
+        }
+        if self.queued >= config.queued_max {
+            counters.waiting_dropped += 1;
+            return;
+        }
+        self.queued += 1;
+        known.queue.push_back(pdu);
+    }
+
+    /// Whoever sends to `neighbour` hears nothing: the next packet makes it be asked (RFC 1122 §3.3.1.4:
+    /// negative advice).
+    pub(super) fn doubt(&mut self, neighbour: IpAddr) {
+        if let Some(known) = self.known.get_mut(&neighbour)
+            && known.reach == Reach::Reachable
+        {
+            (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
+        }
+    }
+
+    /// Somebody says where `neighbour` is (RFC 4861 §7.2.3, §7.2.5, appendix C; RFC 826).
+    pub(super) fn hear(
+        &mut self,
+        neighbour: IpAddr,
+        word: Word,
+        now: Instant,
+        config: &NeighbourConfig,
+        rng: &mut SecureRng,
+        counters: &mut EthernetCounters,
+    ) -> Learned {
+        let reachable = now + self.reachable.mul_f64(0.5 + rng.unit());
+        if !self.known.contains_key(&neighbour) {
+            let (Some(mac), true) = (word.mac, word.learn) else { return Learned::default() };
+            self.make_room(config, counters);
+            let known = Neighbour {
+                mac,
+                reach: Reach::Stale,
+                until: Instant::NEVER,
+                tries: 0,
+                is_router: word.router == Some(true),
+                used: now,
+                queue: VecDeque::new(),
+            };
+            self.known.insert(neighbour, known);
+            return Learned::default();
+        }
+        let known = self.known.get_mut(&neighbour).expect("it is there");
+        let was_router = known.is_router;
+        let mut learned = Learned::default();
+        if known.reach == Reach::Incomplete {
+            let Some(mac) = word.mac else { return learned };
+            known.mac = mac;
+            known.is_router = word.router.unwrap_or(was_router);
+            (known.reach, known.until) =
+                if word.solicited { (Reach::Reachable, reachable) } else { (Reach::Stale, Instant::NEVER) };
+            learned.queue = core::mem::take(&mut known.queue);
+            self.queued -= learned.queue.len();
+        } else {
+            let moved = word.mac.is_some_and(|mac| mac != known.mac);
+            if moved && !word.overrides {
+                // RFC 4861 §7.2.5: somebody else claims it, and does not insist.
+                if known.reach == Reach::Reachable {
+                    (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
+                }
+                return learned;
+            }
+            if let Some(mac) = word.mac.filter(|_| moved) {
+                counters.neighbours_moved += 1;
+                known.mac = mac;
+            }
+            if word.solicited {
+                (known.reach, known.until) = (Reach::Reachable, reachable);
+            } else if moved {
+                (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
+            }
+            known.is_router = word.router.unwrap_or(was_router);
+        }
+        known.tries = 0;
+        self.next = self.next.min(known.until);
+        learned.no_router = was_router && !known.is_router;
+        learned
+    }
+
+    /// What is due at `now`.
+    pub(super) fn pass(&mut self, now: Instant, config: &NeighbourConfig) -> Vec<Passed> {
+        let mut passed = Vec::new();
+        if self.next > now {
+            return passed;
+        }
+        let due: Vec<IpAddr> =
+            self.known.iter().filter(|(_, known)| known.until <= now).map(|(address, _)| *address).collect();
+        for address in due {
+            let Some(known) = self.known.get_mut(&address) else { continue };
+            let most = match known.reach {
+                Reach::Reachable => {
+                    (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
+                    continue;
+                }
+                Reach::Stale => {
+                    known.until = Instant::NEVER;
+                    continue;
+                }
+                Reach::Delay => {
+                    (known.reach, known.tries) = (Reach::Probe, 0);
+                    config.probes
+                }
+                Reach::Probe => config.probes,
+                Reach::Incomplete => config.questions,
+            };
+            if known.tries >= most {
+                let gone = self.known.remove(&address).expect("it is there");
+                self.queued -= gone.queue.len();
+                passed.push(Passed::Gone {
+                    neighbour: address,
+                    was_router: gone.is_router,
+                    was_known: gone.reach != Reach::Incomplete,
+                    queue: gone.queue,
+                });
+            } else {
+                known.tries += 1;
+                known.until = now + self.retransmit;
+                let itself = (known.reach == Reach::Probe).then_some(known.mac);
+                passed.push(Passed::Ask(address, itself));
+            }
+        }
+        self.next = self.known.values().map(|known| known.until).min().unwrap_or(Instant::NEVER);
+        passed
+    }
+}

@@ -1,0 +1,124 @@
+//! Settings of an Ethernet link, with the source of each default.
+
+use crate::ip::Prefix;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use kiban_base::ethernet::Mac;
+
+/// Settings of a link.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// Our MAC address.
+    pub mac: Mac,
+    /// Our addresses and the directly connected nets. IPv6 addresses are used after duplicate address
+    /// detection.
+    pub addresses: Vec<(IpAddr, Prefix)>,
+    /// MTU of the link: the longest IP packet, bytes.
+    pub mtu_bytes: usize,
+    /// Settings of the neighbour cache.
+    pub neighbours: NeighbourConfig,
+    /// Settings of IPv6 addresses and routers.
+    pub autoconf: AutoconfConfig,
+    /// How often each IPv4 address is announced at the start (RFC 5227 §2.3: 2).
+    pub announcements: u8,
+}
+
+impl LinkConfig {
+    /// Creates settings with the standard MTU (RFC 894) and only the IPv6 link-local address.
+    pub fn new(mac: Mac) -> LinkConfig {
+        LinkConfig {
+            mac,
+            addresses: Vec::new(),
+            mtu_bytes: 1500,
+            neighbours: NeighbourConfig::default(),
+            autoconf: AutoconfConfig::default(),
+            announcements: 2,
+        }
+    }
+}
+
+/// Settings of the neighbour cache.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourConfig {
+    /// Most neighbours in the cache (Linux: 1024).
+    pub neighbours_max: usize,
+    /// Most packets that wait for one neighbour (RFC 4861 §7.2.2: at least one).
+    pub queue_max: usize,
+    /// Most packets that wait for all neighbours.
+    pub queued_max: usize,
+    /// How long a neighbour stays reachable after an answer, ±50 % (RFC 4861 §10: 30 s); a router may
+    /// advertise another time.
+    pub reachable: Duration,
+    /// How long a stale neighbour is used before it is probed (RFC 4861 §10: 5 s).
+    pub delay: Duration,
+    /// Interval between solicitations (RFC 4861 §10, RFC 1122 §2.3.2.1: 1 s).
+    pub retransmit: Duration,
+    /// Multicast solicitations (or ARP broadcasts) for one neighbour (RFC 4861 §10: 3).
+    pub questions: u8,
+    /// Unicast probes of a neighbour (RFC 4861 §10: 3).
+    pub probes: u8,
+}
+
+impl Default for NeighbourConfig {
+    fn default() -> NeighbourConfig {
+        NeighbourConfig {
+            neighbours_max: 1024,
+            queue_max: 3,
+            queued_max: 64,
+            reachable: Duration::from_secs(30),
+            delay: Duration::from_secs(5),
+            retransmit: Duration::from_secs(1),
+            questions: 3,
+            probes: 3,
+        }
+    }
+}
+
+/// Settings of IPv6 addresses and routers.
+#[derive(Clone, Copy, Debug)]
+pub struct AutoconfConfig {
+    /// Whether IPv6 is enabled on the link.
+    pub enabled: bool,
+    /// Whether routers are solicited and their advertisements accepted (RFC 4862: SLAAC).
+    pub accept_routers: bool,
+    /// Whether redirects of the first hop are accepted.
+    pub accept_redirects: bool,
+    /// How interface identifiers are made.
+    pub identifier: Identifier,
+    /// Duplicate address detection probes before an address is used (RFC 4862 §5.1: 1); 0: none.
+    pub probes: u8,
+    /// Most IPv6 addresses.
+    pub addresses_max: usize,
+    /// Most prefixes.
+    pub prefixes_max: usize,
+    /// Most default routers.
+    pub routers_max: usize,
+}
+
+impl Default for AutoconfConfig {
+    fn default() -> AutoconfConfig {
+        AutoconfConfig {
+            enabled: true,
+            accept_routers: true,
+            accept_redirects: false,
+            identifier: Identifier::Eui64,
+            probes: 1,
+            addresses_max: 16,
+            prefixes_max: 16,
+            routers_max: 8,
+        }
+    }
+}
+
+/// How the interface identifier of an autoconfigured address is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Identifier {
+    /// From the MAC (RFC 4291 appendix A).
+    Eui64,
+    /// Opaque and stable, from a key (RFC 7217).
+    Opaque {
+        /// The secret key; the same key gives the same addresses again.
+        key: [u64; 2],
+    },
+}

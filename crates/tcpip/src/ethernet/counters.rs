@@ -1,0 +1,61 @@
+//! Counters of an Ethernet link.
+
+kiban_base::counters! {
+    /// Counters of one Ethernet link.
+    pub struct EthernetCounters {
+        /// Frames that arrived.
+        frames_in,
+        /// Frames too short, or from a group address.
+        malformed,
+        /// Frames for another station.
+        not_ours,
+        /// Frames of an unknown type.
+        unknown_type,
+        /// Frames to a group address with a packet for a single host (RFC 1122 §3.3.6).
+        to_group,
+        /// Malformed ARP packets.
+        arp_malformed,
+        /// ARP packets about neither us nor a known neighbour.
+        arp_ignored,
+        /// ARP requests sent.
+        arp_requests_out,
+        /// ARP replies sent.
+        arp_replies_out,
+        /// ARP packets in which another station claims an IPv4 address of ours (RFC 5227 §2.4).
+        arp_conflicts,
+        /// Times that an IPv4 address was announced or defended.
+        arp_announced,
+        /// Invalid neighbour discovery messages: not from this link, fragmented, or malformed.
+        discovery_malformed,
+        /// Neighbour discovery messages that concern no address of ours.
+        discovery_ignored,
+        /// Solicitations sent, for neighbours or for addresses of our own.
+        solicitations_out,
+        /// Advertisements sent.
+        advertisements_out,
+        /// Router solicitations sent.
+        router_solicitations_out,
+        /// Router advertisements accepted.
+        router_advertisements_in,
+        /// Prefixes, routers or addresses rejected because a table was full.
+        autoconf_excess,
+        /// Unusable prefixes, and implausibly short lifetimes (RFC 4862 §5.5.3).
+        autoconf_refused,
+        /// Duplicate addresses: ours, but in use by another station (RFC 4862 §5.4).
+        duplicates,
+        /// Redirects accepted.
+        redirects_in,
+        /// Redirects rejected.
+        redirects_refused,
+        /// Neighbours evicted from a full cache.
+        neighbours_evicted,
+        /// Neighbours whose MAC address changed.
+        neighbours_moved,
+        /// Neighbours that did not answer.
+        neighbours_gone,
+        /// Packets dropped while they waited for a neighbour.
+        waiting_dropped,
+        /// Solicitations, requests or answers not sent for lack of memory.
+        starved,
+    }
+}

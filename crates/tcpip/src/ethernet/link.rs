@@ -1,0 +1,275 @@
+//! One Ethernet link: the machine that the neighbour cache, ARP and IPv6 work for.
+
+use super::addresses::Autoconf;
+use super::announcement::Announcement;
+use super::cache::{Cache, Passed, Reach, Resolved};
+use super::config::LinkConfig;
+use super::counters::EthernetCounters;
+use crate::ip::Prefix;
+use crate::wire::{ipv4, ipv6};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use kiban_base::ethernet::{self, HEADER_BYTES, Mac};
+use kiban_base::numbers::ether_type;
+use kiban_base::{Context, Instant, Pdu, SecureRng};
+
+/// An output of a link.
+#[derive(Debug)]
+pub enum Due {
+    /// A frame of the link itself (ARP, neighbour discovery).
+    Frame(Pdu),
+    /// A packet whose next hop is now resolved.
+    Packet {
+        /// The MAC address of the next hop.
+        mac: Mac,
+        /// The packet, without an Ethernet header.
+        pdu: Pdu,
+    },
+    /// A packet whose next hop does not answer.
+    Undelivered(Pdu),
+    /// A next hop whose MAC address was unknown does not answer; routes through it have already changed.
+    Nobody(IpAddr),
+    /// An IPv6 address became usable, or no longer is.
+    Address(Ipv6Addr, bool),
+    /// An IPv6 address became deprecated, or no longer is.
+    Deprecated(Ipv6Addr, bool),
+    /// A group was joined, or left.
+    Group(Ipv6Addr, bool),
+    /// A route to a prefix, through a router or direct, was added or removed.
+    Route(Prefix, Option<IpAddr>, bool),
+    /// The IPv6 MTU, bytes.
+    Mtu(usize),
+    /// The IPv6 hop limit.
+    HopLimit(u8),
+}
+
+/// One Ethernet link.
+pub struct Link {
+    pub(super) config: LinkConfig,
+    pub(super) cache: Cache,
+    pub(super) own4: Vec<(Ipv4Addr, Prefix)>,
+    pub(super) announcements: Vec<Announcement>,
+    pub(super) autoconf: Autoconf,
+    pub(super) due: VecDeque<Due>,
+    pub(super) counters: EthernetCounters,
+}
+
+impl Link {
+    /// Creates a link. Nothing is sent before the first [`Link::settle`].
+    pub fn new(config: LinkConfig, rng: &mut SecureRng) -> Link {
+        let own4: Vec<_> = config
+            .addresses
+            .iter()
+            .filter_map(|(address, prefix)| match address {
+                IpAddr::V4(address) => Some((*address, *prefix)),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
+        let announcements =
+            own4.iter().map(|(address, _)| Announcement::new(*address, config.announcements)).collect();
+        let mut link = Link {
+            cache: Cache::new(&config.neighbours),
+            own4,
+            announcements,
+            autoconf: Autoconf::new(&config, rng),
+            due: VecDeque::new(),
+            counters: EthernetCounters::default(),
+            config,
+        };
+        link.begin_addresses();
+        link
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &EthernetCounters {
+        &self.counters
+    }
+
+    /// Returns the reachability of a neighbour, if it is in the cache.
+    pub fn reach(&self, neighbour: IpAddr) -> Option<Reach> {
+        self.cache.reach(neighbour)
+    }
+
+    /// Returns the number of neighbours in the cache.
+    pub fn neighbours(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Adds an Ethernet header to a packet.
+    #[inline]
+    pub fn push_header(&self, target: Mac, pdu: &mut Pdu) {
+        let is_ipv4 = pdu.head().first().is_some_and(|first| first >> 4 == 4);
+        let ether_type = if is_ipv4 { ether_type::IPV4 } else { ether_type::IPV6 };
+        ethernet::Header { target, source: self.config.mac, ether_type }.write(pdu.push_head(HEADER_BYTES));
+    }
+
+    /// Returns the MAC address of the next hop together with the packet. If it is unknown, the packet waits
+    /// and the next [`Link::settle`] sends a solicitation.
+    #[inline]
+    pub fn resolve(&mut self, next: IpAddr, pdu: Pdu, cx: &mut Context<'_>) -> Option<(Mac, Pdu)> {
+        if let Some(group) = self.group_mac(next) {
+            return Some((group, pdu));
+        }
+        let Link { cache, config, counters, .. } = self;
+        match cache.resolve(next, pdu, cx.now, &config.neighbours, counters) {
+            Resolved::Known(mac, pdu) => Some((mac, pdu)),
+            Resolved::Waits { ask } => {
+                if ask {
+                    self.ask(next, None, cx);
+                }
+                None
+            }
+        }
+    }
+
+    /// Gives negative advice about `next`: packets through it seem to be lost.
+    pub fn doubt(&mut self, next: IpAddr) {
+        self.cache.doubt(next);
+    }
+
+    /// Returns the MAC address of a multicast or broadcast address (RFC 1112 §6.4, RFC 2464 §7).
+    #[inline]
+    fn group_mac(&self, next: IpAddr) -> Option<Mac> {
+        match next {
+            IpAddr::V4(next) if next.is_multicast() => {
+                let [_, b, c, d] = next.octets();
+                Some(Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d]))
+            }
+            IpAddr::V4(next) => {
+                let is_last = |(_, prefix): &(Ipv4Addr, Prefix)| prefix.is_last(next);
+                (next.is_broadcast() || self.own4.iter().any(is_last)).then_some(Mac::BROADCAST)
+            }
+            IpAddr::V6(next) if next.is_multicast() => Some(group_mac6(next)),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// Processes a frame that arrived, and returns the packet in it if it is for IP.
+    pub fn arrive(&mut self, mut pdu: Pdu, cx: &mut Context<'_>) -> Option<Pdu> {
+        self.counters.frames_in += 1;
+        let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        cx.copies.header_bytes += moved as u64;
+        let Ok((header, length)) = ethernet::Header::read(pdu.head()) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if header.source.is_group() {
+            self.counters.malformed += 1;
+            return None;
+        }
+        let to_group = header.target.is_group();
+        if !to_group && header.target != self.config.mac {
+            self.counters.not_ours += 1;
+            return None;
+        }
+        pdu.pull_head(length);
+        match header.ether_type {
+            ether_type::IPV4 | ether_type::IPV6 if to_group && !self.is_for_group(&mut pdu, cx) => {
+                self.counters.to_group += 1;
+                None
+            }
+            ether_type::IPV4 | ether_type::IPV6 => Some(pdu),
+            ether_type::ARP => {
+                self.on_arp(pdu, header.source, cx);
+                None
+            }
+            _ => {
+                self.counters.unknown_type += 1;
+                None
+            }
+        }
+    }
+
+    /// Returns whether the packet's destination is a group (RFC 1122 §3.3.6: a packet for a single host in a
+    /// frame to a group is dropped).
+    fn is_for_group(&self, pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
+        let Some(moved) = pdu.pull_up(ipv4::HEADER_BYTES) else { return false };
+        cx.copies.header_bytes += moved as u64;
+        if pdu.head()[0] >> 4 == 6 {
+            let Some(moved) = pdu.pull_up(ipv6::HEADER_BYTES) else { return false };
+            cx.copies.header_bytes += moved as u64;
+            return pdu.head()[24] == 0xff;
+        }
+        let target = Ipv4Addr::from(*pdu.head()[16..].first_chunk::<4>().expect("20 bytes are there"));
+        self.group_mac(target.into()).is_some()
+    }
+
+    /// Fires due timers and passes all outputs to `out`.
+    pub fn settle(&mut self, cx: &mut Context<'_>, out: &mut dyn FnMut(Due, &mut Context<'_>)) {
+        for passed in self.cache.pass(cx.now, &self.config.neighbours) {
+            match passed {
+                Passed::Ask(neighbour, mac) => self.ask(neighbour, mac, cx),
+                Passed::Gone { neighbour, was_router, was_known, queue } => {
+                    self.counters.neighbours_gone += 1;
+                    self.due.extend(queue.into_iter().map(Due::Undelivered));
+                    // RFC 4861 §6.3.6: a router that was never resolved counts as one that has gone.
+                    if (was_router || !was_known)
+                        && let IpAddr::V6(router) = neighbour
+                    {
+                        self.put_router_last(router);
+                    }
+                    if !was_known {
+                        self.due.push_back(Due::Nobody(neighbour));
+                    }
+                }
+            }
+        }
+        self.settle_announcements(cx);
+        self.settle_autoconf(cx);
+        while let Some(due) = self.due.pop_front() {
+            out(due, cx);
+        }
+    }
+
+    /// Returns when [`Link::settle`] is next due; may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        if !self.due.is_empty() {
+            return Instant::ZERO;
+        }
+        let announcements = self.announcements.iter().map(|announcement| announcement.at).min();
+        self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(self.autoconf.deadline())
+    }
+
+    /// Sends a solicitation or ARP request: to everybody, or to the neighbour itself if its MAC address was
+    /// known.
+    fn ask(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
+        match neighbour {
+            IpAddr::V4(neighbour) => self.ask_arp(neighbour, mac, cx),
+            IpAddr::V6(neighbour) => self.ask_discovery(neighbour, mac, cx),
+        }
+    }
+
+    /// Sends a frame of the link itself, with `bytes` after its header.
+    pub(super) fn send_frame(
+        &mut self,
+        target: Mac,
+        ether_type: u16,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let Some(mut pdu) = cx.memory.blocks.take() else {
+            self.counters.starved += 1;
+            return false;
+        };
+        pdu.push_head(bytes.len()).copy_from_slice(bytes);
+        let header = ethernet::Header { target, source: self.config.mac, ether_type };
+        header.write(pdu.push_head(HEADER_BYTES));
+        self.due.push_back(Due::Frame(pdu));
+        true
+    }
+
+    /// Sends packets that waited for a neighbour.
+    pub(super) fn release(&mut self, mac: Mac, queue: VecDeque<Pdu>) {
+        self.due.extend(queue.into_iter().map(|pdu| Due::Packet { mac, pdu }));
+    }
+}
+
+/// Returns the MAC address of an IPv6 group (RFC 2464 §7).
+pub(super) fn group_mac6(group: Ipv6Addr) -> Mac {
+    let octets = group.octets();
+    Mac([0x33, 0x33, octets[12], octets[13], octets[14], octets[15]])
+}

@@ -1,0 +1,62 @@
+//! Interface identifiers of IPv6 addresses: from the MAC (RFC 4291 appendix A), or opaque (RFC 7217).
+//!
+//! Opaque    the same on the same link for ever, another on every other link, and no word about the hardware.
+//!           The standard leaves the function open but for its strength; here it is SipHash-2-4 (Aumasson,
+//!           Bernstein 2012).
+
+use core::hash::Hasher;
+use core::net::Ipv6Addr;
+use kiban_base::ethernet::Mac;
+use siphasher::sip::SipHasher24;
+
+/// The identifier that stands in for a MAC: its halves around ff:fe, the universal bit turned round.
+pub(super) fn eui64(mac: Mac) -> u64 {
+    let [a, b, c, d, e, f] = mac.0;
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// RFC 7217 §5: prefix, interface and how often it has been found taken, under a key.
+pub(super) fn opaque(key: [u64; 2], prefix: Ipv6Addr, mac: Mac, taken: u8) -> u64 {
+    let [a, b, c, d, e, f] = mac.0;
+    let words = [(prefix.to_bits() >> 64) as u64, u64::from_be_bytes([a, b, c, d, e, f, 0, taken])];
+    sip(key, &words)
+}
+
+/// An address: the first half from the prefix, the second the identifier.
+pub(super) fn join(prefix: Ipv6Addr, identifier: u64) -> Ipv6Addr {
+    Ipv6Addr::from_bits(prefix.to_bits() & !u128::from(u64::MAX) | u128::from(identifier))
+}
+
+/// SipHash-2-4 of whole words.
+fn sip(key: [u64; 2], words: &[u64]) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
+    words.iter().for_each(|word| hasher.write(&word.to_le_bytes()));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sip_hash_gives_the_published_value() {
+        // The vector of the paper's appendix A has 15 bytes; of the reference vectors, those of 8 and 16
+        // bytes are whole words: the bytes 0, 1, 2 … under the key 0, 1, 2 ….
+        let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+        assert_eq!(sip(key, &[]), 0x726f_db47_dd0e_0e31);
+        assert_eq!(sip(key, &[key[0]]), 0x93f5_f579_9a93_2462);
+        assert_eq!(sip(key, &key), 0x3f2a_cc7f_57c2_9bdb);
+    }
+
+    #[test]
+    fn identifiers_are_what_the_standards_say() {
+        let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
+        let prefix: Ipv6Addr = "fe80::".parse().unwrap();
+        // RFC 2464 §4's example.
+        assert_eq!(join(prefix, eui64(mac)).to_bits() as u64, 0x3656_78ff_fe9a_bcde);
+        let all = [0, 1, 2].map(|taken| opaque([1, 2], prefix, mac, taken));
+        assert!(all[0] != all[1] && all[1] != all[2]);
+        assert_ne!(opaque([1, 2], "2001:db8::".parse().unwrap(), mac, 0), all[0]);
+        assert_eq!(opaque([1, 2], prefix, mac, 0), all[0]);
+    }
+}

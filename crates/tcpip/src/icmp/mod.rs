@@ -1,0 +1,352 @@
+//! ICMP of both families: echo, errors sent, errors received (RFC 792, RFC 1122 §3.2.2, RFC 4443).
+//!
+//! Purpose          answer and send pings, report packets that cannot be processed, and match received errors
+//!                  to our packets.
+//! Receive path     an echo request is answered in its own PDU, without moving its payload. Replies to our
+//!                  requests are indicated; so are received errors, as a [`Trouble`] with the content of the
+//!                  quoted packet. Neighbour discovery messages are passed on whole, for the port on which
+//!                  they arrived.
+//! Transmit path    a [`Complaint`] of IP becomes an error that quotes the packet by reference: up to 576
+//!                  bytes with IPv4 (RFC 1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
+//! Limits           at most [`ERRORS_PER_SECOND`] errors are sent, so that a flood does not cause another. No
+//!                  error answers an error, a packet to or from a group, a later fragment or an unspecified
+//!                  source.
+//! Not implemented  redirects and router discovery of IPv4, source quench, timestamps and address masks are
+//!                  counted and ignored (RFC 6633, RFC 6918); an echo request to a group is not answered.
+
+mod trouble;
+
+pub use trouble::{TRANSPORT_BYTES, Trouble, read_quoted, undelivered};
+
+use crate::ip::{Complaint, Delivery, TroubleKind};
+use crate::wire::{discovery, icmp, icmpv6, ipv4, ipv6};
+use alloc::collections::VecDeque;
+use core::net::IpAddr;
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_base::{Context, Instant, Pdu, Sum};
+
+/// Most errors sent per second (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f) ask for such a limit).
+pub const ERRORS_PER_SECOND: u32 = 100;
+/// Longest packet with an error that we send, bytes.
+const ERROR_BYTES_MAX_4: usize = 576;
+const ERROR_BYTES_MAX_6: usize = 1280;
+/// Bytes examined at the front of a packet before it is quoted, and of a received quotation.
+const LOOK_BYTES: usize = 128;
+/// Length of the ICMP header in both families, bytes.
+const HEADER_BYTES: usize = icmp::HEADER_BYTES;
+
+kiban_base::counters! {
+    /// Counters of ICMP for one board.
+    pub struct IcmpCounters {
+        /// Messages that arrived.
+        messages_in,
+        /// Messages too short or otherwise malformed.
+        malformed,
+        /// Messages with a wrong checksum.
+        checksum_wrong,
+        /// Echo requests answered.
+        echoes_answered,
+        /// Echo requests to a group, not answered.
+        echoes_to_groups,
+        /// Echo replies to our requests.
+        replies_in,
+        /// Errors received.
+        errors_in,
+        /// Errors received whose quotation is too short, or is not of a packet of ours.
+        errors_strange,
+        /// Errors sent.
+        errors_out,
+        /// Errors not sent because of the rate limit.
+        errors_withheld,
+        /// Packets that must not be answered with an error.
+        errors_unfit,
+        /// Neighbour discovery messages received.
+        discovery_in,
+        /// Messages of other types received.
+        others_in,
+        /// Messages that could not be sent for lack of memory.
+        starved,
+    }
+}
+
+/// An event for the layer above.
+#[derive(Debug)]
+pub enum Indication {
+    /// An echo reply arrived.
+    EchoReply {
+        /// The host that answered.
+        source: IpAddr,
+        /// The identifier of the request.
+        identifier: u16,
+        /// The sequence number of the request.
+        sequence: u16,
+        /// Payload bytes of the reply.
+        bytes: usize,
+    },
+    /// An error arrived about a packet that may not be ours.
+    Trouble(Trouble),
+    /// A neighbour discovery message arrived; its checksum is correct.
+    Discovery(Delivery),
+}
+
+/// A message to send through IP.
+#[derive(Debug)]
+pub struct Message {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub target: IpAddr,
+    /// Header and payload.
+    pub pdu: Pdu,
+}
+
+impl Message {
+    /// Returns the protocol number of ICMP in the message's family.
+    pub fn protocol(&self) -> u8 {
+        if self.target.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 }
+    }
+}
+
+/// ICMP for one board.
+#[derive(Default)]
+pub struct Icmp {
+    counters: IcmpCounters,
+    ration: u32,
+    ration_since: Instant,
+}
+
+/// Returns the checksum of what is covered besides the message: with IPv6 a pseudo-header (RFC 4443 §2.3).
+fn pseudo(source: IpAddr, target: IpAddr, length: usize) -> Sum {
+    match (source, target) {
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            checksum::pseudo_ipv6(source, target, protocol::ICMPV6, length)
+        }
+        _ => Sum::ZERO,
+    }
+}
+
+/// The content of a message of either family.
+enum Said {
+    EchoRequest(u16, u16),
+    EchoReply(u16, u16),
+    Error(Option<TroubleKind>),
+    Discovery,
+    Other,
+}
+
+fn read4(head: &[u8]) -> Option<Said> {
+    use icmp::Header;
+    let (header, _) = Header::read(head).ok()?;
+    Some(match header {
+        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
+        Header::Unreachable { code: icmp::UNREACHABLE_TOO_LONG, next_hop_mtu } => {
+            Said::Error(Some(TroubleKind::FragmentationNeeded { mtu: next_hop_mtu.into() }))
+        }
+        Header::Unreachable { code, .. } => Said::Error(Some(TroubleKind::Unreachable { code })),
+        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::ParameterProblem { code, pointer } => {
+            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer: pointer.into() }))
+        }
+        other if other.is_error() => Said::Error(None),
+        Header::Other { .. } => Said::Other,
+    })
+}
+
+fn read6(head: &[u8]) -> Option<Said> {
+    use icmpv6::Header;
+    let (header, _) = Header::read(head).ok()?;
+    Some(match header {
+        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
+        Header::Unreachable { code } => Said::Error(Some(TroubleKind::Unreachable { code })),
+        Header::TooLong { mtu } => Said::Error(Some(TroubleKind::FragmentationNeeded { mtu })),
+        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::ParameterProblem { code, pointer } => {
+            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer }))
+        }
+        Header::Other { kind, .. } if discovery::is_discovery(kind) => Said::Discovery,
+        other if other.is_error() => Said::Error(None),
+        Header::Other { .. } => Said::Other,
+    })
+}
+
+fn write_echo(head: &mut [u8], is_ipv4: bool, is_reply: bool, identifier: u16, sequence: u16) {
+    match (is_ipv4, is_reply) {
+        (true, false) => icmp::Header::EchoRequest { identifier, sequence }.write(head),
+        (true, true) => icmp::Header::EchoReply { identifier, sequence }.write(head),
+        (false, false) => icmpv6::Header::EchoRequest { identifier, sequence }.write(head),
+        (false, true) => icmpv6::Header::EchoReply { identifier, sequence }.write(head),
+    };
+}
+
+fn write_error(head: &mut [u8], is_ipv4: bool, kind: TroubleKind) {
+    if is_ipv4 {
+        match kind {
+            TroubleKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
+            TroubleKind::FragmentationNeeded { mtu } => icmp::Header::Unreachable {
+                code: icmp::UNREACHABLE_TOO_LONG,
+                next_hop_mtu: mtu.min(0xffff) as u16,
+            },
+            TroubleKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmp::Header::ParameterProblem { code, pointer: pointer.min(0xff) as u8 }
+            }
+        }
+        .write(head);
+    } else {
+        match kind {
+            TroubleKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
+            TroubleKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
+            TroubleKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmpv6::Header::ParameterProblem { code, pointer }
+            }
+        }
+        .write(head);
+    }
+}
+
+/// Copies the first bytes of a PDU. Returns how many.
+fn look(pdu: &Pdu, target: &mut [u8]) -> usize {
+    let mut count = 0;
+    for run in pdu.runs() {
+        let part = run.len().min(target.len() - count);
+        target[count..count + part].copy_from_slice(&run[..part]);
+        count += part;
+    }
+    count
+}
+
+impl Icmp {
+    /// Returns the counters.
+    pub fn counters(&self) -> &IcmpCounters {
+        &self.counters
+    }
+
+    /// Sends an echo request with the payload in `pdu`.
+    pub fn ping(
+        &mut self,
+        source: IpAddr,
+        target: IpAddr,
+        identifier: u16,
+        sequence: u16,
+        mut pdu: Pdu,
+    ) -> Message {
+        let rest = pseudo(source, target, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
+        let header = pdu.push_head(HEADER_BYTES);
+        write_echo(header, target.is_ipv4(), false, identifier, sequence);
+        icmp::fill(header, rest);
+        Message { source, target, pdu }
+    }
+
+    /// Sends an error about a packet to its sender, unless the rate limit is reached or the packet must not
+    /// be answered.
+    pub fn report(&mut self, complaint: Complaint, cx: &mut Context<'_>, down: &mut VecDeque<Message>) {
+        let Complaint { kind, local, remote, mut pdu } = complaint;
+        let mut beginning = [0; LOOK_BYTES];
+        let seen = look(&pdu, &mut beginning);
+        if trouble::is_not_to_be_answered(&beginning[..seen]) {
+            self.counters.errors_unfit += 1;
+            return;
+        }
+        if cx.now.since(self.ration_since).as_secs() >= 1 {
+            self.ration_since = cx.now;
+            self.ration = 0;
+        }
+        if self.ration >= ERRORS_PER_SECOND {
+            self.counters.errors_withheld += 1;
+            return;
+        }
+        let is_ipv4 = remote.is_ipv4();
+        pdu.truncate(match is_ipv4 {
+            true => ERROR_BYTES_MAX_4 - ipv4::HEADER_BYTES - HEADER_BYTES,
+            false => ERROR_BYTES_MAX_6 - ipv6::HEADER_BYTES - HEADER_BYTES,
+        });
+        // Move the packet's headers into a page, so that there is room for ours in front.
+        if pdu.freeze(&mut cx.memory.receive).is_none() {
+            self.counters.starved += 1;
+            return;
+        }
+        self.ration += 1;
+        self.counters.errors_out += 1;
+        let rest = pseudo(local, remote, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
+        let header = pdu.push_head(HEADER_BYTES);
+        write_error(header, is_ipv4, kind);
+        icmp::fill(header, rest);
+        down.push_back(Message { source: local, target: remote, pdu });
+    }
+
+    /// Processes a message that arrived. Its header is at the front of the head.
+    pub fn arrive(
+        &mut self,
+        mut delivery: Delivery,
+        cx: &mut Context<'_>,
+        up: &mut VecDeque<Indication>,
+        down: &mut VecDeque<Message>,
+    ) {
+        self.counters.messages_in += 1;
+        let (source, target) = (delivery.source, delivery.target);
+        let pdu = &mut delivery.pdu;
+        let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        cx.copies.header_bytes += moved as u64;
+        let head = pdu.head();
+        // The head may hold payload too; headers are of even length, so the sums can be added.
+        let after = &head[HEADER_BYTES..];
+        let payload = checksum::of_header(after).then(after.len(), pdu.body_sum());
+        if icmp::verify(head, pseudo(source, target, pdu.len()).plus(payload)).is_err() {
+            self.counters.checksum_wrong += 1;
+            return;
+        }
+        let is_ipv4 = source.is_ipv4();
+        let Some(said) = (if is_ipv4 { read4(head) } else { read6(head) }) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match said {
+            // RFC 1122 §3.2.2.6, RFC 4443 §4.2: no answer to a group or an unspecified source.
+            Said::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
+                self.counters.echoes_to_groups += 1;
+            }
+            Said::EchoRequest(identifier, sequence) => {
+                self.counters.echoes_answered += 1;
+                let rest = pseudo(target, source, pdu.len()).plus(payload);
+                let head = pdu.head_mut();
+                write_echo(head, is_ipv4, true, identifier, sequence);
+                icmp::fill(head, rest);
+                down.push_back(Message { source: target, target: source, pdu: delivery.pdu });
+            }
+            Said::EchoReply(identifier, sequence) => {
+                self.counters.replies_in += 1;
+                let bytes = pdu.len() - HEADER_BYTES;
+                up.push_back(Indication::EchoReply { source, identifier, sequence, bytes });
+            }
+            Said::Error(kind) => {
+                self.counters.errors_in += 1;
+                let mut beginning = [0; HEADER_BYTES + LOOK_BYTES];
+                let seen = look(pdu, &mut beginning);
+                match kind.and_then(|kind| read_quoted(&beginning[HEADER_BYTES..seen], kind, source)) {
+                    // RFC 4443 §2.4: the quoted packet must be of the same family.
+                    Some(trouble) if trouble.source.is_ipv4() == is_ipv4 => {
+                        up.push_back(Indication::Trouble(trouble));
+                    }
+                    _ => self.counters.errors_strange += 1,
+                }
+            }
+            Said::Discovery => {
+                self.counters.discovery_in += 1;
+                up.push_back(Indication::Discovery(delivery));
+            }
+            Said::Other => self.counters.others_in += 1,
+        }
+    }
+
+    /// Counts a received error about a packet that this host did not send.
+    pub fn on_strange(&mut self) {
+        self.counters.errors_strange += 1;
+    }
+}

@@ -1,0 +1,75 @@
+//! Packets on their way through IP, and packets about which ICMP sends an error.
+
+use super::trouble::TroubleKind;
+use core::net::IpAddr;
+use kiban_base::Pdu;
+
+/// A packet to send. The transport header is at the front of the PDU's head.
+#[derive(Debug)]
+pub struct Packet {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub target: IpAddr,
+    /// Protocol number of the payload (see [`kiban_base::numbers::protocol`]).
+    pub protocol: u8,
+    /// DSCP and ECN, as in the header (RFC 2474 §3).
+    pub traffic_class: u8,
+    /// Transport header and payload.
+    pub pdu: Pdu,
+}
+
+/// Other header fields of a received packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brief {
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// Hop limit (TTL).
+    pub hop_limit: u8,
+    /// IPv4 identification.
+    pub identification: u16,
+    /// Whether it arrived in fragments, or with a fragment header.
+    pub in_fragments: bool,
+    /// Whether it was sent to a multicast or broadcast address: no ICMP error may answer it (RFC 1122
+    /// §3.2.2).
+    pub to_group: bool,
+}
+
+/// A received packet, from its transport header on.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub target: IpAddr,
+    /// Protocol number of the payload (see [`kiban_base::numbers::protocol`]).
+    pub protocol: u8,
+    /// Transport header and payload.
+    pub pdu: Pdu,
+    /// Other header fields.
+    pub brief: Brief,
+}
+
+/// A packet about which its sender is to get an ICMP error.
+#[derive(Debug)]
+pub struct Complaint {
+    /// What is wrong with it.
+    pub kind: TroubleKind,
+    /// Our address, to which it was sent.
+    pub local: IpAddr,
+    /// Its sender.
+    pub remote: IpAddr,
+    /// The packet from its IP header on.
+    pub pdu: Pdu,
+}
+
+/// A packet with its IP header, and where to send it.
+#[derive(Debug)]
+pub struct Hop {
+    /// The port.
+    pub port: usize,
+    /// The next hop on that port.
+    pub next: IpAddr,
+    /// The packet.
+    pub pdu: Pdu,
+}

@@ -1,0 +1,323 @@
+//! Reassembly: fragments become datagrams again (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 8200 §4.5).
+//!
+//! Goal      a datagram whole or not at all, whatever order its fragments come in; both families.
+//! Payload   the slices that came are referred to. Only a datagram of more slices than a PDU holds is moved
+//!           together into fewer pages; a few bytes that stand in the heads of later fragments are moved too.
+//! Overlap   fragments never overlap by themselves: one that overlaps another, or contradicts where the
+//!           datagram ends, gives up the datagram, and what still comes of it is dropped until its time is
+//!           over (RFC 5722 §4, done for IPv4 as well). One that is there already, byte for byte in place,
+//!           does no harm.
+//! Bounds    bytes and fragments held, datagrams, fragments of one datagram; the oldest datagram makes room.
+//!           What is charged is what memory is held: whole pages, since a fragment may hold one of its own,
+//!           and the PDU.
+//! Time      a datagram that is not whole after `timeout` is given up; if its first fragment had come, its
+//!           sender hears of it.
+
+use super::config::ReassemblyConfig;
+use super::counters::IpCounters;
+use super::packet::Brief;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_base::{Context, Instant, Pdu};
+
+/// What a PDU without its body is charged, bytes.
+const PDU_BYTES: usize = 1024;
+/// A first fragment whose headers are longer is not quoted: there must be room for more headers in front.
+const QUOTED_HEADER_BYTES_MAX: usize = 64;
+
+/// What fragments of one datagram have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Key {
+    pub(super) source: IpAddr,
+    pub(super) target: IpAddr,
+    /// Zero with IPv6, where it is no part of the name.
+    pub(super) protocol: u8,
+    pub(super) identification: u32,
+}
+
+/// A fragment: its payload and where it belongs.
+pub(super) struct Piece {
+    pub(super) from: usize,
+    pub(super) more: bool,
+    /// Of the first fragment, all bytes in front of the payload; of others, nothing.
+    pub(super) header: Vec<u8>,
+    pub(super) next_header: u8,
+    pub(super) brief: Brief,
+    pub(super) pdu: Pdu,
+}
+
+/// A datagram put together.
+pub(super) struct Whole {
+    pub(super) pdu: Pdu,
+    pub(super) next_header: u8,
+    pub(super) brief: Brief,
+}
+
+/// A datagram whose time is over.
+pub(super) struct Late {
+    pub(super) source: IpAddr,
+    pub(super) target: IpAddr,
+    /// The first fragment as it came, if it is to be quoted.
+    pub(super) pdu: Option<Pdu>,
+}
+
+struct Part {
+    from: usize,
+    to: usize,
+    more: bool,
+    charge: usize,
+    pdu: Pdu,
+}
+
+struct Datagram {
+    key: Key,
+    until: Instant,
+    parts: Vec<Part>,
+    /// Where it ends, once the last fragment has come.
+    end: Option<usize>,
+    header: Vec<u8>,
+    next_header: u8,
+    brief: Brief,
+    given_up: bool,
+}
+
+impl Datagram {
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.to - part.from).sum()
+    }
+
+    fn charge(&self) -> usize {
+        self.parts.iter().map(|part| part.charge).sum()
+    }
+}
+
+/// What a new fragment is to those that are there.
+enum Fit {
+    New(usize),
+    Duplicate,
+    Contradiction,
+}
+
+/// Datagrams that are not whole yet, the oldest first.
+pub(super) struct Reassembly {
+    config: ReassemblyConfig,
+    datagrams: VecDeque<Datagram>,
+    held_bytes: usize,
+    held_fragments: usize,
+}
+
+impl Reassembly {
+    pub(super) fn new(config: ReassemblyConfig) -> Reassembly {
+        Reassembly { config, datagrams: VecDeque::new(), held_bytes: 0, held_fragments: 0 }
+    }
+
+    /// Datagrams that are not whole, given up or not.
+    pub(super) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Instant {
+        self.datagrams.front().map_or(Instant::NEVER, |oldest| oldest.until)
+    }
+
+    /// A fragment has come: the datagram, if it was the last one missing.
+    pub(super) fn add(
+        &mut self,
+        key: Key,
+        piece: Piece,
+        cx: &mut Context<'_>,
+        counters: &mut IpCounters,
+    ) -> Option<Whole> {
+        let charge = PDU_BYTES + piece.pdu.body().len() * cx.memory.receive.page_bytes();
+        let mut at = match self.datagrams.iter().position(|datagram| datagram.key == key) {
+            Some(at) => at,
+            None => {
+                if self.config.datagrams_max == 0 {
+                    return None;
+                }
+                while self.datagrams.len() >= self.config.datagrams_max {
+                    self.evict(counters);
+                }
+                self.datagrams.push_back(Datagram {
+                    key,
+                    until: cx.now + self.config.timeout,
+                    parts: Vec::new(),
+                    end: None,
+                    header: Vec::new(),
+                    next_header: piece.next_header,
+                    brief: piece.brief,
+                    given_up: false,
+                });
+                self.datagrams.len() - 1
+            }
+        };
+        if self.datagrams[at].given_up {
+            counters.fragments_late += 1;
+            return None;
+        }
+        let (from, to) = (piece.from, piece.from + piece.pdu.len());
+        let place = match fit(&self.datagrams[at], from, to, piece.more) {
+            Fit::New(place) => place,
+            Fit::Duplicate => {
+                counters.fragments_duplicate += 1;
+                return None;
+            }
+            Fit::Contradiction => {
+                counters.fragments_overlapping += 1;
+                self.give_up(at);
+                return None;
+            }
+        };
+        if self.datagrams[at].parts.len() >= self.config.fragments_of_one_max {
+            counters.fragments_excess += 1;
+            self.give_up(at);
+            return None;
+        }
+        while self.held_bytes + charge > self.config.bytes_max
+            || self.held_fragments >= self.config.fragments_max
+        {
+            if at == 0 {
+                // It alone is more than may be held, or it is the oldest itself.
+                counters.reassembly_evicted += 1;
+                self.give_up(0);
+                return None;
+            }
+            self.evict(counters);
+            at -= 1;
+        }
+        self.held_bytes += charge;
+        self.held_fragments += 1;
+        let datagram = &mut self.datagrams[at];
+        if !piece.more {
+            datagram.end = Some(to);
+        }
+        if from == 0 {
+            (datagram.header, datagram.next_header, datagram.brief) =
+                (piece.header, piece.next_header, piece.brief);
+        }
+        datagram.parts.insert(place, Part { from, to, more: piece.more, charge, pdu: piece.pdu });
+        if datagram.end != Some(datagram.bytes()) {
+            return None;
+        }
+        let datagram = self.take(at);
+        let brief = Brief { in_fragments: true, ..datagram.brief };
+        match join(datagram.parts, cx) {
+            Some(pdu) => {
+                counters.reassembled += 1;
+                Some(Whole { pdu, next_header: datagram.next_header, brief })
+            }
+            None => {
+                counters.starved += 1;
+                None
+            }
+        }
+    }
+
+    /// The next datagram whose time is over.
+    pub(super) fn expired(&mut self, cx: &mut Context<'_>, counters: &mut IpCounters) -> Option<Late> {
+        if self.deadline() > cx.now {
+            return None;
+        }
+        let Datagram { key, mut parts, header, given_up, .. } = self.take(0);
+        counters.reassembly_timeouts += u64::from(!given_up);
+        let has_first = !header.is_empty() && header.len() <= QUOTED_HEADER_BYTES_MAX && !parts.is_empty();
+        let pdu = has_first.then(|| parts.swap_remove(0).pdu).and_then(|mut pdu| {
+            pdu.freeze(&mut cx.memory.receive)?;
+            pdu.push_head(header.len()).copy_from_slice(&header);
+            Some(pdu)
+        });
+        Some(Late { source: key.source, target: key.target, pdu })
+    }
+
+    fn take(&mut self, at: usize) -> Datagram {
+        let datagram = self.datagrams.remove(at).expect("the caller has found it");
+        self.held_bytes -= datagram.charge();
+        self.held_fragments -= datagram.parts.len();
+        datagram
+    }
+
+    /// The oldest datagram makes room.
+    fn evict(&mut self, counters: &mut IpCounters) {
+        if !self.datagrams.is_empty() && !self.take(0).given_up {
+            counters.reassembly_evicted += 1;
+        }
+    }
+
+    /// Its memory goes home; its name stays, so that what still comes of it begins no new datagram.
+    fn give_up(&mut self, at: usize) {
+        let datagram = &mut self.datagrams[at];
+        self.held_bytes -= datagram.charge();
+        self.held_fragments -= datagram.parts.len();
+        datagram.parts = Vec::new();
+        datagram.header = Vec::new();
+        datagram.given_up = true;
+    }
+}
+
+fn fit(datagram: &Datagram, from: usize, to: usize, more: bool) -> Fit {
+    let parts = &datagram.parts;
+    let place = parts.partition_point(|part| part.from < from);
+    if let Some(same) = parts.get(place)
+        && (same.from, same.to, same.more) == (from, to, more)
+    {
+        return Fit::Duplicate;
+    }
+    let overlaps =
+        (place > 0 && parts[place - 1].to > from) || parts.get(place).is_some_and(|part| part.from < to);
+    let contradicts = match datagram.end {
+        Some(end) => !more || to >= end,
+        None => !more && parts.last().is_some_and(|last| last.to > from),
+    };
+    if overlaps || contradicts { Fit::Contradiction } else { Fit::New(place) }
+}
+
+/// One PDU of all parts, in order. Nothing when there is no memory for what has to move.
+fn join(parts: Vec<Part>, cx: &mut Context<'_>) -> Option<Pdu> {
+    let mut parts = parts.into_iter().map(|part| part.pdu);
+    let mut whole = parts.next().expect("a whole datagram has a part");
+    if !whole.tail().is_empty() {
+        cx.copies.gather_bytes += whole.freeze(&mut cx.memory.receive)? as u64;
+    }
+    while let Some(mut part) = parts.next() {
+        if part.head().len() + part.tail().len() > 0 {
+            cx.copies.gather_bytes += part.freeze(&mut cx.memory.receive)? as u64;
+        }
+        if !whole.adopt_body(&mut part) {
+            return gather(whole, core::iter::once(part).chain(parts), cx);
+        }
+    }
+    Some(whole)
+}
+
+/// More slices than a PDU holds: all of them move into full pages.
+fn gather(mut whole: Pdu, rest: impl Iterator<Item = Pdu>, cx: &mut Context<'_>) -> Option<Pdu> {
+    let mut pages = Vec::new();
+    let mut page = cx.memory.receive.take()?;
+    let body: Vec<_> = whole.drain_body().collect();
+    let mut copy = |mut bytes: &[u8]| -> Option<()> {
+        cx.copies.gather_bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if page.room() == 0 {
+                page = cx.memory.receive.take()?;
+            }
+            let slice = page.append(bytes)?;
+            bytes = &bytes[slice.len()..];
+            pages.push(slice);
+        }
+        Some(())
+    };
+    for slice in body {
+        copy(slice.bytes())?;
+    }
+    for part in rest {
+        for run in part.runs() {
+            copy(run)?;
+        }
+    }
+    for slice in pages {
+        whole.push_body(slice).ok()?;
+    }
+    Some(whole)
+}

@@ -1,0 +1,391 @@
+//! Fragments of IPv4: cut, put together, and what a hostile hand makes of them.
+
+use super::*;
+use alloc::vec;
+use kiban_base::Pdu;
+use proptest::prelude::*;
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut chance = SimRng::from_seed(length as u64);
+    (0..length).map(|_| chance.draw() as u8).collect()
+}
+
+fn roomy(reassembly: ReassemblyConfig) -> Bench {
+    let mut bench = Bench::new();
+    bench.memory =
+        Memory { transmit: Pool::new(64, 4096), receive: Pool::new(256, 4096), blocks: Blocks::new(256) };
+    bench.ip.reassembly = Reassembly::new(reassembly);
+    bench
+}
+
+/// A fragment of a datagram from the peer.
+fn fragment(identification: u16, from: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+    packet(payload, |header| {
+        header.identification = identification;
+        header.dont_fragment = false;
+        header.more_fragments = more;
+        header.fragment_offset_bytes = from as u16;
+    })
+}
+
+fn bytes_of(pdu: &Pdu) -> Vec<u8> {
+    pdu.runs().flatten().copied().collect()
+}
+
+impl Bench {
+    fn count(&self, name: &str) -> u64 {
+        let mut found = None;
+        self.ip.counters().each(&mut |counter, value| {
+            if counter == name {
+                found = Some(value);
+            }
+        });
+        found.expect("a counter of that name")
+    }
+
+    fn pass(&mut self, length: Duration) -> Vec<Complaint> {
+        self.now += length;
+        self.with(|ip, cx| ip.settle(cx));
+        core::iter::from_fn(|| self.ip.complaint()).collect()
+    }
+
+    /// Nothing is held any more.
+    fn check_home(&mut self) {
+        assert_eq!(self.ip.incomplete(), 0);
+        assert_eq!(self.ip.deadline(), Instant::NEVER);
+        assert!(self.memory.is_home());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn what_is_cut_for_a_narrow_way_is_put_together_in_any_order(
+        length in 1usize..65_507, mtu in 576usize..9180, seed in any::<u64>(), twice in any::<bool>(),
+    ) {
+        let mut bench = roomy(ReassemblyConfig { bytes_max: 1 << 30, ..ReassemblyConfig::default() });
+        bench.ip.routes.add(Route {
+            prefix: "10.0.0.0/24".parse().unwrap(), port: 3, gateway: None, source: ours(), mtu_bytes: mtu,
+        });
+        let bytes = noise(length);
+        let mut pdu = bench.memory.blocks.take().unwrap();
+        for part in bytes.chunks(4096) {
+            pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
+        }
+        pdu.push_head(8).copy_from_slice(b"transprt");
+        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
+        let whole = 8 + length;
+        let size = (mtu - 20) & !7;
+        prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
+        // Home they come as from the peer, the ends exchanged, each in a page of its own.
+        let mut packets: Vec<Vec<u8>> = hops.into_iter().map(|hop| {
+            let mut bytes = bytes_of(&hop.pdu);
+            prop_assert!(bytes.len() <= mtu);
+            prop_assert!(ipv4::verify(&bytes[..20]).is_ok());
+            let (source, target) = bytes[12..20].split_at_mut(4);
+            source.swap_with_slice(target);
+            Ok(bytes)
+        }).collect::<Result<_, _>>()?;
+        let mut chance = SimRng::from_seed(seed);
+        for at in (1..packets.len()).rev() {
+            packets.swap(at, chance.below(at as u64 + 1) as usize);
+        }
+        let mut got = Vec::new();
+        for packet in &packets {
+            let mut pdu = bench.memory.blocks.take().unwrap();
+            for part in packet.chunks(4096) {
+                pdu.push_body(bench.memory.receive.take().unwrap().append(part).unwrap()).unwrap();
+            }
+            got.extend(bench.with(|ip, cx| ip.arrive(pdu, cx)));
+            // What comes again after the last begins a datagram that nobody completes.
+            if twice && packet.len() <= 4096 && packets.len() > 1 {
+                got.extend(bench.arrive(packet));
+            }
+        }
+        prop_assert_eq!(got.len(), 1, "{:?}", bench.ip.counters());
+        for got in &got {
+            let read = bytes_of(&got.pdu);
+            prop_assert_eq!(&read[..8], b"transprt");
+            prop_assert!(read[8..] == bytes);
+            prop_assert_eq!(got.pdu.sum().word() % 0xffff, kiban_base::Sum::of(&read).word() % 0xffff);
+        }
+    }
+}
+
+#[test]
+fn slices_are_referred_to_as_long_as_they_fit() {
+    let mut bench = roomy(ReassemblyConfig::default());
+    let bytes = noise(16 * 1480);
+    let mut got = None;
+    for (at, part) in bytes.chunks(1480).enumerate() {
+        got = bench.arrive(&fragment(9, at * 1480, at < 15, part));
+    }
+    assert!(bytes_of(&got.as_ref().expect("whole").pdu) == bytes);
+    assert_eq!(bench.copies.gather_bytes, 0, "nothing is copied");
+    drop(got.take());
+    let bytes = noise(44 * 1480);
+    for (at, part) in bytes.chunks(1480).enumerate() {
+        got = bench.arrive(&fragment(9, at * 1480, at < 43, part));
+    }
+    assert!(bytes_of(&got.expect("whole").pdu) == bytes);
+    assert_eq!(bench.copies.gather_bytes, bytes.len() as u64, "more slices than a PDU has: once");
+    bench.check_home();
+}
+
+#[test]
+fn overlaps_and_contradictions_give_up_the_datagram_and_all_that_still_comes() {
+    type Row<'a> = (&'a [(usize, bool, usize)], &'a str, u64);
+    // Pieces as (from, more, bytes); a counter; how many pieces came too late.
+    let rows: &[Row<'_>] = &[
+        (&[(0, true, 16), (8, true, 16), (24, false, 8)], "fragments_overlapping", 1),
+        (&[(8, true, 16), (0, true, 16), (24, false, 8)], "fragments_overlapping", 1),
+        (&[(0, true, 32), (8, true, 8), (32, false, 8)], "fragments_overlapping", 1),
+        (&[(8, true, 8), (0, true, 32), (32, false, 8)], "fragments_overlapping", 1),
+        // The same place, another length.
+        (&[(0, true, 16), (0, true, 8), (16, false, 8)], "fragments_overlapping", 1),
+        // Two ends.
+        (&[(16, false, 8), (24, false, 8), (0, true, 16)], "fragments_overlapping", 1),
+        // Beyond the end, and an end before what is there.
+        (&[(8, false, 8), (16, true, 8), (0, true, 8)], "fragments_overlapping", 1),
+        (&[(16, true, 8), (8, false, 8), (0, true, 8)], "fragments_overlapping", 1),
+        // The same piece, once as the last and once not.
+        (&[(8, false, 8), (8, true, 8), (0, true, 8)], "fragments_overlapping", 1),
+    ];
+    for (pieces, counter, late) in rows {
+        let mut bench = roomy(ReassemblyConfig::default());
+        for (from, more, length) in *pieces {
+            assert!(bench.arrive(&fragment(7, *from, *more, &noise(*length))).is_none(), "{pieces:?}");
+        }
+        assert_eq!((bench.count(counter), bench.count("fragments_late")), (1, *late), "{pieces:?}");
+        assert!(bench.memory.is_home(), "what is given up holds no memory");
+        assert!(bench.pass(Duration::from_secs(61)).is_empty(), "and nobody hears of it");
+        bench.check_home();
+    }
+}
+
+#[test]
+fn a_duplicate_does_no_harm() {
+    let mut bench = roomy(ReassemblyConfig::default());
+    let bytes = noise(24);
+    assert!(bench.arrive(&fragment(7, 8, true, &bytes[8..16])).is_none());
+    assert!(bench.arrive(&fragment(7, 8, true, &bytes[8..16])).is_none());
+    assert!(bench.arrive(&fragment(7, 16, false, &bytes[16..])).is_none());
+    assert!(bench.arrive(&fragment(7, 16, false, &bytes[16..])).is_none());
+    let got = bench.arrive(&fragment(7, 0, true, &bytes[..8])).expect("whole");
+    assert_eq!(bytes_of(&got.pdu), bytes);
+    assert!(got.brief.in_fragments);
+    assert_eq!(bench.count("fragments_duplicate"), 2);
+    drop(got);
+    bench.check_home();
+}
+
+#[test]
+fn fragments_that_break_a_rule_by_themselves_are_counted() {
+    let tcp = |from, more, length| {
+        packet(&noise(length), |header| {
+            (header.protocol, header.dont_fragment) = (6, false);
+            (header.fragment_offset_bytes, header.more_fragments) = (from, more);
+        })
+    };
+    for (bytes, counter) in [
+        (fragment(1, 0, true, &[]), "fragments_malformed"),
+        (fragment(1, 8, false, &[]), "fragments_malformed"),
+        (fragment(1, 0, true, &noise(9)), "fragments_malformed"),
+        (fragment(1, 65_528, false, &noise(8)), "fragments_beyond"),
+        (fragment(1, 65_504, false, &noise(16)), "fragments_beyond"),
+        (tcp(0, true, 8), "fragments_tiny"),
+        (tcp(8, true, 16), "fragments_tiny"),
+        (tcp(8, false, 16), "fragments_tiny"),
+    ] {
+        let mut bench = roomy(ReassemblyConfig::default());
+        assert!(bench.arrive(&bytes).is_none());
+        assert_eq!(bench.count(counter), 1, "{counter}");
+        bench.check_home();
+    }
+}
+
+#[test]
+fn endless_fragments_stay_within_every_bound() {
+    let small = ReassemblyConfig {
+        bytes_max: 40 * 5120,
+        fragments_max: 48,
+        datagrams_max: 10,
+        fragments_of_one_max: 12,
+        timeout: Duration::from_secs(30),
+    };
+    // One datagram without an end.
+    let mut bench = roomy(small);
+    for at in 0..100 {
+        assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());
+    }
+    assert_eq!((bench.count("fragments_excess"), bench.count("fragments_late")), (1, 87));
+    assert!(bench.memory.is_home());
+    // Many datagrams, none of them whole: the oldest make room, for datagrams and for bytes.
+    for (parts, alive) in [(1, 10), (8, 5)] {
+        let mut bench = roomy(small);
+        for id in 0..200 {
+            for at in 0..parts {
+                assert!(bench.arrive(&fragment(id, at * 8, true, &noise(8))).is_none());
+                let held = bench.memory.receive.capacity() - bench.memory.receive.at_home();
+                assert!(held <= 40, "{held} pages");
+            }
+        }
+        assert!(bench.count("reassembly_evicted") >= 200 - alive, "{parts}");
+        assert!(bench.ip.incomplete() as u64 <= 10);
+        // A good datagram still comes through.
+        assert!(bench.arrive(&fragment(999, 0, true, b"good----")).is_none());
+        assert!(bench.arrive(&fragment(999, 8, false, b"and well")).is_some());
+        bench.pass(Duration::from_secs(30));
+        bench.check_home();
+    }
+    // One fragment that is more than may be held at all.
+    let mut bench = roomy(ReassemblyConfig { bytes_max: 100, ..small });
+    assert!(bench.arrive(&fragment(1, 0, true, &noise(8))).is_none());
+    assert_eq!(bench.count("reassembly_evicted"), 1);
+    assert!(bench.memory.is_home());
+}
+
+#[test]
+fn a_sender_hears_that_time_is_over_only_if_its_first_fragment_came() {
+    for (from, heard) in [(0, true), (8, false)] {
+        let mut bench = roomy(ReassemblyConfig::default());
+        assert!(bench.arrive(&fragment(7, from, true, &noise(16))).is_none());
+        assert_eq!(bench.ip.deadline(), bench.now + Duration::from_secs(60));
+        assert!(bench.pass(Duration::from_secs(59)).is_empty());
+        // Later fragments do not lengthen its time.
+        assert!(bench.arrive(&fragment(7, 800, true, &noise(16))).is_none());
+        let complaints = bench.pass(Duration::from_secs(1));
+        assert_eq!(complaints.len(), usize::from(heard));
+        for complaint in complaints {
+            assert_eq!(complaint.kind, TroubleKind::TimeExceeded { code: 1 });
+            assert_eq!((complaint.local, complaint.remote), (ours(), peer()));
+            assert_eq!(bytes_of(&complaint.pdu), fragment(7, 0, true, &noise(16)), "as it came");
+        }
+        assert_eq!(bench.count("reassembly_timeouts"), 1);
+        bench.check_home();
+    }
+}
+
+#[test]
+fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
+    for refused in 1..=3 {
+        let mut bench = roomy(ReassemblyConfig::default());
+        let mut pdu = bench.pdu(&noise(4000));
+        pdu.push_head(8).fill(1);
+        bench.memory.blocks.refuse(refused);
+        assert!(
+            bench
+                .send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu })
+                .is_empty()
+        );
+        assert_eq!((bench.count("starved"), bench.count("packets_out")), (1, 0));
+        assert!(bench.memory.is_home());
+    }
+}
+
+#[test]
+fn options_are_passed_over_refused_or_reported() {
+    let with = |options: &'static [u8]| {
+        packet(b"payload", |header| {
+            header.options = options;
+            header.total_bytes += options.len() as u16;
+        })
+    };
+    for (options, up, counter, pointer) in [
+        (&[148, 4, 0, 0][..], true, "packets_in", None),
+        (&[7, 7, 4, 0, 0, 0, 0, 0], true, "packets_in", None),
+        (&[1, 1, 1, 1], true, "packets_in", None),
+        (&[131, 7, 4, 0, 0, 0, 0, 0], false, "source_routed", None),
+        (&[137, 7, 4, 0, 0, 0, 0, 0], false, "source_routed", None),
+        (&[7, 0, 0, 0], false, "options_malformed", Some(20)),
+        (&[1, 1, 68, 40], false, "options_malformed", Some(22)),
+        (&[1, 1, 1, 68], false, "options_malformed", Some(23)),
+    ] {
+        let mut bench = roomy(ReassemblyConfig::default());
+        let got = bench.arrive(&with(options));
+        assert_eq!(got.is_some(), up, "{options:?}");
+        assert_eq!(bench.count(counter), 1, "{options:?}");
+        let told = bench.ip.complaint().map(|complaint| complaint.kind);
+        let expected = pointer.map(|pointer| TroubleKind::ParameterProblem { code: 0, pointer });
+        assert_eq!(told, expected, "{options:?}");
+    }
+}
+
+#[test]
+fn what_is_for_everybody_is_for_datagrams_alone() {
+    for (target, protocol, up) in [
+        ("255.255.255.255", 17, true),
+        ("10.0.0.255", 17, true),
+        ("224.0.0.1", 17, true),
+        ("224.0.0.9", 17, false),
+        ("10.0.0.255", 6, false),
+        ("255.255.255.255", 1, false),
+        ("10.0.1.255", 17, false),
+    ] {
+        let mut bench = Bench::new();
+        let bytes = packet(b"payload-", |header| {
+            header.target = target.parse().unwrap();
+            header.protocol = protocol;
+        });
+        let got = bench.arrive(&bytes);
+        assert_eq!(got.is_some(), up, "{target} {protocol}");
+        if let Some(got) = got {
+            assert!(got.brief.to_group);
+            bench.ip.complain(TroubleKind::Unreachable { code: 3 }, got);
+        }
+        assert!(bench.ip.complaint().is_none(), "no error answers a group");
+        assert!(bench.memory.is_home());
+    }
+}
+
+#[test]
+fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
+    let mut bench = roomy(ReassemblyConfig::default());
+    // (bytes of the packet, what the router said, what is believed, what the way is afterwards)
+    for (packet, said, believed, afterwards) in [
+        (1500, 1500, None, 1500),
+        (1000, 1200, None, 1500),
+        (1500, 1400, Some(1400), 1400),
+        (1500, 1450, Some(1400), 1400),
+        (1400, 0, Some(1006), 1006),
+        (1006, 68, Some(552), 552),
+        (500, 100, Some(552), 552),
+    ] {
+        assert_eq!(bench.ip.on_too_long(peer(), packet, said, bench.now), believed, "{packet} {said}");
+        assert_eq!(bench.ip.path_mtu(peer(), bench.now), afterwards);
+    }
+    assert_eq!((bench.count("path_mtu_implausible"), bench.count("path_mtu_lowered")), (2, 3));
+    // Datagrams are cut for it; segments are not, but a way below the floor leaves DF out.
+    let pdu = bench.pdu(&noise(1000));
+    assert_eq!(
+        bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu }).len(),
+        2
+    );
+    let pdu = bench.pdu(&noise(1000));
+    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
+    let dont_fragment = |hops: &[Hop]| Header::read_quoted(hops[0].pdu.head()).unwrap().0.dont_fragment;
+    assert!(hops.len() == 1 && !dont_fragment(&hops));
+    drop(hops);
+    assert_eq!(bench.ip.path_mtu("192.0.2.1".parse().unwrap(), bench.now), 0, "no way there");
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.ip.path_mtu(peer(), bench.now), 1500);
+    let pdu = bench.pdu(&noise(1000));
+    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
+    assert!(hops.len() == 1 && dont_fragment(&hops));
+}
+
+#[test]
+fn datagrams_that_may_be_cut_have_names_of_their_own() {
+    let mut bench = Bench::new();
+    let mut names = vec![];
+    for _ in 0..100 {
+        let pdu = bench.pdu(b"x");
+        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
+        let header = Header::read_quoted(hops[0].pdu.head()).unwrap().0;
+        assert!(!header.dont_fragment);
+        names.push(header.identification);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 100);
+}

@@ -1,0 +1,245 @@
+//! IPv4: its header on the way down and up (RFC 791, RFC 1122 §3.2).
+//!
+//! Options   are checked for their lengths and passed over, router alert (RFC 2113) among them. A packet with
+//!           a source route is dropped: it exists to come from somewhere else than it says (RFC 7126 §4.3,
+//!           §4.4).
+//! DF        stands on TCP's segments; a datagram goes without, and is cut here when it is longer than the
+//!           way.
+
+use super::fragment;
+use super::machine::Ip;
+use super::packet::{Brief, Delivery, Hop, Packet};
+use super::reassembly::{Key, Piece};
+use super::trouble::TroubleKind;
+use crate::wire::ipv4::{self, HEADER_BYTES, Header};
+use crate::wire::ipv4_options::{self, Walk};
+use core::net::{IpAddr, Ipv4Addr};
+use kiban_base::{Context, Pdu};
+use kiban_base::{Malformed, numbers::protocol};
+
+/// All hosts of a link (RFC 1112 §4).
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+/// A first fragment with fewer bytes of TCP hides the flags from filters (RFC 1858 §3.1).
+const TCP_BYTES_MIN: usize = 16;
+
+/// What options ask for.
+enum Wish {
+    Nothing,
+    /// A source route.
+    Elsewhere,
+    /// The byte of the header that is wrong.
+    Wrong(usize),
+}
+
+fn wish_of(options: &[u8]) -> Wish {
+    let mut walk = Walk::new(options);
+    while let Some(item) = walk.next() {
+        match item.map(|item| item.kind) {
+            Ok(ipv4_options::LOOSE_SOURCE_ROUTE | ipv4_options::STRICT_SOURCE_ROUTE) => {
+                return Wish::Elsewhere;
+            }
+            Ok(_) => {}
+            Err(_) => return Wish::Wrong(HEADER_BYTES + walk.at()),
+        }
+    }
+    Wish::Nothing
+}
+
+impl Ip {
+    #[inline]
+    pub(super) fn send4<F: FnMut(Hop, &mut Context<'_>)>(
+        &mut self,
+        packet: Packet,
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        cx: &mut Context<'_>,
+        hop: &mut F,
+    ) {
+        let Packet { protocol, traffic_class, mut pdu, .. } = packet;
+        let Some(route) = self.routes.find_from(packet.target, packet.source) else {
+            self.counters.unreachable += 1;
+            return;
+        };
+        let total = pdu.len() + HEADER_BYTES;
+        let (port, next) = route.hop(packet.target);
+        let mut limit = route.mtu_bytes;
+        let is_segment = protocol == protocol::TCP;
+        let mut dont_fragment = is_segment && self.config.path_mtu_discovery;
+        if let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age) {
+            // TCP hears of a narrow way by itself; a segment that is too long still is a question to the
+            // router.
+            if !is_segment {
+                limit = limit.min(path.mtu.into());
+            }
+            dont_fragment &= !path.locked;
+        }
+        // A PDU that may be cut below is judged by its pieces.
+        let piece = if pdu.cut() > 0 { pdu.cut() + pdu.head().len() + HEADER_BYTES } else { total };
+        if total > ipv4::PACKET_BYTES_MAX || (piece > limit && is_segment) {
+            self.counters.too_long += 1;
+            return;
+        }
+        // RFC 6864 §4.1: what nobody may cut needs none, and a counter would tell how much others are sent.
+        let identification = if dont_fragment {
+            0
+        } else {
+            let packets = if pdu.cut() > 0 { pdu.body_len().div_ceil(pdu.cut()).max(1) } else { 1 };
+            self.identifications.take(source, target, protocol, packets as u16)
+        };
+        let whole = Header {
+            traffic_class,
+            total_bytes: total as u16,
+            identification,
+            dont_fragment,
+            more_fragments: false,
+            fragment_offset_bytes: 0,
+            time_to_live: self.config.hop_limit,
+            protocol,
+            source,
+            target,
+            options: &[],
+        };
+        if piece <= limit {
+            whole.write(pdu.push_head(HEADER_BYTES));
+            self.counters.packets_out += 1;
+            return hop(Hop { port, next, pdu }, cx);
+        }
+        let Some(pieces) = fragment::cut(pdu, limit.saturating_sub(HEADER_BYTES).max(8) & !7, cx.memory)
+        else {
+            self.counters.starved += 1;
+            return;
+        };
+        self.counters.fragmented += 1;
+        let (count, mut offset) = (pieces.len(), 0);
+        for (at, mut pdu) in pieces.into_iter().enumerate() {
+            let bytes = pdu.len();
+            let header = Header {
+                total_bytes: (bytes + HEADER_BYTES) as u16,
+                more_fragments: at + 1 < count,
+                fragment_offset_bytes: offset as u16,
+                ..whole
+            };
+            header.write(pdu.push_head(HEADER_BYTES));
+            offset += bytes;
+            self.counters.packets_out += 1;
+            self.counters.fragments_out += 1;
+            hop(Hop { port, next, pdu }, cx);
+        }
+    }
+
+    #[inline]
+    pub(super) fn arrive4(&mut self, mut pdu: Pdu, cx: &mut Context<'_>) -> Option<Delivery> {
+        let Some(moved) = pdu.pull_up(usize::from(pdu.head()[0] & 0x0f) * 4) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        cx.copies.header_bytes += moved as u64;
+        let (header, length) = match Header::read_quoted(pdu.head()) {
+            Ok(read) => read,
+            Err(Malformed::FragmentRange) => {
+                self.counters.fragments_beyond += 1;
+                return None;
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                return None;
+            }
+        };
+        if ipv4::verify(&pdu.head()[..length]).is_err() {
+            self.counters.checksum_wrong += 1;
+            return None;
+        }
+        let total = usize::from(header.total_bytes);
+        if total > pdu.len() {
+            self.counters.truncated += 1;
+            return None;
+        }
+        let mut brief = Brief {
+            traffic_class: header.traffic_class,
+            hop_limit: header.time_to_live,
+            identification: header.identification,
+            in_fragments: header.is_fragment(),
+            to_group: false,
+        };
+        let protocol = header.protocol;
+        let (source, target) = (IpAddr::V4(header.source), IpAddr::V4(header.target));
+        if !self.own4.contains(&header.target) {
+            // RFC 1122 §3.3.6, §4.2.3.10: what is for everybody is for datagrams alone.
+            let is_for_all = header.target == ALL_HOSTS || self.is_broadcast(header.target);
+            if !is_for_all || protocol != protocol::UDP {
+                self.counters.not_ours += 1;
+                return None;
+            }
+            brief.to_group = true;
+        }
+        // RFC 1122 §3.2.1.3: neither a group nor everybody nor nobody is a source; nor are we, from outside,
+        // nor the loopback net.
+        if header.source.is_multicast()
+            || header.source.is_loopback()
+            || self.is_broadcast(header.source)
+            || header.source == Ipv4Addr::UNSPECIFIED
+            || self.own4.contains(&header.source)
+        {
+            self.counters.bad_source += 1;
+            return None;
+        }
+        let fragment = header
+            .is_fragment()
+            .then_some((usize::from(header.fragment_offset_bytes), header.more_fragments));
+        let wish = if length > HEADER_BYTES { wish_of(header.options) } else { Wish::Nothing };
+        if total < pdu.len() {
+            pdu.truncate(total);
+        }
+        match wish {
+            Wish::Nothing => {}
+            Wish::Elsewhere => {
+                self.counters.source_routed += 1;
+                return None;
+            }
+            Wish::Wrong(at) => {
+                self.counters.options_malformed += 1;
+                if fragment.is_none_or(|(offset, _)| offset == 0) && !brief.to_group {
+                    let kind = TroubleKind::ParameterProblem { code: 0, pointer: at as u32 };
+                    self.complain_of(kind, source, target, pdu);
+                }
+                return None;
+            }
+        }
+        if let Some((from, more)) = fragment {
+            let key = Key { source, target, protocol, identification: brief.identification.into() };
+            return self.collect4(key, from, more, length, brief, pdu, cx);
+        }
+        pdu.pull_head(length);
+        Some(Delivery { source, target, protocol, pdu, brief })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn collect4(
+        &mut self,
+        key: Key,
+        from: usize,
+        more: bool,
+        header_bytes: usize,
+        brief: Brief,
+        mut pdu: Pdu,
+        cx: &mut Context<'_>,
+    ) -> Option<Delivery> {
+        self.counters.fragments_in += 1;
+        let bytes = pdu.len() - header_bytes;
+        if bytes == 0 || (more && !bytes.is_multiple_of(8)) {
+            self.counters.fragments_malformed += 1;
+            return None;
+        }
+        // RFC 1858 §3.1, §3.2 and RFC 3128: TCP's flags stand in the first fragment, and nowhere else.
+        if key.protocol == protocol::TCP && (from == 8 || (from == 0 && bytes < TCP_BYTES_MIN)) {
+            self.counters.fragments_tiny += 1;
+            return None;
+        }
+        let header = if from == 0 { pdu.head()[..header_bytes].to_vec() } else { Default::default() };
+        pdu.pull_head(header_bytes);
+        let piece = Piece { from, more, header, next_header: key.protocol, brief, pdu };
+        let whole = self.reassembly.add(key, piece, cx, &mut self.counters)?;
+        let Key { source, target, protocol, .. } = key;
+        Some(Delivery { source, target, protocol, pdu: whole.pdu, brief: whole.brief })
+    }
+}

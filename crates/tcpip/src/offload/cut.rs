@@ -1,0 +1,131 @@
+//! Cutting: one large TCP segment becomes packets of the port's size.
+//!
+//! Goal      TCP runs once for tens of kilobytes; the link still sees packets that fit (what network cards
+//!           call segmentation offload).
+//! How       the head of the large segment is an IPv4 or IPv6 header without options and a TCP header, the
+//!           body is payload, the note `cut` says how much of it each packet takes. Every packet gets the
+//!           headers again with its own length, identification, sequence number and checksums. PSH and FIN
+//!           stand on the last (RFC 9293 §3.9.1).
+//! Payload   is referred to, not copied; slices that end where segments end keep their sums.
+
+use crate::wire::tcp::Flags;
+use crate::wire::{ipv4, ipv6, tcp};
+use core::ops::Range;
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_base::{Blocks, Pdu, Slice, Sum};
+
+// Where fields stand in the IPv4 and IPv6 headers (RFC 791 §3.1, RFC 8200 §3).
+const LENGTH_AND_IDENTIFICATION: Range<usize> = 2..6;
+const NETWORK_CHECKSUM: Range<usize> = 10..12;
+const PAYLOAD_LENGTH: Range<usize> = 4..6;
+// And in the TCP header (RFC 9293 §3.1).
+const SEQUENCE: Range<usize> = 4..8;
+const FLAGS: usize = 13;
+const TRANSPORT_CHECKSUM: Range<usize> = 16..18;
+
+/// Cuts `whole` and hands the packets to `emit` in order. False when memory ran out: the rest is lost, and
+/// TCP will send it again.
+///
+/// # Panics
+/// When the head of `whole` is not what IP and TCP have written.
+pub fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bool {
+    let (size, total) = (whole.cut(), whole.body_len());
+    let mut template = Template::of(whole.head());
+    let mut slices = whole.drain_body();
+    let mut front: Option<Slice> = None;
+    let mut done = 0;
+    while done < total {
+        let Some(mut piece) = blocks.take() else { return false };
+        let wanted = size.min(total - done);
+        while piece.body_len() < wanted {
+            let mut slice = front.take().or_else(|| slices.next()).expect("the body is as long as it says");
+            let left = wanted - piece.body_len();
+            if slice.len() > left {
+                let part = slice.take_front(left);
+                front = Some(slice);
+                slice = part;
+            }
+            piece.push_body_apart(slice).expect("a piece has no more slices than the whole");
+        }
+        let payload = piece.body_sum();
+        let head = piece.push_head(template.bytes);
+        template.write(head, done, wanted, payload, done + wanted == total);
+        done += wanted;
+        emit(piece);
+    }
+    true
+}
+
+/// The headers of the whole, with the sums of what every packet has in common.
+struct Template {
+    head: [u8; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX],
+    bytes: usize,
+    is_ipv4: bool,
+    sequence: u32,
+    identification: u16,
+    flags: u8,
+    /// Sums of the IPv4 header and of pseudo-header and TCP header, without what differs.
+    network: Sum,
+    transport: Sum,
+}
+
+impl Template {
+    fn of(head: &[u8]) -> Template {
+        let bytes = head.len();
+        let (identification, pseudo, network_bytes) = match ipv4::Header::read_quoted(head) {
+            Ok((header, bytes)) => {
+                let pseudo = checksum::pseudo_ipv4(header.source, header.target, protocol::TCP, 0);
+                (header.identification, pseudo, bytes)
+            }
+            Err(_) => {
+                let (header, bytes) = ipv6::Header::read_quoted(head).expect("IP has written it");
+                (0, checksum::pseudo_ipv6(header.source, header.target, protocol::TCP, 0), bytes)
+            }
+        };
+        let is_ipv4 = network_bytes == ipv4::HEADER_BYTES;
+        let mut copy = [0; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX];
+        copy[..bytes].copy_from_slice(head);
+        let (network, transport) = copy[..bytes].split_at_mut(network_bytes);
+        if is_ipv4 {
+            network[LENGTH_AND_IDENTIFICATION].fill(0);
+            network[NETWORK_CHECKSUM].fill(0);
+        }
+        let sequence = u32::from_be_bytes(*transport[SEQUENCE].first_chunk().expect("four bytes"));
+        let flags = transport[FLAGS];
+        transport[SEQUENCE].fill(0);
+        transport[FLAGS] = 0;
+        transport[TRANSPORT_CHECKSUM].fill(0);
+        let (network, transport) =
+            (checksum::of_header(network), pseudo.plus(checksum::of_header(transport)));
+        Template { head: copy, bytes, is_ipv4, sequence, identification, flags, network, transport }
+    }
+
+    /// Writes the headers of a packet: `payload` bytes from `at` on, whose sum is known.
+    #[inline]
+    fn write(&mut self, head: &mut [u8], at: usize, payload: usize, sum: Sum, is_last: bool) {
+        let network_bytes = if self.is_ipv4 { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };
+        let transport_bytes = self.bytes - network_bytes + payload;
+        let sequence = self.sequence.wrapping_add(at as u32);
+        let flags = if is_last { self.flags } else { self.flags & !(Flags::FIN | Flags::PSH).0 };
+        let words = [(sequence >> 16) as u16, sequence as u16, u16::from(flags)].map(Sum::from_word);
+        let checksum = self.transport.plus(checksum::length(transport_bytes)).plus(sum);
+        let checksum = words.into_iter().fold(checksum, Sum::plus).checksum();
+        head.copy_from_slice(&self.head[..self.bytes]);
+        let (network, transport) = head.split_at_mut(network_bytes);
+        if self.is_ipv4 {
+            let length = (self.bytes + payload) as u16;
+            let words = [length, self.identification].map(Sum::from_word);
+            let checksum = self.network.plus(words[0]).plus(words[1]).checksum();
+            network[2..4].copy_from_slice(&length.to_be_bytes());
+            network[4..6].copy_from_slice(&self.identification.to_be_bytes());
+            network[NETWORK_CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+            self.identification = self.identification.wrapping_add(1);
+        } else {
+            network[PAYLOAD_LENGTH].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
+        }
+        transport[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
+        transport[FLAGS] = flags;
+        transport[TRANSPORT_CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+    }
+}

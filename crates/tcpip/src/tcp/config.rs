@@ -1,0 +1,315 @@
+//! Settings of TCP, with the source of each default.
+
+use core::time::Duration;
+use kiban_base::Instant;
+
+kiban_base::choices! {
+    /// Which short segments wait for an acknowledgement.
+    pub enum Nagle {
+        /// None.
+        Off = "off",
+        /// While data is outstanding, every segment shorter than the MSS waits (RFC 896, RFC 1122 §4.2.3.4).
+        Classic = "on",
+        /// While a *short* segment is outstanding, every segment shorter than the MSS waits
+        /// (draft-minshall-nagle; Linux).
+        Minshall = "minshall",
+        /// While data is outstanding, segments shorter than `nagle_limit_bytes` wait (Solaris: `tcp_naglim`).
+        Limit = "limit",
+    }
+}
+
+kiban_base::choices! {
+    /// The unit of `ack_segments`.
+    pub enum AckUnit {
+        /// The longest segment that the peer has sent (similar to Linux's estimate of the peer's MSS).
+        Largest = "largest",
+        /// The MSS that both ends agreed on (RFC 9293 §3.8.6.3: "full-sized segments").
+        Mss = "mss",
+        /// Segments of any length.
+        Segment = "segment",
+    }
+}
+
+kiban_base::choices! {
+    /// How the right edge of our offered window moves.
+    pub enum Offer {
+        /// By at least a full segment or half of the buffer, or not at all (RFC 9293 §3.8.6.2.2).
+        Steps = "steps",
+        /// Every acknowledgement offers all free room, unless it is less than a segment and less than a
+        /// quarter of the buffer (4.3BSD, `tcp_output`).
+        Room = "room",
+        /// Every acknowledgement offers the whole window, until that many bytes wait for the reader (System
+        /// V: TCP passes data into the stream as long as its queue is below its high-water mark).
+        Whole = "whole",
+    }
+}
+
+kiban_base::choices! {
+    /// How lost segments are detected.
+    pub enum LossDetection {
+        /// By time: a segment sent sufficiently before one that has arrived (RFC 8985). Without SACK as
+        /// `newreno`.
+        Rack = "rack",
+        /// By three segments SACKed above it (RFC 6675 §4). Without SACK as `newreno`.
+        Sack = "sack",
+        /// By three duplicate acknowledgements, then one per partial acknowledgement (RFC 6582).
+        NewReno = "newreno",
+    }
+}
+
+kiban_base::choices! {
+    /// Among whom memory, sessions and the backlog are shared before they are shared among sessions.
+    pub enum Fairness {
+        /// Peer addresses: IPv4 addresses, and IPv6 /64 prefixes.
+        Address = "address",
+        /// Nobody: sessions share directly. For a board most of whose users share one address (a proxy, a
+        /// container network).
+        Flow = "flow",
+    }
+}
+
+kiban_base::choices! {
+    /// How the congestion window grows without loss, and how far it falls after a loss.
+    pub enum CongestionControl {
+        /// A cubic function of the time since the last loss (RFC 9438).
+        Cubic = "cubic",
+        /// One segment per round trip; half after a loss (RFC 5681).
+        Reno = "reno",
+    }
+}
+
+kiban_base::choices! {
+    /// When a listener answers SYNs with cookies.
+    pub enum SynCookies {
+        /// Never: SYNs beyond the backlog are dropped.
+        Off = "off",
+        /// When the backlog is full (Linux: 1).
+        Full = "full",
+        /// For every SYN (Linux: 2).
+        Always = "always",
+    }
+}
+
+kiban_base::settings! {
+    /// The settings of every session of one board.
+    pub struct Config {
+        /// Largest payload of one segment on the wire, bytes; offered to the peer (RFC 9293 §3.7.1).
+        mss: u16 = 1460,
+        /// Largest payload handed down in one piece, bytes: `mss`, or up to 64 KB if a lower layer segments
+        /// it.
+        segment_bytes_max: u32 = 1460,
+        /// Whether a lower layer segments large segments. The host's slices then end at every `mss`, so that
+        /// the checksums of the parts are known.
+        cut_below: bool = false,
+        /// Retransmissions in a row after which IP is told that the route is in doubt (RFC 9293 §3.8.3: R1,
+        /// at least 3).
+        doubt_retries: u32 = 3,
+        /// DSCP of a session's packets, unless its host sets another (RFC 9293 §3.9.2, RFC 2474 §3).
+        dscp: u8 = 0,
+        /// Size of the send buffer, bytes: unsent and unacknowledged data.
+        send_buffer_bytes: u32 = 256 << 10,
+        /// The receive window, bytes (RFC 7323 §2 scales it).
+        receive_buffer_bytes: u32 = 256 << 10,
+        /// Grow buffers with what the connection can use: the send buffer up to `send_buffer_max_bytes`, the
+        /// receive window up to `receive_buffer_max_bytes` (Linux, gVisor: on). If off, buffers keep the
+        /// sizes above.
+        autotune: bool = false,
+        /// Largest send buffer with `autotune`, bytes (Linux: `tcp_wmem`, 4 MB).
+        send_buffer_max_bytes: u32 = 4 << 20,
+        /// Largest receive window with `autotune`, bytes; determines the window scale (Linux: `tcp_rmem`, 6
+        /// MB).
+        receive_buffer_max_bytes: u32 = 6 << 20,
+        /// Whether to offer window scaling (RFC 7323 §2).
+        window_scaling: bool = true,
+        /// Round the peer's MSS down to a multiple of this, bytes, if it is larger (4.3BSD: a cluster,
+        /// `MCLBYTES`).
+        mss_round_bytes: Option<u32> = None,
+        /// Whether to round the receive window up to full segments (Solaris).
+        window_round_to_mss: bool = false,
+        /// Least receive window, full segments (Solaris: `tcp_recv_hiwat_minmss`).
+        window_segments_min: u32 = 0,
+        /// Whether to round the send buffer up to full segments.
+        send_round_to_mss: bool = false,
+        /// How far a write that begins within the send buffer may exceed it, bytes (System V streams accept a
+        /// whole write while the queue is below its high-water mark).
+        write_beyond_bytes: u32 = 0,
+        /// Free room in the send buffer (before rounding) at which a blocked writer is woken, bytes; at most
+        /// all of it. With less room, no part of a write that does not fit is accepted (4.3BSD: `sb_lowat`).
+        /// None: half of the buffer, at most 16 KB.
+        send_low_water_bytes: Option<u32> = None,
+        /// Copy a write in pieces of this size, bytes; TCP may send each before the next is copied (4.3BSD,
+        /// `sosend`: a cluster at a time). None: the whole write.
+        copy_chunk_bytes: Option<u32> = None,
+        /// Whether buffers and windows are shares of the available memory. If off, every session is promised
+        /// its full buffers whatever is left (paper \[1\]'s board): memory can then run out, and writers wait
+        /// for pages.
+        shares: bool = true,
+        /// Whether memory, sessions and the backlog are shared among peer addresses first, or among sessions
+        /// only, because many users share one address. No effect without `shares`.
+        fairness: Fairness = Fairness::Address,
+        /// Bytes that a session may hold or offer beyond its share while memory is left.
+        floor_bytes: u32 = 16 << 10,
+        /// Overhead charged to a session that has data to send, bytes: partly filled pages. Two pages: the
+        /// one being written and the one being acknowledged.
+        holder_bytes: u32 = 8 << 10,
+        /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
+        delayed_ack: Duration = Duration::from_millis(40),
+        /// Tick of the delayed-ACK timer: the delay ends at a multiple of this, after the full delay at the
+        /// latest. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). Zero: the exact delay.
+        ack_tick: Duration = Duration::ZERO,
+        /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second).
+        /// Zero: arrivals never make one due at once, only reads do (4.3BSD).
+        ack_segments: u32 = 2,
+        /// The unit of `ack_segments`.
+        ack_unit: AckUnit = AckUnit::Largest,
+        /// Bytes after which an acknowledgement is due, whatever the segment sizes. None: no such limit.
+        ack_bytes: Option<u32> = None,
+        /// Send a window update when the host's reads have moved the right edge by this many full segments …
+        /// (RFC 9293 §3.8.6.2.2).
+        update_segments: u32 = 2,
+        /// … or by this part of the receive buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
+        update_percent: u32 = 50,
+        /// How the right edge moves in segments that are sent anyway.
+        offer: Offer = Offer::Steps,
+        /// Which short segments wait.
+        nagle: Nagle = Nagle::Classic,
+        /// Length from which a segment does not wait under [`Nagle::Limit`], bytes.
+        nagle_limit_bytes: u32 = 4095,
+        /// Part of the largest window ever offered that a segment must fill in order not to wait, percent
+        /// (RFC 9293 §3.8.6.2.1: recommended 50).
+        silly_window_percent: u32 = 50,
+        /// Initial retransmission timeout (RFC 6298 §2.1).
+        rto_initial: Duration = Duration::from_secs(1),
+        /// Least retransmission timeout (RFC 6298 §2.4 asks for 1 s; Linux has 200 ms).
+        rto_min: Duration = Duration::from_millis(200),
+        /// Greatest retransmission timeout (RFC 6298 §2.5).
+        rto_max: Duration = Duration::from_secs(60),
+        /// Timeouts in a row before a session is aborted (RFC 9293 §3.8.3, R2).
+        retries: u32 = 15,
+        /// Timeouts in a row before a connection attempt fails: three minutes at least (RFC 9293 §3.8.3,
+        /// MUST-23; Linux: 6, two of them).
+        syn_retries: u32 = 7,
+        /// Number of SYNs, each sent after the last, for which ICMP must report the net or host unreachable
+        /// before the connection attempt fails (RFC 5461 §4.1: Linux at the first, 4.4BSD later). More than
+        /// `syn_retries`: never, as RFC 9293 has it (MUST-56).
+        syn_troubles: u32 = 3,
+        /// Initial congestion window, segments (RFC 6928).
+        initial_window_segments: u32 = 10,
+        /// The congestion control algorithm.
+        congestion: CongestionControl = CongestionControl::Cubic,
+        /// The loss detection algorithm.
+        loss_detection: LossDetection = LossDetection::Rack,
+        /// Proportional rate reduction during recovery (RFC 6937); otherwise RFC 6675 §5 and RFC 6582.
+        rate_reduction: bool = true,
+        /// Limited transmit: each of the first two duplicate acknowledgements admits one new segment (RFC
+        /// 3042).
+        limited_transmit: bool = true,
+        /// Send a tail loss probe before the retransmission timer fires (RFC 8985 §7); requires SACK.
+        tail_probe: bool = true,
+        /// Least time added to two round trips before a tail loss probe, for timers and bursts (Linux: 2 ms).
+        tail_probe_least: Duration = Duration::from_millis(2),
+        /// Time added before a tail loss probe when one segment is outstanding, whose acknowledgement the
+        /// peer may delay (RFC 8985 §7.2; Linux uses the least RTO).
+        peer_ack_delay: Duration = Duration::from_millis(200),
+        /// Restart the congestion window after an idle time longer than the RTO (RFC 5681 §4.1).
+        idle_restart: bool = true,
+        /// Pacing: spread segments over the round trip, at twice the window in slow start and 1.2 times it
+        /// afterwards (Linux). If off, a window may leave in one burst.
+        pacing: bool = false,
+        /// Duration of TIME-WAIT (RFC 9293 §3.4.2: twice the maximum segment lifetime).
+        time_wait: Duration = Duration::from_secs(60),
+        /// Most sessions in TIME-WAIT, but no more than a quarter of `sessions_max`; beyond it the oldest
+        /// ends (Linux: `tcp_max_tw_buckets`).
+        time_wait_max: usize = 4096,
+        /// How long a session in FIN-WAIT-2 whose host has closed waits for the peer's FIN (Linux:
+        /// `tcp_fin_timeout`, 60 s).
+        fin_wait_2: Duration = Duration::from_secs(60),
+        /// User timeout of a session whose host has closed, if it has none of its own: a peer with a closed
+        /// window must not keep the data for ever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
+        /// `tcp_orphan_retries`).
+        abandoned_timeout: Duration = Duration::from_secs(180),
+        /// Idle time before keep-alive probes (RFC 9293 §3.8.4: off by default, and not below two hours by
+        /// default). Applies to every session; it can also be set per session.
+        keep_alive: Option<Duration> = None,
+        /// Interval between keep-alive probes (Linux: 75 s).
+        keep_alive_interval: Duration = Duration::from_secs(75),
+        /// Unanswered keep-alive probes before the session is aborted (Linux: 9).
+        keep_alive_probes: u32 = 9,
+        /// How long data may wait for its acknowledgement before the session is aborted (RFC 9293 §3.8.3; RFC
+        /// 5482). None: only `retries` limits it.
+        user_timeout: Option<Duration> = None,
+        /// How long a peer may acknowledge less than `floor_bytes` of the data queued for it, when a quarter
+        /// of the transmit memory is left and others want more (RFC 6429 §3); proportionally less when less
+        /// is left, down to a fifth. None: for ever; likewise without `shares`.
+        stuck_patience: Option<Duration> = Some(Duration::from_secs(10)),
+        /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
+        timestamps: bool = true,
+        /// Whether to use selective acknowledgements if the peer does (RFC 2018, RFC 2883; Linux: on).
+        sack: bool = true,
+        /// Challenge ACKs and similar answers per second, for the whole board (RFC 5961 §7; Linux 4.7: 1000,
+        /// varied by half so that nobody can count the answers sent to others). Zero: none.
+        challenges_per_second: u32 = 1000,
+        /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 says why it should not).
+        resets_end_time_wait: bool = false,
+        /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879's 536 bytes;
+        /// Linux `min_pmtu` of 552 bytes less headers is 512).
+        mss_min: u16 = 512,
+        /// Most sessions, in any state.
+        sessions_max: usize = 16_384,
+        /// Most half-open connections of one listener.
+        backlog: usize = 128,
+        /// When SYNs are answered with cookies, without keeping state (RFC 4987 §3.6).
+        syn_cookies: SynCookies = SynCookies::Full,
+    }
+}
+
+impl Config {
+    /// Returns the largest payload towards a peer: IPv6's header is 20 bytes longer than IPv4's (RFC 9293
+    /// §3.7.1).
+    pub(super) fn mss_to(&self, remote: core::net::SocketAddr) -> u16 {
+        if remote.is_ipv6() { self.mss.saturating_sub(20).max(64) } else { self.mss }
+    }
+
+    /// Returns the largest payload towards a peer that sends no MSS option (RFC 9293 §3.7.1, MUST-15).
+    pub(super) fn mss_unsaid(remote: core::net::SocketAddr) -> u16 {
+        if remote.is_ipv6() { 1220 } else { 536 }
+    }
+
+    /// Returns the window shift with which the largest window fits 16 bits (RFC 7323 §2.3; at most 14).
+    pub(super) fn window_shift(&self) -> u8 {
+        (0..14).find(|shift| self.receive_buffer_most() >> shift <= 0xffff).unwrap_or(14)
+    }
+
+    /// Returns the MSS used towards a peer that offers `offered`.
+    pub(super) fn mss_towards(&self, offered: u16) -> u32 {
+        let mss = u32::from(offered.min(self.mss));
+        match self.mss_round_bytes {
+            Some(unit) if unit > 0 && mss > unit => mss - mss % unit,
+            _ => mss,
+        }
+    }
+
+    /// Returns the size of the send buffer at which a session with this MSS accepts no more writes.
+    pub(super) fn send_mark_bytes(&self, buffer: u32, mss: u32) -> u32 {
+        round(buffer, mss, self.send_round_to_mss)
+    }
+
+    /// Returns the receive window that a session with this buffer and MSS may offer and hold.
+    pub(super) fn window_bytes(&self, buffer: u32, mss: u32) -> u32 {
+        round(buffer, mss, self.window_round_to_mss).max(self.window_segments_min.saturating_mul(mss))
+    }
+
+    /// Returns when an acknowledgement that is delayed from `now` on is due.
+    pub(super) fn ack_due(&self, now: Instant) -> Instant {
+        let due = now + self.delayed_ack;
+        match self.ack_tick.as_nanos() as u64 {
+            0 => due,
+            tick => Instant::from_nanos(due.as_nanos() / tick * tick).max(now),
+        }
+    }
+}
+
+/// Returns `bytes`, rounded up to full segments if `rounds`.
+fn round(bytes: u32, mss: u32, rounds: bool) -> u32 {
+    if rounds { bytes.checked_next_multiple_of(mss).unwrap_or(bytes) } else { bytes }
+}

@@ -1,0 +1,256 @@
+//! Congestion control: how many bytes may be in flight (RFC 5681).
+//!
+//! Phases           *open*: the window grows, in slow start by the bytes acknowledged, then by the chosen
+//!                  rule. *Recovery*: a loss was detected; the window follows proportional rate reduction
+//!                  until all data then outstanding is acknowledged. *Loss*: the retransmission timer fired;
+//!                  slow start from one segment.
+//! Rules            Reno (RFC 5681 §3.1) or CUBIC (RFC 9438).
+//! Bytes            one acknowledgement may cover a whole burst, so windows grow by bytes, not by
+//!                  acknowledgements (RFC 3465).
+//! Idle             a window that was not used is not validated and does not grow (RFC 7661); after an idle
+//!                  time longer than the RTO it restarts (RFC 5681 §4.1).
+
+use super::config::{Config, CongestionControl};
+use super::cubic::Cubic;
+use crate::wire::tcp::Sequence;
+use core::time::Duration;
+use kiban_base::Instant;
+
+#[derive(Debug)]
+enum Rule {
+    Reno {
+        /// Bytes acknowledged since the window last grew.
+        acked: u32,
+    },
+    Cubic(Cubic),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    /// Ends when this byte is acknowledged.
+    Recovery(Sequence),
+    Loss(Sequence),
+}
+
+/// What congestion control needs to know of an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    /// The cumulative acknowledgement.
+    pub(super) una: Sequence,
+    /// Bytes acknowledged in order.
+    pub(super) acked: u32,
+    /// Bytes newly known to have arrived, in order or not.
+    pub(super) delivered: u32,
+    /// Bytes outstanding before this acknowledgement: sent and not acknowledged.
+    pub(super) outstanding: u32,
+    /// Bytes believed to be in flight now.
+    pub(super) flight: u32,
+    /// Whether lost bytes wait for retransmission.
+    pub(super) waits: bool,
+    pub(super) mss: u32,
+    pub(super) round_trip: Duration,
+    pub(super) now: Instant,
+}
+
+/// The congestion control of one session.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    window: u32,
+    threshold: u32,
+    phase: Phase,
+    rule: Rule,
+    /// Proportional rate reduction (RFC 6937): bytes outstanding when the loss was detected, and bytes
+    /// delivered and sent since.
+    reduces: bool,
+    out_before: u32,
+    delivered: u32,
+    sent: u32,
+    /// When the last acknowledgement arrived that could grow the window.
+    grown_at: Instant,
+}
+
+impl Congestion {
+    pub(super) fn new(config: &Config, mss: u32) -> Congestion {
+        // RFC 6928: min(10 MSS, max(2 MSS, 14600)).
+        let window = (config.initial_window_segments * mss).min((2 * mss).max(14_600));
+        Congestion {
+            window,
+            threshold: u32::MAX,
+            phase: Phase::Open,
+            rule: match config.congestion {
+                CongestionControl::Reno => Rule::Reno { acked: 0 },
+                CongestionControl::Cubic => Rule::Cubic(Cubic::default()),
+            },
+            reduces: config.rate_reduction,
+            out_before: 0,
+            delivered: 0,
+            sent: 0,
+            grown_at: Instant::ZERO,
+        }
+    }
+
+    /// Sets a smaller initial window, bytes.
+    pub(super) fn begin_with(&mut self, window: u32) {
+        self.window = window;
+    }
+
+    /// Returns the congestion window, bytes.
+    #[inline]
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Returns the slow start threshold, bytes; `None` before the first loss.
+    pub(super) fn threshold(&self) -> Option<u32> {
+        (self.threshold != u32::MAX).then_some(self.threshold)
+    }
+
+    /// Returns whether a recovery is in progress, after fast retransmit or a timeout.
+    #[inline]
+    pub(super) fn recovers(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// Returns whether a recovery after a timeout is in progress.
+    pub(super) fn starts_over(&self) -> bool {
+        matches!(self.phase, Phase::Loss(_))
+    }
+
+    /// Returns whether the session is in slow start.
+    pub(super) fn starts_slowly(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// Processes an acknowledgement. Returns true if it ends a recovery.
+    #[inline]
+    pub(super) fn on_acknowledged(&mut self, heard: &Heard) -> bool {
+        match self.phase {
+            Phase::Open => {
+                if heard.acked > 0 && heard.outstanding + heard.mss >= self.window {
+                    self.grow(heard.acked, heard);
+                } else if let (1.., Rule::Cubic(cubic)) = (heard.acked, &mut self.rule) {
+                    cubic.pause(heard.now.since(self.grown_at));
+                }
+                self.grown_at = heard.now;
+                false
+            }
+            Phase::Recovery(until) if until.le(heard.una) => {
+                self.phase = Phase::Open;
+                // RFC 6937 §3, end of recovery; without it RFC 6582 §3.2 step 3, which avoids a burst.
+                self.window = match self.reduces {
+                    true => self.threshold,
+                    false => self.threshold.min(heard.flight.max(heard.mss) + heard.mss),
+                };
+                true
+            }
+            Phase::Recovery(_) => {
+                self.reduce_in_proportion(heard);
+                false
+            }
+            Phase::Loss(until) => {
+                self.grow(heard.delivered, heard);
+                if until.le(heard.una) {
+                    self.phase = Phase::Open;
+                    return true;
+                }
+                false
+            }
+        }
+    }
+
+    fn grow(&mut self, bytes: u32, heard: &Heard) {
+        let grown = if self.window < self.threshold {
+            // Slow start ends at the threshold, not beyond it.
+            bytes.min(self.threshold - self.window)
+        } else {
+            match &mut self.rule {
+                Rule::Reno { acked } => {
+                    *acked = acked.saturating_add(bytes);
+                    if *acked < self.window {
+                        return;
+                    }
+                    *acked -= self.window;
+                    heard.mss
+                }
+                Rule::Cubic(cubic) => cubic.grow(bytes, self.window, heard.mss, heard.now, heard.round_trip),
+            }
+        };
+        self.window = self.window.saturating_add(grown).min(1 << 30);
+    }
+
+    /// RFC 6937 §3: sends in proportion to what is delivered, so that the flight shrinks smoothly to the
+    /// threshold.
+    fn reduce_in_proportion(&mut self, heard: &Heard) {
+        if !self.reduces {
+            return;
+        }
+        self.delivered = self.delivered.saturating_add(heard.delivered);
+        let first = self.sent == 0 && heard.waits;
+        let count = if heard.flight > self.threshold {
+            let due = u64::from(self.delivered) * u64::from(self.threshold);
+            (due.div_ceil(u64::from(self.out_before.max(1))) as u32).saturating_sub(self.sent)
+        } else {
+            // Slow start reduction bound (PRR-SSRB).
+            let bound = self.delivered.saturating_sub(self.sent).max(heard.delivered) + heard.mss;
+            (self.threshold - heard.flight).min(bound)
+        };
+        self.window = heard.flight + count.max(if first { heard.mss } else { 0 });
+    }
+
+    /// Records that `bytes` were sent.
+    #[inline]
+    pub(super) fn on_sent(&mut self, bytes: u32) {
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// Reacts to a loss detected while `outstanding` bytes up to `next` were outstanding (RFC 5681 §3.2, RFC
+    /// 6675 §5).
+    pub(super) fn on_loss(&mut self, next: Sequence, heard: &Heard) {
+        if self.recovers() {
+            return;
+        }
+        self.phase = Phase::Recovery(next);
+        self.threshold = self.reduced(heard.outstanding, heard.mss);
+        (self.out_before, self.delivered, self.sent) = (heard.outstanding, 0, 0);
+        self.window = self.threshold;
+        self.reduce_in_proportion(heard);
+    }
+
+    /// Reduces the window after a loss that a tail probe repaired before it was detected (RFC 8985 §7.4.2).
+    pub(super) fn on_repaired(&mut self, mss: u32) {
+        if !self.recovers() {
+            self.threshold = self.reduced(self.window, mss);
+            self.window = self.window.min(self.threshold);
+        }
+    }
+
+    fn reduced(&mut self, outstanding: u32, mss: u32) -> u32 {
+        // The outstanding bytes are what the network has carried; an unused window proves nothing.
+        let borne = outstanding.min(self.window.max(mss));
+        match &mut self.rule {
+            Rule::Reno { acked } => {
+                *acked = 0;
+                (borne / 2).max(2 * mss)
+            }
+            Rule::Cubic(cubic) => cubic.reduce(borne, mss),
+        }
+    }
+
+    /// Reacts to a retransmission timeout (RFC 5681 §3.1, equation 4). `first`: the first of a series.
+    pub(super) fn on_timeout(&mut self, next: Sequence, outstanding: u32, mss: u32, first: bool) {
+        if first && !matches!(self.phase, Phase::Loss(_)) {
+            self.threshold = self.reduced(outstanding, mss);
+        }
+        self.window = mss;
+        self.phase = Phase::Loss(next);
+    }
+
+    /// Restarts the window after an idle time longer than the RTO (RFC 5681 §4.1).
+    pub(super) fn on_idle(&mut self, config: &Config, mss: u32) {
+        if !self.recovers() {
+            let initial = Congestion::new(config, mss).window;
+            self.window = self.window.min(initial);
+        }
+    }
+}

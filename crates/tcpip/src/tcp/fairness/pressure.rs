@@ -1,0 +1,101 @@
+//! Memory pressure: aborts sessions whose peers accept no data when transmit memory is short (RFC 6429).
+//!
+//! Purpose          return memory from sessions that make no progress to those that do.
+//! When             less than a quarter is left, and that limits a session whose peer accepts data. Otherwise
+//!                  nothing is checked.
+//! Which            sessions whose peers have acknowledged less than `floor_bytes` of the queued data for
+//!                  `stuck_patience` (proportionally less when less is left, at least a fifth): the address
+//!                  that holds most first, and of its sessions the longest stuck first. Peers that accept a
+//!                  byte now and then, or keep their window at one byte, are included.
+//! Until            a quarter of the memory is free (half of it, if less than an eighth was), or no such
+//!                  session is left.
+//! Own share        if memory is left but a session's own address, or attached program, has used its share,
+//!                  that one's stuck sessions are aborted after `stuck_patience`, so that others behind the
+//!                  same address are not shut out.
+//! Cost             one pass over all sessions, at most every [`INTERVAL`].
+
+use super::claims::Claim;
+use crate::tcp::{Outbox, SessionId, Tcp};
+use core::cmp::Reverse;
+use core::time::Duration;
+use kiban_base::{Context, Instant};
+
+/// Least time between two passes.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Denominator of fractions of the memory.
+const WHOLE: u64 = 1024;
+/// Threshold of free memory, in parts of `WHOLE`, below which sessions may be aborted.
+const SHORT: u64 = WHOLE / 4;
+
+impl Tcp {
+    /// Returns the free transmit memory in parts of `WHOLE`.
+    fn memory_left(&self, cx: &mut Context<'_>) -> u64 {
+        let pages = &mut cx.memory.transmit;
+        let of = |left: u64, all: u64| left * WHOLE / all.max(1);
+        of(self.send_share.free(), self.send_share.capacity())
+            .min(of(pages.at_home() as u64, pages.capacity() as u64))
+    }
+
+    /// Schedules a pass, because a session found too little memory.
+    pub(crate) fn on_short_memory(&mut self, now: Instant) {
+        if self.config.shares && self.config.stuck_patience.is_some() {
+            self.sweep_at = self.sweep_at.min(self.swept_at + INTERVAL).max(now);
+        }
+    }
+
+    /// Aborts sessions that hold memory without progress, if a pass is due.
+    pub(crate) fn relieve(&mut self, cx: &mut Context<'_>, out: &mut Outbox) {
+        if self.sweep_at > cx.now {
+            return;
+        }
+        (self.swept_at, self.sweep_at) = (cx.now, Instant::NEVER);
+        let left = self.memory_left(cx);
+        let Some(patience) = self.config.stuck_patience else { return };
+        let of_claim = self.short_claim.take().filter(|_| left >= SHORT);
+        if left >= SHORT && of_claim.is_none() {
+            return;
+        }
+        // Less patience in proportion to the memory that is not promised.
+        let promised = self.send_share.free() * WHOLE / self.send_share.capacity().max(1);
+        let patience = patience * (promised.clamp(SHORT / 5, SHORT) as u32) / SHORT as u32;
+        let concerns = |claim: Claim| {
+            of_claim.is_none_or(|own| {
+                claim.address == own.address || (claim.owner == own.owner && !own.is_boards)
+            })
+        };
+        let mut next = Instant::NEVER;
+        let mut stuck: alloc::vec::Vec<(Reverse<u64>, Instant, SessionId, u32)> = alloc::vec::Vec::new();
+        for session in self.table.iter().filter(|session| concerns(session.claim)) {
+            let Some(since) = session.stuck_since() else { continue };
+            if since + patience <= cx.now {
+                let held = self.send_share.held_by(session.claim.address);
+                stuck.push((Reverse(held), since, session.id, session.queued()));
+            } else {
+                next = next.min(since + patience);
+            }
+        }
+        stuck.sort_unstable();
+        let wanted = match of_claim {
+            Some(claim) => self.send_share.held_by(claim.address) / 2,
+            None => {
+                // One address leaves an eighth. If less is left, several compete for it.
+                let target = if promised < WHOLE / 8 { WHOLE / 2 } else { SHORT };
+                // If only pages are short, one session at a time.
+                (self.send_share.capacity() * target.saturating_sub(promised) / WHOLE).max(1)
+            }
+        };
+        let mut freed = 0;
+        for (_, _, id, bytes) in stuck {
+            if freed >= wanted {
+                break;
+            }
+            freed += u64::from(bytes) + u64::from(self.config.holder_bytes);
+            self.counters.stuck_sessions_aborted += 1;
+            self.with(id.index, cx, out, |session, desk| session.give_up(desk));
+        }
+        if freed < wanted && next != Instant::NEVER {
+            self.sweep_at = next.max(cx.now + INTERVAL);
+            self.short_claim = of_claim;
+        }
+    }
+}

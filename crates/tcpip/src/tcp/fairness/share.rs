@@ -1,0 +1,530 @@
+//! Shares of a common memory: sessions of many addresses and programs over one pool.
+//!
+//! Purpose   nobody who wants memory waits for somebody who keeps it: what is kept is bounded by session, by
+//!           peer address and by owner.
+//! Session   may hold half of what all others leave, and half of what others of its address leave of the
+//!           address's share (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998), and below
+//!           `floor_bytes` more than that: n greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
+//! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other
+//!           addresses leave. With `fairness = "flow"` addresses do not count.
+//! Sole      while no other address holds or wants anything, `Earned` and `Live` do not apply: the thresholds
+//!           of the address's sessions only keep an eighth free for the next address. A session may hold one
+//!           floor in any case, and one of the board's own services up to [`FLOORS`] floors (at most half of
+//!           what is free) even out of that eighth. Floors may add up to more than the memory: then the pool
+//!           refuses pages, and sessions get them in turn.
+//! Owner     the same for the sessions of one attached program; the board's own services are one owner, and
+//!           have no bound while they are alone. Addresses share what their owner may hold.
+//! Earned    of the last half a session may hold [`START_BYTES`], and else twice what its peer has
+//!           acknowledged of late; of the last eighth nothing that is not earned; of the last sixteenth an
+//!           eighth of what is. What is left is for those who take what they are sent.
+//! Live      `Earned` alone favours sessions that already hold much. So while less than a quarter is free, no
+//!           session may hold more than an equal part of 7/8 of the memory, divided among owners, then
+//!           addresses, then live sessions (those whose peers acknowledge), counted every second.
+//! Receiving windows are promises, which are not taken back, and few are used at once: a session of the
+//! board's own services, which
+//!           read, is always promised its floor. Those of an attached program beyond its share have that much
+//!           if it is no more than an eighth of the pages that are not in use, divided among the program's
+//!           sessions, and at least an eighth of the floor. Of the pages that are not in use the sessions of
+//!           an owner that has hardly any are promised a quarter.
+//! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged
+//!           `overhead` on top.
+//! Off       a ledger may be told to promise anything to everybody, as boards did before (`Config::shares`).
+//! Cost      what each address and owner holds stands at a number that a session keeps: nothing is looked up.
+
+use super::claims::Claim;
+use alloc::vec::Vec;
+
+/// Bytes that a session may hold of the last half before its peer has acknowledged anything: one page.
+const START_BYTES: u32 = 4096;
+/// Number of floors that an address, or an owner, may always hold in all while anything is left; likewise
+/// each session of a sole address.
+const FLOORS: u64 = 4;
+
+/// Counts live sessions, addresses or owners per period, and keeps the count of the period before.
+#[derive(Clone, Copy, Default, Debug)]
+struct Live {
+    period: u64,
+    now: u32,
+    before: u32,
+}
+
+impl Live {
+    /// Counts one. Returns whether it is the first of its period.
+    fn count(&mut self, period: u64) -> bool {
+        let is_first = self.period != period;
+        if is_first {
+            *self = Live { period, now: 0, before: self.in_period(period - 1) };
+        }
+        self.now += 1;
+        is_first
+    }
+
+    fn in_period(&self, period: u64) -> u32 {
+        if self.period == period { self.now } else { 0 }
+    }
+
+    /// Returns the count of this period or of the one before.
+    fn recent(&self, period: u64) -> u64 {
+        let before = if self.period == period { self.before } else { self.in_period(period.wrapping_sub(1)) };
+        self.in_period(period).max(before).into()
+    }
+}
+
+/// The account of an address or owner.
+#[derive(Clone, Copy, Default, Debug)]
+struct Account {
+    /// Bytes that its sessions hold.
+    held: u64,
+    /// For an address: its live sessions. For an owner: its addresses with live sessions (by flow: live
+    /// sessions).
+    live: Live,
+}
+
+/// The account book of one pool.
+#[derive(Debug)]
+pub(crate) struct Share {
+    capacity: u64,
+    held: u64,
+    overhead: u64,
+    limits: bool,
+    by_address: bool,
+    /// Free pages, bytes, whether promised or not.
+    unused: u64,
+    claims: Vec<Account>,
+    /// Owners of live sessions.
+    live_owners: Live,
+    period: u64,
+    /// Number of sessions per owner; used for receive windows only.
+    members: Vec<u32>,
+    /// Counts releases of memory.
+    releases: u64,
+    /// Whether a session of an address that holds nothing has recently found less than it wants.
+    is_contested: bool,
+}
+
+impl Share {
+    pub(crate) fn new(capacity_bytes: u64, overhead_bytes: u32) -> Share {
+        Share {
+            capacity: capacity_bytes,
+            held: 0,
+            overhead: u64::from(overhead_bytes),
+            limits: true,
+            by_address: true,
+            unused: capacity_bytes,
+            claims: Vec::new(),
+            live_owners: Live::default(),
+            period: 0,
+            members: Vec::new(),
+            releases: 0,
+            is_contested: false,
+        }
+    }
+
+    /// Returns a share that refuses nothing.
+    pub(crate) fn without_limits(self) -> Share {
+        Share { limits: false, ..self }
+    }
+
+    /// Returns a share that ignores addresses.
+    pub(crate) fn by_flow(self) -> Share {
+        Share { by_address: false, ..self }
+    }
+
+    /// Returns the bytes charged for holding `bytes`.
+    #[inline]
+    fn charge(&self, bytes: u32) -> u64 {
+        if bytes == 0 { 0 } else { u64::from(bytes) + self.overhead }
+    }
+
+    #[inline]
+    fn of(&self, number: u32) -> u64 {
+        self.claims.get(number as usize).map_or(0, |account| account.held)
+    }
+
+    fn live(&self, number: u32) -> u64 {
+        self.claims.get(number as usize).map_or(0, |account| account.live.recent(self.period))
+    }
+
+    /// Sets the current period for [`Share::note_live`].
+    pub(crate) fn set_period(&mut self, period: u64) {
+        self.period = period;
+    }
+
+    /// Counts a live session, once per period.
+    pub(crate) fn note_live(&mut self, claim: Claim, period: u64) {
+        self.reach(claim);
+        let mut count = |number: u32| self.claims[number as usize].live.count(period);
+        if (!self.by_address || count(claim.address)) && count(claim.owner) {
+            self.live_owners.count(period);
+        }
+    }
+
+    /// Returns how many bytes each live session may hold if an eighth of the memory is left for new ones.
+    fn live_part(&self, claim: Claim) -> u64 {
+        let whole = self.capacity - self.capacity / 8;
+        let of_owner = whole / self.live_owners.recent(self.period).max(1);
+        let sessions = self.live(self.counted(claim));
+        if !self.by_address || self.is_sole(claim) {
+            return of_owner / (sessions + 1);
+        }
+        of_owner / (self.live(claim.owner) + 1) / sessions.max(1)
+    }
+
+    /// Returns how much a holder of `own` of `limit` may hold while others hold `others`.
+    #[inline]
+    fn part(limit: u64, others: u64) -> u64 {
+        if others == 0 { limit - limit / 8 } else { limit.saturating_sub(others) / 2 }
+    }
+
+    /// Returns whether no other address (by flow: owner) holds memory, or has recently wanted any.
+    #[inline]
+    pub(crate) fn is_sole(&self, claim: Claim) -> bool {
+        !self.is_contested && self.held == self.of(self.counted(claim))
+    }
+
+    /// Returns whether others hold memory while the session's own address (by flow: owner) holds none.
+    pub(crate) fn is_newcomer(&self, claim: Claim) -> bool {
+        self.held > 0 && self.of(self.counted(claim)) == 0
+    }
+
+    #[inline]
+    fn counted(&self, claim: Claim) -> u32 {
+        if self.by_address { claim.address } else { claim.owner }
+    }
+
+    /// Sets whether others want memory while one address holds everything.
+    pub(crate) fn set_contested(&mut self, is_contested: bool) {
+        self.is_contested = is_contested;
+    }
+
+    /// Returns how much a session that holds `own` may hold according to its owner and address.
+    #[inline]
+    fn claim_allows(&self, own: u64, floor: u32, claim: Claim) -> u64 {
+        let (owner, address) = (self.of(claim.owner), self.of(claim.address));
+        let others = self.held - owner;
+        let least = FLOORS * (u64::from(floor) + self.overhead);
+        // While no program is attached, only the memory limits the board's own services.
+        let is_alone = others == 0 && claim.is_boards;
+        let of_owner = if is_alone { self.capacity } else { Share::part(self.capacity, others) };
+        let by_owner = if is_alone { u64::MAX } else { of_owner.max(least).saturating_sub(owner - own) };
+        if !self.by_address {
+            return by_owner;
+        }
+        let of_address = Share::part(of_owner, owner - address).max(least);
+        by_owner.min(of_address.saturating_sub(address - own))
+    }
+
+    /// Returns how much a session that holds `own`, and whose peer has recently acknowledged `earned`, may
+    /// hold in all.
+    #[inline]
+    pub(crate) fn allowance(&self, own: u32, floor: u32, claim: Claim, earned: u32) -> u32 {
+        if !self.limits {
+            return u32::MAX;
+        }
+        let charged = self.charge(own);
+        let free = self.capacity.saturating_sub(self.held - charged);
+        let room = self.claim_allows(charged, floor, claim);
+        let half = (free / 2).min(self.part_of_claim(room, charged, claim));
+        if self.held == charged {
+            // Nobody else holds anything: however small the memory is, one session can proceed.
+            let most = u32::try_from(half.saturating_sub(self.overhead)).unwrap_or(u32::MAX);
+            return most.max(floor);
+        }
+        let most = half.saturating_sub(self.overhead).max(u64::from(floor));
+        if self.is_sole(claim) {
+            // Nobody else wants memory: live sessions share evenly; if memory is below the sum of their
+            // floors, they get pages in turn.
+            let small = (free / 2).saturating_sub(self.overhead).min(FLOORS * u64::from(floor));
+            let small = if claim.is_boards { small } else { 0 };
+            return u32::try_from(most.max(small)).unwrap_or(u32::MAX);
+        }
+        let most = most.min(Share::earned(free, self.capacity, floor, earned));
+        let most = if free > self.capacity / 4 {
+            most
+        } else {
+            most.min(self.live_part(claim).saturating_sub(self.overhead))
+        };
+        let bound = free.min(room).saturating_sub(self.overhead);
+        u32::try_from(most.min(bound)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how much of its address's room one session may hold: half, or all if it is alone there.
+    #[inline]
+    fn part_of_claim(&self, room: u64, own: u64, claim: Claim) -> u64 {
+        if self.of(claim.address) == own { room } else { room / 2 }
+    }
+
+    /// Returns how much of the last half of `whole` a session may hold, with `free` of it left.
+    fn earned(free: u64, whole: u64, floor: u32, earned: u32) -> u64 {
+        let (earned, start) = (u64::from(earned), u64::from(START_BYTES.min(floor)));
+        if free > whole / 2 {
+            u64::MAX
+        } else if free > whole / 8 {
+            start.max(2 * earned)
+        } else if free > whole / 16 {
+            2 * earned
+        } else {
+            Some(earned / 8).filter(|part| *part >= start).unwrap_or(0)
+        }
+    }
+
+    /// Returns how much a session that was promised `own` may be promised in all.
+    #[inline]
+    pub(crate) fn promise(&self, own: u32, floor: u32, claim: Claim) -> u32 {
+        if !self.limits {
+            return u32::MAX;
+        }
+        let charged = self.charge(own);
+        let free = self.capacity.saturating_sub(self.held - charged);
+        if claim.is_boards && self.is_sole(claim) {
+            let half = (free / 2).saturating_sub(self.overhead);
+            return u32::try_from(half).unwrap_or(u32::MAX).max(floor);
+        }
+        let room = self.claim_allows(charged, floor, claim);
+        let half = (free / 2).min(self.part_of_claim(room, charged, claim));
+        let most = half.max(u64::from(floor)).min(room);
+        // Unused promises to others must not close this window: an owner has a quarter of the free pages.
+        let owner = self.of(claim.owner);
+        let quarter = if self.held == owner { 0 } else { self.unused / 4 };
+        let of_unused = quarter.saturating_sub(owner - charged) / 2;
+        let least = match self.members.get(claim.owner as usize) {
+            Some(sessions) if !claim.is_boards => {
+                let part = self.unused / 8 / u64::from(*sessions).max(1);
+                u32::try_from(part).unwrap_or(u32::MAX).clamp(floor / 8, floor)
+            }
+            _ => floor,
+        };
+        u32::try_from(most.max(of_unused)).unwrap_or(u32::MAX).max(least)
+    }
+
+    /// Sets the number of sessions of an owner.
+    pub(crate) fn set_sessions(&mut self, owner: u32, sessions: usize) {
+        if self.members.len() <= owner as usize {
+            self.members.resize(owner as usize + 1, 0);
+        }
+        self.members[owner as usize] = sessions as u32;
+    }
+
+    /// Sets the bytes of free pages.
+    pub(crate) fn set_unused(&mut self, bytes: u64) {
+        self.unused = bytes;
+    }
+
+    /// Returns whether the share of its address or owner, not the memory, limits a session that holds `own`.
+    pub(crate) fn is_bound_by_claim(&self, own: u32, floor: u32, claim: Claim) -> bool {
+        let charged = self.charge(own);
+        let free = self.capacity.saturating_sub(self.held - charged);
+        self.limits && !self.is_sole(claim) && self.claim_allows(charged, floor, claim) < free / 2
+    }
+
+    /// Returns whether more than three quarters are held.
+    #[inline]
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.limits && self.held > self.capacity / 4 * 3
+    }
+
+    /// Returns the bytes that nobody holds.
+    pub(crate) fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.held)
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Returns the bytes that the sessions of one account hold.
+    pub(crate) fn held_by(&self, number: u32) -> u64 {
+        self.of(number)
+    }
+
+    /// Returns a number that changes with every release of memory.
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases
+    }
+
+    /// Records that a session that held `before` now holds `after`.
+    #[inline]
+    pub(crate) fn change(&mut self, before: u32, after: u32, claim: Claim) {
+        let (less, more) = (self.charge(before), self.charge(after));
+        self.releases += u64::from(more < less);
+        self.held = self.held + more - less;
+        self.reach(claim);
+        for number in [claim.owner, claim.address] {
+            let account = &mut self.claims[number as usize];
+            account.held = account.held + more - less;
+        }
+    }
+
+    #[inline]
+    fn reach(&mut self, claim: Claim) {
+        let most = claim.owner.max(claim.address) as usize;
+        if self.claims.len() <= most {
+            self.claims.resize(most + 1, Account::default());
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One address of the board's own services.
+    fn claim(address: u32) -> Claim {
+        Claim { owner: 0, address, is_boards: true }
+    }
+
+    /// Lets sessions grow in turn until nothing moves; what they hold.
+    fn settle(share: &mut Share, claims: &[Claim]) -> Vec<u64> {
+        let mut held = alloc::vec![0u32; claims.len()];
+        for _ in 0..2000 {
+            for (own, claim) in held.iter_mut().zip(claims) {
+                let next = share.allowance(*own, 0, *claim, u32::MAX);
+                share.change(*own, next, *claim);
+                *own = next;
+            }
+        }
+        held.into_iter().map(u64::from).collect()
+    }
+
+    fn near(one: u64, other: u64) -> bool {
+        one.abs_diff(other) * 50 <= other
+    }
+
+    #[test]
+    fn greedy_sessions_of_one_address_share_all_but_an_eighth() {
+        for sessions in [1u64, 2, 15, 60] {
+            let mut share = Share::new(8 << 20, 0);
+            let held = settle(&mut share, &alloc::vec![claim(1); sessions as usize]);
+            let all = held.iter().sum::<u64>();
+            // A single one has half of the memory, more of them have all but an eighth to share.
+            let expected = if sessions == 1 { 4 << 20 } else { (7 << 20) * sessions / (sessions + 1) };
+            assert!(near(all, expected), "{sessions}: {held:?}");
+            assert!(held.iter().all(|own| near(*own, held[0])), "{sessions}: {held:?}");
+        }
+    }
+
+    #[test]
+    fn greedy_addresses_settle_at_equal_shares_and_leave_one_free() {
+        for addresses in [2u64, 3, 15] {
+            let mut share = Share::new(8 << 20, 0);
+            // Some have many sessions, one has a single one.
+            let mut claims = alloc::vec![claim(1)];
+            (1..addresses).for_each(|n| claims.extend([claim(1 + n as u32); 40]));
+            let held = settle(&mut share, &claims);
+            let fair = (8 << 20) / (addresses + 1);
+            assert!(held[0].abs_diff(fair) * 15 <= fair, "{} of {fair}", held[0]);
+            for number in 2..=addresses {
+                // Forty sessions use 40/41 of it.
+                let held = share.held_by(number as u32);
+                assert!(held.abs_diff(fair) * 15 <= fair, "{addresses}: {number} {held} of {fair}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_comes_after_a_greedy_address_finds_room() {
+        let mut share = Share::new(64 << 20, 8 << 10);
+        settle(&mut share, &alloc::vec![claim(1); 600]);
+        assert!(share.free() >= 8 << 20, "{}", share.free());
+        assert!(share.allowance(0, 16 << 10, claim(2), u32::MAX) > 3 << 20);
+        // By flow there is but what the sessions leave each other.
+        let mut share = Share::new(64 << 20, 8 << 10).by_flow();
+        settle(&mut share, &alloc::vec![claim(1); 600]);
+        assert!(share.free() < 1 << 20, "{}", share.free());
+    }
+
+    #[test]
+    fn a_sole_address_has_its_floors_until_another_wants_memory() {
+        const FLOOR: u32 = 16 << 10;
+        let mut share = Share::new(1 << 20, 0);
+        share.change(0, 1 << 20, claim(1));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), FLOOR, "floors may overcommit the ledger");
+        assert_eq!(share.allowance(0, FLOOR, claim(2), 0), 0, "another waits for those who give memory back");
+        share.set_contested(true);
+        assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0, "and meanwhile the first takes no more");
+        share.set_contested(false);
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), FLOOR);
+        // With something held by another the rules for several hold, whatever was wanted.
+        share.change(0, 1, claim(2));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0);
+        // A session's four floors are not cut for the eighth that is kept for the next.
+        let mut share = Share::new(1 << 20, 0);
+        share.change(0, 896 << 10, claim(1));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), 64 << 10);
+        assert!(!share.is_bound_by_claim(0, FLOOR, claim(1)));
+    }
+
+    #[test]
+    fn owners_share_before_their_addresses_do() {
+        let mut share = Share::new(64 << 20, 0);
+        let program = |owner: u32| Claim { owner, address: 50, is_boards: false };
+        let greedy: Vec<Claim> = (0..300).map(|n| Claim { address: 100 + n, ..program(1) }).collect();
+        settle(&mut share, &greedy);
+        assert!(share.held_by(1) <= 56 << 20, "{}", share.held_by(1));
+        assert!(share.allowance(0, 16 << 10, program(2), u32::MAX) > 3 << 20);
+    }
+
+    #[test]
+    fn what_is_left_is_for_those_whose_peers_take_it() {
+        let mut share = Share::new(1 << 20, 0);
+        let claims = [claim(1), claim(2)];
+        // What others hold, what was earned, what may be held.
+        for (held, earned, expected) in [
+            (0, 0, 1 << 19),
+            (600, 0, 4 << 10),
+            (600, 10 << 10, 20 << 10),
+            (600, 1 << 20, 212 << 10),
+            (900, 0, 0),
+            (900, 10 << 10, 20 << 10),
+            (1000, 10 << 10, 0),
+            (1000, 128 << 10, 16 << 10),
+            (1024, 128 << 10, 0),
+        ] {
+            share.change(0, held << 10, claims[0]);
+            assert_eq!(share.allowance(0, 16 << 10, claims[1], earned), expected, "{held} {earned}");
+            share.change(held << 10, 0, claims[0]);
+        }
+    }
+
+    #[test]
+    fn pages_that_are_not_full_are_charged_once_a_holder() {
+        let mut share = Share::new(1000, 100);
+        share.change(0, 1, claim(1));
+        share.change(1, 50, claim(1));
+        assert_eq!(share.allowance(0, 0, claim(2), u32::MAX), (1000 - 150) / 2 - 100);
+        share.change(50, 0, claim(1));
+        assert_eq!((share.held(), share.held_by(0), share.held_by(1)), (0, 0, 0));
+    }
+
+    #[test]
+    fn without_limits_everybody_is_promised_everything() {
+        let mut share = Share::new(1000, 0).without_limits();
+        share.change(0, 5000, claim(1));
+        assert_eq!((share.allowance(0, 64, claim(1), 0), share.held()), (u32::MAX, 5000));
+    }
+
+    #[test]
+    fn a_window_is_promised_to_whoever_comes() {
+        let mut share = Share::new(1000, 0);
+        share.change(0, 1000, claim(1));
+        assert_eq!(share.promise(0, 64, claim(2)), 64);
+        assert_eq!(share.promise(0, 64, claim(1)), 64);
+        // One program is promised everything. While it uses little of it another has some, too.
+        let program = |owner| Claim { owner, address: 90 + owner, is_boards: false };
+        let mut share = Share::new(16_000, 0);
+        share.change(0, 16_000, program(7));
+        let promised = |share: &Share, owner| share.promise(0, 64, program(owner));
+        for (sessions, expected) in [(1, 64), (50, 40), (1000, 8)] {
+            share.set_sessions(7, sessions);
+            assert_eq!(promised(&share, 7), expected, "{sessions} sessions of the greedy one");
+        }
+        assert_eq!(promised(&share, 8), 2000);
+        share.set_unused(3200);
+        assert_eq!((promised(&share, 7), promised(&share, 8)), (8, 400));
+    }
+}

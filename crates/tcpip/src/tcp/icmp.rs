@@ -1,0 +1,67 @@
+//! ICMP errors about our segments (RFC 1122 §4.2.3.9, RFC 5927), and unreachable next hops reported by our
+//! own links.
+
+use super::indication::SessionId;
+use super::machine::Tcp;
+use super::segment::Outbox;
+use super::trouble::Trouble;
+use crate::wire::tcp::Sequence;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use kiban_base::Context;
+
+impl Tcp {
+    /// Sets the path MTU of a new session, bytes of an IP packet (RFC 9293 §3.7.1: MMS_S).
+    pub fn on_way(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
+        // A session that has ended needs no MTU.
+        let _ = self.with_known(session, cx, out, |found, desk| found.learn_way(mtu, desk));
+    }
+
+    /// Returns whether an ICMP error about a segment that began at `sequence` is plausible: that byte is
+    /// outstanding (RFC 5927 §4.1). Call it before anything besides the session uses the error. Implausible
+    /// errors are counted.
+    pub fn believes(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
+        let session = self.table.find(local, remote).and_then(|index| self.table.at(index));
+        let believed = session.is_some_and(|session| session.is_on_its_way(sequence));
+        self.counters.troubles_disbelieved += u64::from(!believed);
+        believed
+    }
+
+    /// Ends the connection attempts whose route, according to `is_that_way(local address, peer address)`,
+    /// leads through a next hop that does not answer. Established sessions continue, since the next hop may
+    /// return (RFC 1122 §4.2.3.9).
+    pub fn on_nobody(
+        &mut self,
+        is_that_way: impl Fn(IpAddr, IpAddr) -> bool,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        self.forget_opened();
+        let is_lost = |id: &SessionId| {
+            let found = self.table.get(*id);
+            found.is_some_and(|session| is_that_way(session.local.ip(), session.remote.ip()))
+        };
+        let lost: Vec<SessionId> = self.opening.iter().copied().filter(is_lost).collect();
+        for id in lost {
+            self.with(id.index, cx, out, |session, desk| session.on_nobody(desk));
+        }
+    }
+
+    /// Processes an ICMP error about a segment from `local` to `remote` that began at `sequence`.
+    pub fn on_icmp(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        sequence: Sequence,
+        trouble: Trouble,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        match self.table.find(local, remote) {
+            Some(index) => {
+                self.with(index, cx, out, |session, desk| session.on_icmp(trouble, sequence, desk));
+            }
+            None => self.counters.troubles_disbelieved += 1,
+        }
+    }
+}

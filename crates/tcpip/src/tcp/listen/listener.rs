@@ -1,0 +1,35 @@
+//! Listeners: local addresses that accept connections.
+
+use crate::tcp::fairness::claims::Owner;
+use crate::tcp::indication::SessionId;
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+use kiban_base::Instant;
+
+/// A listener.
+pub(crate) struct Listener {
+    pub(crate) number: u32,
+    /// The owner of the sessions that it accepts.
+    pub(crate) owner: Owner,
+    pub(crate) local: SocketAddr,
+    /// Whether an unspecified IPv6 address accepts IPv4 connections too.
+    pub(crate) dual: bool,
+    /// Number of half-open connections.
+    pub(crate) waiting: usize,
+    /// Half-open connections, the oldest first, if only their number is limited (without cookies). Some may
+    /// be open or gone by now.
+    pub(crate) half_open: VecDeque<SessionId>,
+    /// Until when ACKs may return a cookie.
+    pub(crate) cookies_until: Instant,
+}
+
+/// Returns the listener for `local`: one on that very address is preferred to one on all addresses.
+pub(crate) fn who_listens(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
+    let serves = |listener: &&mut Listener| {
+        let address = listener.local.ip();
+        listener.local.port() == local.port()
+            && (address == local.ip()
+                || (address.is_unspecified() && (listener.dual || address.is_ipv4() == local.is_ipv4())))
+    };
+    listeners.iter_mut().filter(serves).max_by_key(|listener| listener.local == local)
+}

@@ -1,0 +1,55 @@
+//! TIME-WAIT: limits and reuse (RFC 9293 §3.4.2, §3.6.1).
+//!
+//! Limit            a configured number, but no more than a quarter of all sessions, so that TIME-WAIT keeps
+//!                  no new session out. Beyond it the oldest session in TIME-WAIT ends, and is counted.
+//! Reuse            a new SYN may reuse the 4-tuple early if it cannot be an old duplicate: by its timestamp
+//!                  (RFC 6191), or else by a sequence number above all that were used (RFC 9293 §3.10.7.4).
+//!                  Our initial sequence number is then above all that we used, too.
+
+use super::listener::who_listens;
+use super::time_wait::APART;
+use crate::tcp::indication::SessionId;
+use crate::tcp::machine::Tcp;
+use crate::tcp::segment::Outbox;
+use crate::wire::tcp::{Flags, Header, Sequence};
+use kiban_base::Context;
+
+impl Tcp {
+    /// Registers a session that has entered TIME-WAIT, and ends the oldest ones beyond the limit.
+    pub(crate) fn on_rest(&mut self, id: SessionId, cx: &mut Context<'_>, out: &mut Outbox) {
+        self.resting.line.push_back(id);
+        let most = self.config.time_wait_max.min(self.config.sessions_max / 4);
+        while let Some(first) = self.resting.line.front().copied() {
+            let gone = self.table.get(first).is_none();
+            if !gone && self.resting.line.len() <= most {
+                return;
+            }
+            self.resting.line.pop_front();
+            if !gone {
+                self.counters.time_wait_cut += 1;
+                self.with(first.index, cx, out, |session, desk| session.leave_name(desk));
+            }
+        }
+    }
+
+    /// Frees the 4-tuple of a session in TIME-WAIT if `syn` may reuse it. Returns the least initial sequence
+    /// number for the new session.
+    pub(crate) fn take_name(
+        &mut self,
+        index: u32,
+        syn: &Header,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> Option<Sequence> {
+        if !syn.flags.has(Flags::SYN) || syn.flags.has_any(Flags::ACK | Flags::RST) {
+            return None;
+        }
+        let session = self.table.at(index)?;
+        let least = session.yields_to(syn)?;
+        let local = session.local;
+        who_listens(&mut self.listeners, local)?;
+        self.counters.time_wait_reused += 1;
+        self.with(index, cx, out, |session, desk| session.leave_name(desk));
+        Some(least + APART)
+    }
+}

@@ -1,0 +1,86 @@
+//! Unpredictable numbers: SipHash-2-4 (Aumasson and Bernstein 2012) of a connection's 4-tuple, with a key
+//! drawn at start. Each use hashes a letter of its own first, so that one number reveals nothing about
+//! another.
+
+use crate::wire::tcp::Sequence;
+use core::hash::Hasher;
+use core::net::{IpAddr, SocketAddr};
+use kiban_base::{Instant, SecureRng};
+use siphasher::sip::SipHasher24;
+
+/// The secret key of one board.
+pub(crate) struct Secret {
+    key: [u64; 2],
+}
+
+/// The initial numbers of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    /// Our initial sequence number.
+    pub(crate) initial: Sequence,
+    /// Offset of our timestamp clock.
+    pub(crate) stamp_offset: u32,
+}
+
+impl Secret {
+    pub(crate) fn new(rng: &mut SecureRng) -> Secret {
+        Secret { key: [rng.draw(), rng.draw()] }
+    }
+
+    /// RFC 6528 §3: a clock of 4 us plus a keyed hash of the 4-tuple. The clock permits reuse of a 4-tuple
+    /// (RFC 9293 §3.4.1); the hash hides the numbers of other connections. The same applies to timestamps
+    /// (RFC 7323 §7.1).
+    pub(crate) fn beginning(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> Beginning {
+        let clock = (now.as_nanos() / 4000) as u32;
+        let hash = self.name(b'i', local, remote).finish() as u32;
+        Beginning {
+            initial: Sequence(clock.wrapping_add(hash)),
+            stamp_offset: self.stamp_offset(local, remote),
+        }
+    }
+
+    /// Returns the offset of our timestamp clock for a 4-tuple.
+    pub(crate) fn stamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
+        self.name(b't', local, remote).finish() as u32
+    }
+
+    /// Returns a hasher that has hashed `letter` (the use) and the 4-tuple; more may be hashed after them.
+    pub(crate) fn name(&self, letter: u8, local: SocketAddr, remote: SocketAddr) -> SipHasher24 {
+        let mut hasher = SipHasher24::new_with_keys(self.key[0], self.key[1]);
+        hasher.write_u8(letter);
+        for end in [local, remote] {
+            match end.ip() {
+                IpAddr::V4(address) => hasher.write(&address.octets()),
+                IpAddr::V6(address) => hasher.write(&address.octets()),
+            }
+            hasher.write(&end.port().to_be_bytes());
+        }
+        hasher
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use kiban_base::RngKey;
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        // Aumasson and Bernstein 2012, appendix A: bytes 00..0e under the key 00..0f.
+        let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+        hasher.write(&core::array::from_fn::<u8, 15, _>(|n| n as u8));
+        assert_eq!(hasher.finish(), 0xa129_ca61_49be_45e5);
+    }
+
+    #[test]
+    fn numbers_differ_by_name_by_use_and_by_board() {
+        let secret = |seed| Secret::new(&mut SecureRng::new(RngKey::for_simulation(seed)));
+        let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), port);
+        let of = |seed, port| secret(seed).beginning(end(port), end(80), Instant::ZERO);
+        let (one, other, elsewhere) = (of(1, 1), of(1, 2), of(2, 1));
+        assert_ne!(one.initial, other.initial);
+        assert_ne!(one.initial, elsewhere.initial);
+        assert_ne!(one.initial.0, one.stamp_offset);
+    }
+}

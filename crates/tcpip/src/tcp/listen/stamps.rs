@@ -1,0 +1,135 @@
+//! Timestamps (RFC 7323 §3 to §5): our clock in every segment, and the echo of the peer's.
+//!
+//! Clock            milliseconds (§5.4 allows 1 ms to 1 s) from a secret offset per 4-tuple (§7.1): others
+//!                  cannot learn the board's uptime, and a reused 4-tuple continues the clock.
+//! Echo             the newest value of a segment that held the next expected byte (§4.3). If one ACK covers
+//!                  several segments, it echoes the first, so that the peer's RTT includes the delay.
+//! PAWS             a segment whose value is older than the newest one is an old duplicate (§5), unless
+//!                  nothing arrived for so long that the clock may have wrapped.
+
+use crate::wire::tcp::{Sequence, Timestamps};
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// RFC 7323 §5.5: a millisecond clock wraps half round in 24.8 days; after this idle time no value counts as
+/// old.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
+
+/// The timestamp state of one session.
+#[derive(Debug)]
+pub(crate) struct Stamps {
+    offset: u32,
+    /// TS.Recent.
+    recent: u32,
+    /// When TS.Recent was set.
+    recent_at: Instant,
+    /// Last.ACK.sent.
+    acknowledged: Sequence,
+}
+
+impl Stamps {
+    pub(crate) fn new(offset: u32) -> Stamps {
+        Stamps { offset, recent: 0, recent_at: Instant::ZERO, acknowledged: Sequence(0) }
+    }
+
+    /// Starts with `value` from the peer's SYN; `expected` is the sequence number after it.
+    pub(crate) fn begin(&mut self, value: u32, expected: Sequence, now: Instant) {
+        (self.recent, self.recent_at, self.acknowledged) = (value, now, expected);
+    }
+
+    /// Returns the option for a segment; only one with ACK carries an echo.
+    #[inline]
+    pub(crate) fn option(&self, acknowledges: bool, now: Instant) -> Timestamps {
+        Timestamps { value: self.value(now), echo: if acknowledges { self.recent } else { 0 } }
+    }
+
+    #[inline]
+    fn value(&self, now: Instant) -> u32 {
+        value(self.offset, now)
+    }
+
+    /// Records that an ACK was sent.
+    #[inline]
+    pub(crate) fn on_acknowledgment_sent(&mut self, expected: Sequence) {
+        self.acknowledged = expected;
+    }
+
+    /// Returns whether PAWS rejects `value` (RFC 7323 §5.3, R1).
+    #[inline]
+    pub(crate) fn is_old(&self, value: u32, now: Instant) -> bool {
+        (value.wrapping_sub(self.recent) as i32) < 0 && now.since(self.recent_at) <= IDLE_MAX
+    }
+
+    /// Returns whether `value` equals TS.Recent.
+    pub(crate) fn is_last(&self, value: u32) -> bool {
+        value == self.recent
+    }
+
+    /// Returns whether `value` is newer than TS.Recent.
+    pub(crate) fn is_behind_last(&self, value: u32) -> bool {
+        (value.wrapping_sub(self.recent) as i32) > 0
+    }
+
+    /// Records the value of an acceptable segment (RFC 7323 §4.3, 2, and §5.3, R3).
+    #[inline]
+    pub(crate) fn take(&mut self, value: u32, sequence: Sequence, now: Instant) {
+        if sequence.le(self.acknowledged) {
+            (self.recent, self.recent_at) = (value, now);
+        }
+    }
+
+    /// Returns how long ago we sent `echo`, within a millisecond, if we may have sent it.
+    pub(crate) fn trip(&self, echo: u32, now: Instant) -> Option<Duration> {
+        let trip = self.value(now).wrapping_sub(echo);
+        // Zero means no echo (§3.2); a value ahead of our clock was never sent.
+        (echo != 0 && (trip as i32) >= 0).then(|| Duration::from_millis(u64::from(trip)))
+    }
+}
+
+/// Returns the clock of a connection with this `offset`.
+#[inline]
+pub(crate) fn value(offset: u32, now: Instant) -> u32 {
+    offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn what_is_old_is_told_by_the_shorter_way_round_and_not_after_24_days() {
+        let mut stamps = Stamps::new(7);
+        stamps.begin(5, Sequence(100), at(0));
+        let rows =
+            [(5, 1, false), (4, 1, true), (6, 1, false), (0x8000_0006, 1, true), (0x8000_0004, 1, false)];
+        for (value, ms, old) in rows {
+            assert_eq!(stamps.is_old(value, at(ms)), old, "{value}");
+        }
+        let days = |days: u64| at(days * 24 * 3600 * 1000);
+        assert!(stamps.is_old(4, days(24)) && !stamps.is_old(4, days(25)));
+    }
+
+    #[test]
+    fn of_segments_that_one_acknowledgement_answers_the_first_is_echoed() {
+        let mut stamps = Stamps::new(0);
+        stamps.begin(10, Sequence(100), at(0));
+        stamps.take(20, Sequence(100), at(1));
+        stamps.take(30, Sequence(200), at(2));
+        assert_eq!(stamps.option(true, at(2)), Timestamps { value: 2, echo: 20 });
+        stamps.on_acknowledgment_sent(Sequence(300));
+        stamps.take(40, Sequence(300), at(3));
+        assert_eq!((stamps.recent, stamps.option(false, at(3)).echo), (40, 0));
+    }
+
+    #[test]
+    fn an_echo_of_what_was_never_said_measures_nothing() {
+        let stamps = Stamps::new(u32::MAX - 10);
+        let said = stamps.value(at(100));
+        assert_eq!(stamps.trip(said, at(130)), Some(Duration::from_millis(30)));
+        assert_eq!((stamps.trip(0, at(130)), stamps.trip(said.wrapping_add(31), at(130))), (None, None));
+    }
+}

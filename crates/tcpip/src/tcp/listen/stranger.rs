@@ -1,0 +1,191 @@
+//! Segments that match no session: SYNs for a listener, and others (RFC 9293 §3.10.7.1, §3.10.7.2).
+//!
+//! SYN              begins a session while the backlog has room. Beyond that (or always, see [`SynCookies`])
+//!                  it is answered with a cookie, and no state is kept.
+//! Others           are answered with RST. An answer without a session reuses the PDU of the segment that it
+//!                  answers, so that a flood takes no memory.
+
+use super::cookie;
+use super::listener::who_listens;
+use super::secret::Beginning;
+use super::time_wait::behind;
+use crate::tcp::config::{Fairness, SynCookies};
+use crate::tcp::indication::SessionId;
+use crate::tcp::machine::Tcp;
+use crate::tcp::segment::{Outbox, Segment};
+use crate::wire::tcp::{Flags, Header, Options, Sequence};
+use core::net::SocketAddr;
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_base::{Context, Pdu};
+
+impl Tcp {
+    /// Processes a segment that matches no session (RFC 9293 §3.10.7.1, §3.10.7.2).
+    pub(crate) fn on_stranger(
+        &mut self,
+        (local, remote): (SocketAddr, SocketAddr),
+        header: &Header,
+        pdu: Pdu,
+        (lane, least): (usize, Option<Sequence>),
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        let flags = header.flags;
+        if flags.has(Flags::RST) {
+            return;
+        }
+        let listener = who_listens(&mut self.listeners, local);
+        let Some(listener) = listener else { return self.answer_reset(local, remote, header, pdu, out) };
+        if flags.has(Flags::ACK) {
+            return self.on_last_segment((local, remote), header, pdu, lane, cx, out);
+        }
+        if !flags.has(Flags::SYN) {
+            // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
+            self.counters.unacceptable += 1;
+            return;
+        }
+        let (number, owner) = (listener.number, listener.owner);
+        let full = listener.waiting >= self.config.backlog;
+        let with_cookie = match self.config.syn_cookies {
+            SynCookies::Off => false,
+            SynCookies::Full => full,
+            SynCookies::Always => true,
+        };
+        if self.table.len() >= self.config.sessions_max {
+            self.counters.requests_dropped += 1;
+            return;
+        }
+        if !self.may_own_more(owner, remote.ip(), true) {
+            self.counters.sessions_limited_by_address += 1;
+            return;
+        }
+        if full && !with_cookie && !self.displace(number, remote, cx, out) {
+            self.counters.requests_dropped += 1;
+            return;
+        }
+        if with_cookie {
+            let Some(listener) = who_listens(&mut self.listeners, local) else { return };
+            listener.cookies_until = cx.now + cookie::LIFE;
+            self.counters.cookies_out += 1;
+            self.counters.segments_out += 1;
+            let answer = cookie::answer(&self.secret, &self.config, (local, remote), header, cx.now);
+            return send_alone(&answer, (local, remote), pdu, out);
+        }
+        self.counters.requests_in += 1;
+        let beginning = behind(self.secret.beginning(local, remote, cx.now), least);
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        let is_bounded = self.config.syn_cookies == SynCookies::Off;
+        if let Some(listener) = who_listens(&mut self.listeners, local) {
+            listener.waiting += 1;
+            if is_bounded {
+                if listener.half_open.len() > 2 * self.config.backlog {
+                    let table = &self.table;
+                    let waits = |id: &SessionId| {
+                        table.get(*id).is_some_and(|session| session.listener == Some(number))
+                    };
+                    listener.half_open.retain(waits);
+                }
+                listener.half_open.push_back(id);
+            }
+        }
+        self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
+    }
+
+    /// Makes room in a full backlog for an address that has fewer entries: silently drops the oldest
+    /// half-open connection of the address that has most. Returns whether there was one.
+    fn displace(&mut self, number: u32, remote: SocketAddr, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+        if !self.config.shares || self.config.fairness == Fairness::Flow {
+            return false;
+        }
+        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number) else {
+            return false;
+        };
+        let (table, claims) = (&self.table, &self.claims);
+        let own = claims.half_open_of(listener.owner, remote.ip());
+        let waits = |id: &SessionId| table.get(*id).is_some_and(|session| session.listener == Some(number));
+        listener.half_open.retain(waits);
+        let count = |id: &SessionId| table.get(*id).map_or(0, |session| claims.half_open(session.claim));
+        // Among equals, the oldest.
+        let most = listener.half_open.iter().rev().copied().max_by_key(count);
+        let Some(id) = most.filter(|id| count(id) > own + 1) else { return false };
+        self.counters.half_open_displaced += 1;
+        self.with(id.index, cx, out, |session, desk| session.displace(desk));
+        true
+    }
+
+    /// Processes an ACK for a listener: the last segment of a cookie handshake, or an unexpected segment.
+    fn on_last_segment(
+        &mut self,
+        (local, remote): (SocketAddr, SocketAddr),
+        header: &Header,
+        pdu: Pdu,
+        lane: usize,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        let listener = who_listens(&mut self.listeners, local).expect("a listener was found");
+        let syn = if header.flags.has(Flags::SYN) || listener.cookies_until < cx.now {
+            None
+        } else {
+            let found = cookie::recall(&self.secret, &self.config, (local, remote), header, cx.now);
+            self.counters.cookies_wrong += u64::from(found.is_none());
+            found
+        };
+        let Some(syn) = syn else { return self.answer_reset(local, remote, header, pdu, out) };
+        let (number, owner) = (listener.number, listener.owner);
+        if self.table.len() >= self.config.sessions_max {
+            self.counters.requests_dropped += 1;
+            return;
+        }
+        if !self.may_own_more(owner, remote.ip(), true) {
+            self.counters.sessions_limited_by_address += 1;
+            return;
+        }
+        self.counters.cookies_in += 1;
+        let beginning =
+            Beginning { initial: header.acknowledgment - 1, ..self.secret.beginning(local, remote, cx.now) };
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        if let Some(listener) = who_listens(&mut self.listeners, local) {
+            listener.waiting += 1;
+        }
+        self.with(id.index, cx, out, |session, desk| session.on_cookie(&syn, header, pdu, desk));
+    }
+
+    /// Sends the RST that answers a segment without a session (RFC 9293 §3.10.7.1), in the segment's own PDU.
+    fn answer_reset(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        header: &Header,
+        pdu: Pdu,
+        out: &mut Outbox,
+    ) {
+        self.counters.unknown += 1;
+        self.counters.resets_out += 1;
+        let (sequence, acknowledgment, flags) = if header.flags.has(Flags::ACK) {
+            (header.acknowledgment, Sequence(0), Flags::RST)
+        } else {
+            (Sequence(0), header.sequence + header.sequence_bytes(pdu.body_len()), Flags::RST | Flags::ACK)
+        };
+        let answer = Header {
+            source_port: local.port(),
+            target_port: remote.port(),
+            sequence,
+            acknowledgment,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: Options::NONE,
+        };
+        send_alone(&answer, (local, remote), pdu, out);
+    }
+}
+
+/// Sends a header without a session, in the PDU of the segment that it answers.
+fn send_alone(answer: &Header, (local, remote): (SocketAddr, SocketAddr), mut pdu: Pdu, out: &mut Outbox) {
+    pdu.truncate(0);
+    let bytes = pdu.push_head(answer.length());
+    let length = answer.write(bytes);
+    crate::wire::tcp::fill(bytes, checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, length));
+    out.down.push_back(Segment { source: local.ip(), target: remote.ip(), traffic_class: 0, pdu });
+}

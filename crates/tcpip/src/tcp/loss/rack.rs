@@ -1,0 +1,162 @@
+//! RACK-TLP: loss detection by time, and tail loss probes (RFC 8985).
+//!
+//! Theory           a segment sent before another one that has arrived is late; it is lost once it is later
+//!                  than the reordering window. The window is zero until reordering is seen, then a quarter
+//!                  of the least RTT, and more when the peer's DSACKs reveal spurious retransmissions.
+//! Tail probes      after two round trips without an acknowledgement one more segment is sent. Its SACK
+//!                  reveals the loss without a timeout, which would restart from one segment.
+
+use super::scoreboard::{Delivery, Scoreboard};
+use crate::wire::tcp::Sequence;
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// Recoveries for which a widened reordering window persists (RFC 8985 §6.2, step 4).
+const PERSISTENCE: u8 = 16;
+/// SACKed segments that indicate a loss while no reordering has been seen (RFC 8985 §6.2, DupThresh).
+const THRESHOLD_SEGMENTS: u32 = 3;
+
+/// An outstanding tail probe (RFC 8985 §7).
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    end: Sequence,
+    /// Whether it was a retransmission.
+    again: bool,
+}
+
+/// The RACK state of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Rack {
+    /// The latest transmission that has arrived: its send time and end.
+    latest: Option<(Instant, Sequence)>,
+    round_trip: Duration,
+    /// The highest byte that has arrived.
+    forward: Option<Sequence>,
+    reordering: bool,
+    multiplier: u8,
+    persistence: u8,
+    /// DSACKs before this byte belong to a round that was already counted.
+    round_end: Option<Sequence>,
+    probe: Option<Probe>,
+}
+
+impl Rack {
+    /// Processes the deliveries of an acknowledgement. `una` and `next` are current; `least` is the least
+    /// RTT.
+    pub(crate) fn on_delivery(
+        &mut self,
+        delivery: &Delivery,
+        una: Sequence,
+        highest_sacked: Option<Sequence>,
+        least: Duration,
+        now: Instant,
+    ) {
+        // §6.2 step 2: a round trip shorter than the least RTT answers the original transmission, not the
+        // retransmission.
+        let latest = match delivery.latest {
+            Some((moment, _, true)) if now.since(moment) < least => delivery.measured,
+            Some((moment, end, _)) => Some((moment, end)),
+            None => None,
+        };
+        if let Some((moment, end)) = latest {
+            self.round_trip = now.since(moment);
+            if self
+                .latest
+                .is_none_or(|(before, its_end)| before < moment || before == moment && its_end.lt(end))
+            {
+                self.latest = Some((moment, end));
+            }
+        }
+        // Step 3.
+        let forward = self.forward.unwrap_or(una);
+        self.reordering |=
+            delivery.lowest_first.is_some_and(|lowest| lowest.lt(forward)) && self.forward.is_some();
+        let highest = highest_sacked.map_or(una, |highest| highest.max(una));
+        self.forward = Some(forward.max(highest));
+    }
+
+    /// Ends the DSACK round once `una` has passed its end.
+    #[inline]
+    pub(crate) fn on_acknowledged(&mut self, una: Sequence) {
+        self.round_end = self.round_end.filter(|end| una.lt(*end));
+    }
+
+    /// Widens the reordering window, because a DSACK reveals a spurious retransmission (§6.2 step 4).
+    pub(crate) fn on_duplicate_sack(&mut self, una: Sequence, next: Sequence) {
+        if self.round_end.is_none_or(|end| end.le(una)) {
+            self.round_end = Some(next);
+            self.multiplier = self.multiplier.saturating_add(1);
+            self.persistence = PERSISTENCE;
+        }
+    }
+
+    /// Records the end of a recovery.
+    pub(crate) fn on_recovered(&mut self) {
+        self.persistence = self.persistence.saturating_sub(1);
+        if self.persistence == 0 {
+            self.multiplier = 0;
+        }
+    }
+
+    /// Returns whether DSACKs belong to a round that was already counted.
+    #[cfg(test)]
+    pub(crate) fn counts_a_round(&self) -> bool {
+        self.round_end.is_some()
+    }
+
+    /// Returns the latest round trip.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// Marks overdue segments as lost. Returns whether anything was newly lost, and when to check again.
+    pub(crate) fn detect(
+        &mut self,
+        board: &mut Scoreboard,
+        recovering: bool,
+        mss: u32,
+        (least, smoothed): (Duration, Duration),
+        now: Instant,
+    ) -> (bool, Instant) {
+        let Some(latest) = self.latest else { return (false, Instant::NEVER) };
+        let hasty = !self.reordering && (recovering || board.sacked() >= THRESHOLD_SEGMENTS * mss);
+        let window = match hasty {
+            true => Duration::ZERO,
+            false => (least * (u32::from(self.multiplier) + 1) / 4).min(smoothed),
+        };
+        board.lose_overdue(latest, self.round_trip + window, now)
+    }
+
+    // ---- Tail probes ----
+
+    /// Returns whether a tail probe is outstanding.
+    pub(crate) fn probes(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Records that a tail probe was sent, which ends before `end` (§7.3).
+    pub(crate) fn on_probe(&mut self, end: Sequence, again: bool) {
+        self.probe = Some(Probe { end, again });
+    }
+
+    /// Processes an acknowledgement while a tail probe may be outstanding (§7.4.2). Returns whether the probe
+    /// has repaired a loss, to which congestion control must react.
+    pub(crate) fn on_probe_answer(
+        &mut self,
+        ack: Sequence,
+        duplicate_sack: bool,
+        pure_duplicate: bool,
+    ) -> bool {
+        let Some(probe) = self.probe.filter(|probe| probe.end.le(ack)) else { return false };
+        let repaired = probe.again && !duplicate_sack && probe.end.lt(ack);
+        if !probe.again || duplicate_sack || repaired || pure_duplicate {
+            self.probe = None;
+        }
+        repaired
+    }
+
+    /// Forgets the tail probe after a timeout.
+    pub(crate) fn on_timeout(&mut self) {
+        self.probe = None;
+    }
+}

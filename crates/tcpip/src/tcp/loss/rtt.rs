@@ -1,0 +1,174 @@
+//! RTT estimate and retransmission timeout (RFC 6298).
+//!
+//! Samples          from segments sent only once (Karn's rule, §3), one per round trip: many samples of one
+//!                  window would shorten the memory of the variation (RFC 7323 appendix G).
+//! Least RTT        of the last minutes, for RACK's reordering window (RFC 8985 §6.2): every sample counts.
+
+use crate::tcp::config::Config;
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// RTO for data after a SYN was lost (RFC 6298 §5.7).
+const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+/// The least RTT is kept for one to two of these periods, because paths change.
+const LEAST_PERIOD: Duration = Duration::from_secs(150);
+
+/// The RTT estimate of one session.
+#[derive(Debug)]
+pub(crate) struct Rtt {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    timeout: Duration,
+    backoff: u32,
+    /// Time of the last sample: segments sent before it belong to the same window.
+    sampled_at: Instant,
+    /// The least RTT of this period and of the one before.
+    least: [Duration; 2],
+    least_since: Instant,
+}
+
+impl Rtt {
+    pub(crate) fn new(config: &Config) -> Rtt {
+        Rtt {
+            smoothed: None,
+            variation: Duration::ZERO,
+            timeout: config.rto_initial,
+            backoff: 0,
+            sampled_at: Instant::ZERO,
+            least: [Duration::MAX; 2],
+            least_since: Instant::ZERO,
+        }
+    }
+
+    /// Takes a sample from a segment that was sent at `left`, and only then.
+    #[inline]
+    pub(crate) fn on_delivered(&mut self, left: Instant, now: Instant, config: &Config) {
+        let trip = now.since(left);
+        if now.since(self.least_since) > LEAST_PERIOD {
+            self.least = [Duration::MAX, self.least[0]];
+            self.least_since = now;
+        }
+        self.least[0] = self.least[0].min(trip);
+        if self.smoothed.is_none() || left >= self.sampled_at {
+            self.sampled_at = now;
+            self.sample(trip, config);
+        }
+    }
+
+    /// Returns the least RTT of the last minutes; zero before the first sample.
+    #[inline]
+    pub(crate) fn least(&self) -> Duration {
+        match self.least[0].min(self.least[1]) {
+            Duration::MAX => Duration::ZERO,
+            least => least,
+        }
+    }
+
+    /// Takes a sample from a timestamp echo (RFC 7323 §4). It is unambiguous, but in whole milliseconds, so
+    /// it does not count for the least RTT.
+    pub(crate) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
+        if self.smoothed.is_none() || now.since(self.sampled_at) >= trip {
+            self.sampled_at = now;
+            self.sample(trip, config);
+        }
+    }
+
+    /// Returns the RTT variation.
+    pub(crate) fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    fn sample(&mut self, trip: Duration, config: &Config) {
+        let smoothed = match self.smoothed {
+            None => {
+                self.variation = trip / 2;
+                trip
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(trip)) / 4;
+                (smoothed * 7 + trip) / 8
+            }
+        };
+        self.smoothed = Some(smoothed);
+        // RFC 6298 §5: the back-off stays until there is a new sample; otherwise, on a path slower than the
+        // RTO, everything would be sent twice and no sample taken.
+        self.backoff = 0;
+        self.timeout = (smoothed + self.variation * 4).clamp(config.rto_min, config.rto_max);
+    }
+
+    /// Returns the current RTO, with back-off (RFC 6298 §5.5).
+    #[inline]
+    pub(crate) fn timeout(&self, config: &Config) -> Duration {
+        self.timeout.saturating_mul(1 << self.backoff.min(16)).min(config.rto_max)
+    }
+
+    /// Doubles the RTO after a timeout.
+    pub(crate) fn on_timeout(&mut self) {
+        self.backoff += 1;
+    }
+
+    /// Clears the back-off when the peer's window opens: it was due to window probes, not to the path.
+    pub(crate) fn on_reopened(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// Ends the handshake. Returns how many SYNs were lost.
+    pub(crate) fn on_opened(&mut self) -> u32 {
+        let lost = core::mem::take(&mut self.backoff);
+        if lost > 0 && self.smoothed.is_none() {
+            // RFC 6298 §5.7.
+            self.timeout = self.timeout.max(AFTER_LOST_SYN);
+        }
+        lost
+    }
+
+    /// Returns the smoothed RTT, if there has been a sample.
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sample_sets_and_later_ones_smooth() {
+        let config = Config { rto_min: Duration::from_millis(1), ..Config::default() };
+        let mut rtt = Rtt::new(&config);
+        assert_eq!(rtt.timeout(&config), Duration::from_secs(1));
+        rtt.on_delivered(Instant::ZERO, Instant::from_nanos(100_000_000), &config);
+        // RFC 6298 §2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(300));
+        rtt.on_delivered(Instant::from_nanos(50_000_000), Instant::from_nanos(110_000_000), &config);
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(300), "it left before the last sample");
+        rtt.on_delivered(Instant::from_nanos(110_000_000), Instant::from_nanos(290_000_000), &config);
+        // §2.3: RTTVAR = 3/4·50 + 1/4·80 = 57.5, SRTT = 7/8·100 + 1/8·180 = 110.
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(340));
+        rtt.on_timeout();
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(680));
+        assert_eq!(rtt.least(), Duration::from_millis(60));
+    }
+
+    #[test]
+    fn the_least_round_trip_is_forgotten_in_time() {
+        let config = Config::default();
+        let mut rtt = Rtt::new(&config);
+        for second in 1..700u64 {
+            let trip = Duration::from_millis(if second < 100 { 10 } else { 30 });
+            let now = Instant::from_nanos(second * 1_000_000_000);
+            rtt.on_delivered(now - trip, now, &config);
+            let known = rtt.least().as_millis();
+            assert_eq!(
+                known,
+                if second < 300 {
+                    10
+                } else if second > 410 {
+                    30
+                } else {
+                    known
+                }
+            );
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! TCP (RFC 9293).
+//!
+//! Purpose          carry byte streams over packets. The fast path is data in order without loss, in segments
+//!                  of up to 64 KB handed down in one piece.
+//! Transmit path    the host opens, listens, writes slices, finishes, aborts and consumes. Each call changes
+//!                  a session and puts it in the line of its TX queue; nothing is sent yet.
+//! Receive path     [`Tcp::arrive`] verifies a segment, finds its session by hash and updates it. Events for
+//!                  the host leave as [`Indication`]s; a pending acknowledgement is only recorded.
+//! TX queues        each session sends through one TX queue (`lane`): a port or a circuit. A TX queue without
+//!                  room holds back only its own sessions.
+//! Settle           after a burst, [`Tcp::settle`] lets every session in line send what it may and at most
+//!                  one acknowledgement. Each turn is limited to a few segments, so that many sessions share
+//!                  a port evenly; the line waits while the port has no room.
+//! Memory           windows and send buffers are shares of the available memory: see `fairness::share`.
+//! Timers           one timer per session: see [`kiban_base::Alarms`].
+//! Limits           [`Config`] and `receive` bound sessions, backlog, buffers and out-of-order slices.
+//! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
+
+mod config;
+mod congestion;
+mod counters;
+mod cubic;
+mod fairness;
+mod icmp;
+mod indication;
+mod info;
+mod listen;
+mod loss;
+mod machine;
+mod profile;
+mod receive;
+mod refusal;
+mod segment;
+mod send;
+mod session;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod trouble;
+mod writer;
+
+pub use config::{AckUnit, Config, CongestionControl, Fairness, LossDetection, Nagle, Offer, SynCookies};
+pub use counters::TcpCounters;
+pub use fairness::claims::{Owner, PeerNet};
+pub use indication::{Indication, Reason, SessionId};
+pub use info::Info;
+pub use machine::Tcp;
+pub use profile::PROFILES;
+pub use refusal::Refusal;
+pub use segment::{Outbox, Segment};
+pub use state::State;
+pub use trouble::Trouble;
+pub use writer::Writer;

@@ -1,0 +1,34 @@
+//! Errors of requests by the host.
+
+/// Why a request was refused. A refused request changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The session was never opened, or it has ended.
+    UnknownSession,
+    /// The host has finished sending on this session.
+    Finished,
+    /// The slice is longer than the room that is left.
+    NoRoom,
+    /// Another listener has that address and port, or the connection exists.
+    AddressInUse,
+    /// The addresses differ in family, one is unspecified or multicast, or a required port is zero.
+    BadAddress,
+    /// No session or no dynamic port is free.
+    TooMany,
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refusal::UnknownSession => "no such session: it was never opened, or it has ended",
+            Refusal::Finished => "the session was finished for sending: nothing more can be written",
+            Refusal::NoRoom => "more bytes than the session has room for: wait until it is writable",
+            Refusal::AddressInUse => "that address and port are in use: choose another port",
+            Refusal::BadAddress => "the address cannot be used: give two addresses of one family and a port",
+            Refusal::TooMany => "no session number or port is free: close sessions first",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,255 @@
+//! Segment arrival, in the order of the standard's checks (RFC 9293 §3.10.7.3, §3.10.7.4).
+//!
+//! Sequence         a segment without new or acceptable data is answered and dropped; others are trimmed to
+//!                  the window.
+//! RST, SYN         only a RST at exactly `RCV.NXT` resets, and a SYN never does; both are challenged
+//!                  otherwise (RFC 5961).
+//! Opening          answers to our SYN and to our SYN-ACK; `open` is common to active and passive opens.
+
+use super::tcb::{Desk, Owed, Session};
+use crate::tcp::config::Config;
+use crate::tcp::congestion::Congestion;
+use crate::tcp::indication::{Indication, Reason};
+use crate::tcp::state::State;
+use crate::wire::tcp::{Flags, Header, Options, Sequence};
+use core::time::Duration;
+use kiban_base::{Instant, Pdu};
+
+/// Most challenge ACKs that one session sends per `CHALLENGE_PERIOD` (RFC 5961 §7).
+const CHALLENGES_MAX: u8 = 10;
+const CHALLENGE_PERIOD: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Processes the SYN that a listener accepted.
+    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        self.state = State::SynReceived;
+        self.learn(header, desk);
+    }
+
+    /// Processes a segment (RFC 9293 §3.10.7.3 and §3.10.7.4). The header has been removed: the PDU's body is
+    /// the payload.
+    pub(in crate::tcp) fn on_segment(&mut self, header: &Header, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
+        if self.state == State::SynSent {
+            return self.on_answer(header, desk);
+        }
+        let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
+        self.tally.segments_in += 1;
+        if !self.check_stamps(header, pure, desk) {
+            return;
+        }
+        let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
+        if flags.has(Flags::RST) {
+            // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenged.
+            if self.state == State::TimeWait && !desk.config.resets_end_time_wait {
+                // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
+                // arrive.
+                desk.counters.assassinations += 1;
+            } else if header.sequence == self.expected {
+                desk.counters.resets_in += 1;
+                let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
+                self.end(reason, desk);
+            } else {
+                self.challenge(desk);
+            }
+            return;
+        }
+        if flags.has(Flags::SYN) {
+            // RFC 5961 §4.2: a SYN on a synchronised connection is challenged.
+            return self.challenge(desk);
+        }
+        if !flags.has(Flags::ACK) {
+            desk.counters.without_ack += 1;
+            return;
+        }
+        self.silence = 0;
+        self.watch.on_heard(desk.cx.now);
+        if !self.on_acknowledgment(header, pure, desk) {
+            return;
+        }
+        self.take_stamps(header, desk);
+        if pdu.body_len() > 0 {
+            self.tally.received_at = desk.cx.now;
+            self.measure_arrival(header, desk);
+        }
+        if self.state.receives() {
+            if flags.has(Flags::URG) {
+                self.hear_urgent(header, desk);
+            }
+            self.on_data(header.sequence, pdu, flags, desk);
+        } else if pdu.body_len() > 0 {
+            desk.counters.after_finish += 1;
+        }
+    }
+
+    /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
+    /// about the connection would answer each other for ever.
+    pub(super) fn challenge(&mut self, desk: &mut Desk<'_, '_>) {
+        let now = desk.cx.now;
+        if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
+            (self.challenged_at, self.challenges) = (now, 0);
+        }
+        if self.challenges < CHALLENGES_MAX && desk.challenges.admits(desk.config, desk.cx) {
+            self.challenges += 1;
+            desk.counters.challenged += 1;
+            self.owed = Owed::Now;
+        } else {
+            desk.counters.unchallenged += 1;
+        }
+    }
+
+    /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3).
+    fn on_answer(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        let flags = header.flags;
+        let acknowledged = flags.has(Flags::ACK);
+        if acknowledged && !(self.una.lt(header.acknowledgment) && header.acknowledgment.le(self.max)) {
+            desk.counters.unacceptable += 1;
+            if !flags.has(Flags::RST)
+                && let Some(pdu) = desk.cx.memory.blocks.take()
+            {
+                self.emit(header.acknowledgment, Flags::RST, Options::NONE, pdu, desk);
+            }
+            return;
+        }
+        if flags.has(Flags::RST) {
+            if acknowledged {
+                desk.counters.resets_in += 1;
+                self.end(Reason::Refused, desk);
+            }
+            return;
+        }
+        if !flags.has(Flags::SYN) {
+            return;
+        }
+        self.learn(header, desk);
+        if acknowledged {
+            self.open(header.acknowledgment, desk);
+            self.owed = Owed::Now;
+        } else {
+            // Simultaneous open (§3.5): resend our SYN with an acknowledgement.
+            self.state = State::SynReceived;
+            self.next = self.una;
+        }
+    }
+
+    /// Takes MSS, window scale, SACK and initial numbers from the peer's SYN (RFC 9293 §3.7.1, RFC 7323
+    /// §2.2).
+    pub(super) fn learn(&mut self, header: &Header, desk: &Desk<'_, '_>) {
+        let config = desk.config;
+        // An offered MSS below 64 bytes is raised to 64.
+        let offered = header.options.mss.map_or(Config::mss_unsaid(self.remote), |mss| mss.max(64));
+        self.mss = config.mss_towards(offered.min(config.mss_to(self.remote)));
+        if config.window_scaling
+            && let Some(shift) = header.options.window_shift
+        {
+            self.send_shift = shift.min(14);
+            self.receive_shift = config.window_shift();
+        }
+        self.sack = config.sack && header.options.sack_permitted;
+        // If our SYN went first, it has already offered a window.
+        let offered = self.expected.distance(self.edge);
+        self.expected = header.sequence + 1;
+        self.edge = self.expected + offered;
+        self.window = u32::from(header.window);
+        self.window_max = self.window;
+        self.window_update = (header.sequence, header.acknowledgment);
+        self.learn_options(header, desk.cx.now);
+    }
+
+    /// Establishes the connection: the peer has acknowledged our SYN.
+    pub(super) fn open(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
+        self.state = if self.finishing { State::FinWait1 } else { State::Established };
+        (self.una, self.next, self.max) = (ack, ack, ack);
+        if let Some(asked_at) = self.asked_at.take() {
+            self.rtt.on_delivered(asked_at, desk.cx.now, desk.config);
+        }
+        let lost = self.rtt.on_opened();
+        self.congestion = Congestion::new(desk.config, self.mss);
+        self.recover = ack - 1;
+        self.sent_at = desk.cx.now;
+        self.watch.on_heard(desk.cx.now);
+        self.watch.on_opened();
+        if lost > 1 {
+            // RFC 6928 §2: after more than one lost SYN the initial window is one segment.
+            self.congestion.begin_with(self.mss);
+        }
+        self.resend_at = Instant::NEVER;
+        self.silence = 0;
+        desk.counters.opened += 1;
+        desk.up.push_back(match self.listener.take() {
+            None => Indication::Opened { session: self.id, remote: self.remote },
+            Some(listener) => Indication::Accepted { session: self.id, listener, remote: self.remote },
+        });
+        self.commit(desk);
+    }
+
+    /// Checks the sequence number and trims the segment to the window (RFC 9293 §3.10.7.4, first). Returns
+    /// the flags that remain, or `None` if the segment is dropped.
+    fn check_sequence(&mut self, header: &Header, pdu: &mut Pdu, desk: &mut Desk<'_, '_>) -> Option<Flags> {
+        let mut flags = header.flags;
+        let begin = header.sequence;
+        let length =
+            pdu.body_len() as u32 + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN));
+        let end = begin + length;
+        // Common case: the next bytes, within the window.
+        if begin == self.expected && end.le(self.edge) {
+            return Some(flags);
+        }
+        let acceptable = if length == 0 {
+            self.expected.le(begin) && begin.le(self.edge)
+        } else {
+            begin.lt(self.edge) && self.expected.lt(end)
+        };
+        if !acceptable {
+            if flags.has(Flags::RST) {
+                return None;
+            }
+            if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.expected {
+                if flags.has(Flags::ACK) && header.acknowledgment == self.max {
+                    // RFC 9293 §3.5, figure 8: simultaneous open; the peer repeats its SYN with the ACK.
+                    return Some(Flags::ACK);
+                }
+                // The peer repeats its SYN: our SYN-ACK was lost.
+                self.next = self.una;
+                return None;
+            }
+            desk.counters.unacceptable += 1;
+            if length == 0 || flags.has(Flags::SYN) {
+                self.challenge(desk);
+            } else {
+                // The bytes are duplicates or beyond the window: the peer needs an ACK.
+                if end.le(self.expected) {
+                    self.tally.again += 1;
+                    self.early.on_again(begin, end - u32::from(flags.has(Flags::FIN)));
+                }
+                self.owed = Owed::Now;
+            }
+            if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.expected {
+                // RFC 9293 §3.10.7.4, eighth: a retransmitted FIN restarts TIME-WAIT.
+                self.resend_at = desk.cx.now + desk.config.time_wait;
+            }
+            // RFC 9293 §3.10.7.4: a closed window still accepts ACKs (zero-window probes carry them too).
+            if begin == self.expected && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
+                pdu.truncate_body(0);
+                flags = flags.without(Flags::FIN);
+                return Some(flags);
+            }
+            return None;
+        }
+        if begin.lt(self.expected) {
+            let old = (begin.distance(self.expected) as usize).min(pdu.body_len());
+            self.early.on_again(begin, begin + old as u32);
+            pdu.trim_front(old);
+            self.owed = Owed::Now;
+            desk.counters.duplicate_bytes += old as u64;
+        }
+        if self.edge.lt(end) && !flags.has(Flags::SYN) {
+            let beyond = self.edge.distance(end) as usize;
+            desk.counters.beyond_window_bytes += beyond as u64;
+            let fin = usize::from(flags.has(Flags::FIN));
+            flags = flags.without(Flags::FIN);
+            pdu.truncate_body(pdu.body_len() - (beyond - fin).min(pdu.body_len()));
+            self.owed = Owed::Now;
+        }
+        Some(flags)
+    }
+}

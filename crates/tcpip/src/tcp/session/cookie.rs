@@ -1,0 +1,27 @@
+//! Sessions created from a SYN cookie: the last segment of the handshake carries all state (RFC 4987 §3.6).
+
+use super::tcb::{Desk, Session};
+use crate::tcp::listen::cookie;
+use crate::tcp::state::State;
+use crate::wire::tcp::Header;
+use kiban_base::Pdu;
+
+impl Session {
+    /// Establishes the session. `syn` is the peer's SYN as decoded from the cookie; `ack` acknowledges our
+    /// SYN-ACK, of which no state was kept.
+    pub(in crate::tcp) fn on_cookie(
+        &mut self,
+        syn: &Header,
+        ack: &Header,
+        pdu: Pdu,
+        desk: &mut Desk<'_, '_>,
+    ) {
+        self.state = State::SynReceived;
+        // Our SYN-ACK has offered this window.
+        self.edge = self.expected + u32::from(cookie::window(desk.config));
+        self.learn(syn, desk);
+        self.max = self.una + 1;
+        self.next = self.max;
+        self.on_segment(ack, pdu, desk);
+    }
+}

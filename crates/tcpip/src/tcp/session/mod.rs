@@ -1,0 +1,34 @@
+//! One session: its transmission control block, and its handlers for segments, requests and timers (RFC 9293
+//! §3.10).
+//!
+//! Transmit path    `append`, `finish` and `abort` change the send queue or state; `output` sends what
+//!                  windows and Nagle allow.
+//! Receive path     `on_segment` follows the standard's order of checks. Data in order is delivered at once;
+//!                  out-of-order data is queued.
+//! ACKs             an arriving segment only makes an acknowledgement due. `output` sends it after the burst:
+//!                  one acknowledgement decision per burst (paper \[1\]'s pipeline rescheduling), carried by
+//!                  data if there is any.
+//! Memory           if no PDU block is free, `output` returns `Starved` and is called again later.
+
+mod ack_rule;
+mod acknowledge;
+mod arrive;
+mod autotune;
+mod cookie;
+mod data;
+mod end;
+mod icmp;
+mod info;
+mod options;
+mod output;
+mod recovery;
+mod requests;
+mod send_rule;
+mod tcb;
+mod time;
+mod urgent;
+mod watch;
+#[cfg(test)]
+mod wraps;
+
+pub(super) use tcb::{Desk, Progress, Session, period_of};

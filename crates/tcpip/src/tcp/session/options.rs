@@ -1,0 +1,110 @@
+//! Options of an established session: timestamps on every segment (RFC 7323), SACK blocks on acknowledgements
+//! (RFC 2018, RFC 2883).
+//!
+//! Size             the session's MSS already leaves room for timestamps (RFC 6691). SACK blocks are added
+//!                  where there is room beside the payload. A full segment carries none, and a due
+//!                  acknowledgement follows it on its own. So SACK blocks never shrink data, and never make a
+//!                  packet too long.
+
+use super::tcb::{Desk, Owed, Session};
+use crate::tcp::state::State;
+use crate::wire::tcp::{Flags, Header, Options, SACK_BLOCKS_MAX, TIMESTAMPS_BYTES};
+use kiban_base::Instant;
+
+/// Bytes of the timestamp option in every header.
+pub(super) const STAMPS_BYTES: u32 = TIMESTAMPS_BYTES as u32;
+/// Bytes of a SACK option with padding but without blocks, and bytes per block (RFC 2018 §3).
+const SACK_BYTES: u32 = 4;
+const BLOCK_BYTES: u32 = 8;
+
+impl Session {
+    /// Takes the timestamp option from the peer's SYN: both sides must offer it.
+    pub(super) fn learn_options(&mut self, header: &Header, now: Instant) {
+        match (&mut self.stamps, header.options.timestamps) {
+            (Some(stamps), Some(theirs)) => {
+                stamps.begin(theirs.value, self.expected, now);
+                // RFC 6691 §2: the MSS option does not count options; the sender deducts them.
+                self.mss -= STAMPS_BYTES;
+            }
+            _ => self.stamps = None,
+        }
+    }
+
+    /// Checks the timestamp (PAWS, RFC 7323 §5.3, R1). Returns false if the segment must be dropped; it has
+    /// then been counted and, where due, answered.
+    #[inline]
+    pub(super) fn check_stamps(&mut self, header: &Header, pure: bool, desk: &mut Desk<'_, '_>) -> bool {
+        let Some(stamps) = &self.stamps else { return true };
+        // RFC 7323 §5.2: a RST is judged by its sequence number alone, and a SYN is challenged anyway (RFC
+        // 5961 §4).
+        if header.flags.has_any(Flags::RST | Flags::SYN) {
+            return true;
+        }
+        let Some(theirs) = header.options.timestamps else {
+            // RFC 7323 §3.2: dropped silently.
+            desk.counters.without_timestamps += 1;
+            return false;
+        };
+        if stamps.is_old(theirs.value, desk.cx.now) {
+            desk.counters.old_timestamps += 1;
+            if !pure {
+                self.owed = Owed::Now;
+            } else if header.sequence != self.expected || self.una.lt(header.acknowledgment) {
+                self.challenge(desk);
+            }
+            // Otherwise it is a pure ACK that was reordered: an answer would look like a duplicate ACK to the
+            // peer.
+            return false;
+        }
+        true
+    }
+
+    /// Records the timestamp of an acceptable segment, to be echoed.
+    #[inline]
+    pub(super) fn take_stamps(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        if let (Some(stamps), Some(theirs)) = (&mut self.stamps, header.options.timestamps) {
+            stamps.take(theirs.value, header.sequence, desk.cx.now);
+        }
+    }
+
+    /// Takes an RTT sample from the timestamp echo of an ACK for new data (RFC 7323 §4.1). Used only if our
+    /// own timing, which is finer than a millisecond, is ambiguous (Karn's rule).
+    pub(super) fn measure_by_echo(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        let now = desk.cx.now;
+        if let (Some(stamps), Some(theirs)) = (&self.stamps, header.options.timestamps)
+            && let Some(trip) = stamps.trip(theirs.echo, now)
+        {
+            self.rtt.on_echo(trip, now, desk.config);
+        }
+    }
+
+    /// Adds timestamps and SACK blocks to the options of a segment with `flags`. Returns false if SACK blocks
+    /// are due but did not fit.
+    pub(super) fn fill_options(
+        &mut self,
+        options: &mut Options,
+        flags: Flags,
+        payload_bytes: u32,
+        now: Instant,
+    ) -> bool {
+        let acknowledges = flags.has(Flags::ACK);
+        // Until the peer has answered, only the SYN carries timestamps.
+        let knows = self.state != State::SynSent || flags.has(Flags::SYN);
+        if let Some(stamps) = &mut self.stamps
+            && knows
+        {
+            options.timestamps = Some(stamps.option(acknowledges, now));
+            if acknowledges {
+                stamps.on_acknowledgment_sent(self.expected);
+            }
+        }
+        if !self.sack || !acknowledges || flags.has_any(Flags::SYN | Flags::RST) || self.early.says_nothing()
+        {
+            return true;
+        }
+        let room = self.mss.saturating_sub(payload_bytes).saturating_sub(SACK_BYTES);
+        let blocks = (room / BLOCK_BYTES) as usize;
+        options.sack = self.early.report(self.expected, blocks.min(SACK_BLOCKS_MAX));
+        blocks > 0
+    }
+}

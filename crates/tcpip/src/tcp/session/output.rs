@@ -1,0 +1,432 @@
+//! Output: new data, retransmissions, acknowledgements, and the offered window.
+//!
+//! Order            retransmissions first, then new data, then a due acknowledgement that no data has
+//!                  carried.
+//! Windows          `send_rule` chooses the new data to send. Our own window moves by worthwhile steps and is
+//!                  never shrunk (§3.8.6.2.2).
+
+use super::tcb::{Desk, Owed, Progress, Session};
+use crate::tcp::config::{Config, Offer};
+use crate::tcp::segment::Segment;
+use crate::tcp::state::State;
+use crate::wire::tcp::{Flags, Header, Options, Sequence};
+use kiban_base::checksum;
+use kiban_base::{Instant, Pdu};
+
+/// The next segment to send.
+#[derive(Clone, Copy)]
+enum Choice {
+    New { length: u32, fin: bool },
+    Again,
+    Tail,
+}
+
+/// Largest payload of an IPv4 packet with a TCP header and timestamps, bytes.
+const WHOLE_BYTES_MAX: u32 = 65_535 - 20 - 20 - 12;
+
+impl Session {
+    #[inline]
+    pub(super) fn segment_max(&self, config: &Config) -> u32 {
+        // RFC 9293 §3.7.1, MUST-16: a segment may exceed the peer's MSS only if a lower layer segments it.
+        if config.segment_bytes_max <= u32::from(config.mss) || self.has_urgent() {
+            return self.mss;
+        }
+        (config.segment_bytes_max.min(WHOLE_BYTES_MAX) / self.mss).max(1) * self.mss
+    }
+
+    /// Sends what may be sent, at most `quantum` segments, including a due acknowledgement.
+    pub(in crate::tcp) fn output(&mut self, quantum: usize, desk: &mut Desk<'_, '_>) -> Progress {
+        match self.state {
+            State::Closed => return Progress::Done,
+            State::SynSent | State::SynReceived => return self.output_syn(desk),
+            _ => {}
+        }
+        let (mut progress, mut segments) = (Progress::Done, 0);
+        while progress == Progress::Done {
+            let Some(next) = self.choose(desk) else { break };
+            if segments == quantum {
+                return Progress::More;
+            }
+            for _ in 0..self.times(next, desk.config).min(quantum - segments) {
+                segments += 1;
+                if !self.send_chosen(next, desk) {
+                    progress = Progress::Starved;
+                    break;
+                }
+            }
+        }
+        while progress == Progress::Done && (self.owed == Owed::Now || self.duplicates > 0) {
+            if segments == quantum {
+                return Progress::More;
+            }
+            segments += 1;
+            match desk.cx.memory.blocks.take() {
+                Some(pdu) => {
+                    self.emit(self.place(), Flags::ACK, Options::NONE, pdu, desk);
+                    self.duplicates = self.duplicates.saturating_sub(1);
+                }
+                None => progress = Progress::Starved,
+            }
+        }
+        if core::mem::take(&mut self.tail_moves) {
+            self.arm_tail(desk);
+        }
+        let waits = self.queue.bytes() > 0 || self.una != self.max || self.state.owes_finish();
+        if self.resend_at == Instant::NEVER && waits {
+            // Data is outstanding, or the window is too small to send any: the timer runs in both cases.
+            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        }
+        self.arm_watch(waits, desk.cx.now);
+        self.watch.on_waiting(self.queue.bytes(), desk.config.floor_bytes, desk.cx.now);
+        self.note_limit(waits, desk.config, desk.cx.now);
+        progress
+    }
+
+    fn output_syn(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
+        if self.next != self.una {
+            if self.state == State::SynReceived && self.owed == Owed::Now {
+                let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
+                self.emit(self.max, Flags::ACK, Options::NONE, pdu, desk);
+            }
+            return Progress::Done;
+        }
+        let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
+        let answer = self.state == State::SynReceived;
+        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
+        let options = Options {
+            mss: Some(desk.config.mss_to(self.remote)),
+            sack_permitted: desk.config.sack && (!answer || self.sack),
+            window_shift: scale.then(|| desk.config.window_shift()),
+            ..Options::NONE
+        };
+        if self.max == self.una {
+            self.asked_at = Some(desk.cx.now);
+        } else {
+            desk.counters.retransmissions += 1;
+            self.asked_at = None;
+        }
+        self.emit(self.una, flags, options, pdu, desk);
+        self.next = self.una + 1;
+        self.max = self.next;
+        self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        self.arm_watch(true, desk.cx.now);
+        Progress::Done
+    }
+
+    /// Returns the bytes that the congestion window still admits.
+    pub(super) fn congestion_room(&self, config: &Config) -> u32 {
+        let mut flight = self.board.flight();
+        if !config.limited_transmit && !self.congestion.recovers() {
+            // Without RFC 3042, SACKed bytes still count as in flight, so that they admit no new data.
+            flight += self.board.sacked();
+        }
+        self.congestion.window().saturating_sub(flight)
+    }
+
+    /// Chooses the next segment: a due tail probe, then lost data, then new data.
+    fn choose(&mut self, desk: &mut Desk<'_, '_>) -> Option<Choice> {
+        if self.tail_due {
+            return Some(Choice::Tail);
+        }
+        let again = self.board.lost() > 0 && self.may_send_again(desk.config);
+        let new = if again { None } else { self.next_segment(desk.config) };
+        if (again || new.is_some()) && self.waits_for_pace(desk) {
+            return None;
+        }
+        if again { Some(Choice::Again) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
+    }
+
+    /// Returns how many segments may follow one choice: full segments follow each other as long as data and
+    /// both windows last.
+    fn times(&self, choice: Choice, config: &Config) -> usize {
+        match choice {
+            // With nothing outstanding, the first segment may restart the congestion window (RFC 5681 §4.1).
+            Choice::New { length, fin: false }
+                if !config.pacing && !self.congestion.recovers() && self.una != self.max =>
+            {
+                self.full_segments(length, config).max(1)
+            }
+            _ => 1,
+        }
+    }
+
+    fn may_send_again(&self, config: &Config) -> bool {
+        // Nothing is in flight: the first lost segment is sent regardless of the windows (RFC 6298 §5.4).
+        self.at_once
+            || self.board.flight() == 0
+            || (self.congestion_room(config) >= self.mss.min(self.board.lost())
+                && self.una.distance(self.next) <= self.window)
+    }
+
+    /// Sends the chosen segment. Returns false if no memory is free for the PDU.
+    fn send_chosen(&mut self, choice: Choice, desk: &mut Desk<'_, '_>) -> bool {
+        match choice {
+            Choice::New { length, fin } => self.output_data(self.next, length, fin, desk),
+            Choice::Again => {
+                // As much as the congestion window admits; a closed or shrunken peer window still admits one
+                // segment (RFC 9293 §3.8.6).
+                let shrunken = self.una.distance(self.next) > self.window;
+                let most =
+                    if shrunken || self.at_once { self.mss } else { self.congestion_room(desk.config) };
+                self.at_once = false;
+                let most = most.min(self.segment_max(desk.config));
+                let Some((at, length)) = self.board.take_lost(most, desk.cx.now) else { return true };
+                let sent = self.output_again(at, length, desk);
+                if sent < length {
+                    self.board.put_back(at, sent);
+                }
+                sent > 0
+            }
+            Choice::Tail => self.output_tail(desk),
+        }
+    }
+
+    /// Sends a tail loss probe (RFC 8985 §7.3): new data if the peer's window admits any, else the last
+    /// outstanding segment.
+    fn output_tail(&mut self, desk: &mut Desk<'_, '_>) -> bool {
+        let sent = self.una.distance(self.next);
+        let length = self.queue.bytes().saturating_sub(sent).min(self.mss);
+        let new = length > 0 && sent + length <= self.window;
+        let left = if new {
+            self.output_data(self.next, length, false, desk)
+        } else {
+            match self.board.take_last(desk.cx.now) {
+                Some((at, length)) => self.output_again(at, length, desk) > 0,
+                None => {
+                    self.tail_due = false;
+                    return true;
+                }
+            }
+        };
+        if left {
+            desk.counters.tail_probes += 1;
+            self.rack.on_probe(self.next, !new);
+            (self.tail_at, self.tail_due) = (Instant::NEVER, false);
+            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        }
+        left
+    }
+
+    /// Retransmits `length` bytes of the stream from `at` on, including our FIN if the range covers it.
+    /// Returns the bytes sent.
+    fn output_again(&mut self, at: Sequence, length: u32, desk: &mut Desk<'_, '_>) -> u32 {
+        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return 0 };
+        let from = self.una.distance(at);
+        let data = length.min(self.queue.bytes().saturating_sub(from));
+        let taken = self.queue.gather(from, data, &mut pdu);
+        let fin = data < length && taken == data;
+        desk.counters.retransmissions += 1;
+        self.retransmitted += u64::from(taken);
+        self.send_off(at, taken, fin, pdu, desk);
+        taken + u32::from(fin)
+    }
+
+    /// Sends `length` bytes from `at` on. Returns false if no memory is free for the PDU.
+    fn output_data(&mut self, at: Sequence, length: u32, fin: bool, desk: &mut Desk<'_, '_>) -> bool {
+        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return false };
+        let now = desk.cx.now;
+        if self.una == self.max {
+            // RFC 6298 §5.1: nothing was outstanding, so restart the timer; it may have run for a closed
+            // window.
+            self.resend_at = Instant::NEVER;
+            if desk.config.idle_restart && now.since(self.sent_at) > self.rtt.timeout(desk.config) {
+                self.congestion.on_idle(desk.config, self.mss);
+            }
+        }
+        let taken = self.queue.gather(self.una.distance(at), length, &mut pdu);
+        let fin = fin && taken == length;
+        let end = at + (taken + u32::from(fin));
+        let again = at.lt(self.max);
+        desk.counters.retransmissions += u64::from(again);
+        if self.max.lt(end) {
+            desk.counters.bytes_out += u64::from(self.max.distance(end));
+            self.max = end;
+        }
+        if taken < self.mss {
+            self.short_end = end;
+        }
+        self.board.on_sent(at, end, self.mss as u16, now, again);
+        self.next = end;
+        self.tail_moves = !self.probe;
+        self.send_off(at, taken, fin, pdu, desk);
+        true
+    }
+
+    /// Completes a data segment: flags, timers, pacing.
+    fn send_off(&mut self, at: Sequence, taken: u32, fin: bool, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
+        let mut flags = Flags::ACK;
+        if self.una.distance(at) + taken == self.queue.bytes() {
+            flags = flags | Flags::PSH;
+        }
+        if fin {
+            flags = flags | Flags::FIN;
+        }
+        if taken > self.mss {
+            pdu.set_cut(self.mss as u16);
+        }
+        self.emit(at, flags, Options::NONE, pdu, desk);
+        let now = desk.cx.now;
+        self.sent_at = now;
+        self.congestion.on_sent(taken + u32::from(fin));
+        if desk.config.pacing {
+            self.pace(taken, now);
+        }
+        if self.resend_at == Instant::NEVER {
+            self.resend_at = now + self.rtt.timeout(desk.config);
+        }
+    }
+
+    /// Advances the time of the next departure: pacing spreads a window over a round trip.
+    fn pace(&mut self, bytes: u32, now: Instant) {
+        let Some(trip) = self.rtt.smoothed() else { return };
+        let window = u64::from(self.congestion.window().max(self.mss));
+        // Linux: twice the rate in slow start, so that the window can double; 1.2 times the rate afterwards.
+        let faster = if self.congestion.starts_slowly() { window * 2 } else { window + window / 5 };
+        let gap = trip.as_nanos() as u64 * u64::from(bytes) / faster;
+        self.paced_until = self.paced_until.max(now) + core::time::Duration::from_nanos(gap);
+    }
+
+    /// Returns whether pacing delays the next segment, and sets the pacing timer if so.
+    fn waits_for_pace(&mut self, desk: &Desk<'_, '_>) -> bool {
+        let waits = desk.config.pacing && self.paced_until > desk.cx.now;
+        self.pace_at = if waits { self.paced_until } else { Instant::NEVER };
+        waits
+    }
+
+    /// Adds the header and hands the segment down. Every segment after the first SYN carries an ACK.
+    pub(super) fn emit(
+        &mut self,
+        at: Sequence,
+        flags: Flags,
+        mut options: Options,
+        mut pdu: Pdu,
+        desk: &mut Desk<'_, '_>,
+    ) {
+        let acknowledges = flags.has(Flags::ACK);
+        let window = self.offer(flags, desk);
+        let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, desk.cx.now);
+        let (flags, urgent) = self.urgent_at(at, flags);
+        let header = Header {
+            source_port: self.local.port(),
+            target_port: self.remote.port(),
+            sequence: at,
+            acknowledgment: if acknowledges { self.expected } else { Sequence(0) },
+            flags,
+            window,
+            urgent,
+            options,
+        };
+        let length = header.length();
+        let bytes = pdu.push_head(length);
+        header.write(bytes);
+        let rest = self.pseudo.plus(checksum::length(length + pdu.body_len())).plus(pdu.body_sum());
+        crate::wire::tcp::fill(pdu.head_mut(), rest);
+        // If SACK blocks did not fit beside the data, a due ACK still follows in a segment of its own.
+        if acknowledges && (all_said || self.owed != Owed::Now) {
+            self.owed = Owed::Nothing;
+            (self.unanswered, self.unanswered_segments) = (0, 0);
+            self.ack_at = Instant::NEVER;
+        }
+        desk.counters.segments_out += 1;
+        self.tally.segments_out += 1;
+        desk.down.push_back(Segment {
+            source: self.local.ip(),
+            target: self.remote.ip(),
+            traffic_class: self.traffic_class,
+            pdu,
+        });
+    }
+
+    /// Returns the sequence number of a segment without data: after all data sent, but never beyond the
+    /// peer's window, where the peer would not accept it (two ends that probe each other's closed windows
+    /// would otherwise answer each other for ever).
+    pub(super) fn place(&self) -> Sequence {
+        self.max.min(self.una + self.window)
+    }
+
+    /// Returns the peer's window in bytes (RFC 7323 §2.2: the window in a SYN is not scaled).
+    pub(super) fn window_in(&self, header: &Header) -> u32 {
+        u32::from(header.window) << if header.flags.has(Flags::SYN) { 0 } else { self.send_shift }
+    }
+
+    /// Returns the largest receive window in bytes: the least of the buffer, our share of memory, and what
+    /// the window field can hold.
+    pub(super) fn window_most(&self, desk: &Desk<'_, '_>) -> u32 {
+        let config = desk.config;
+        self.receive_most(config)
+            .min(desk.receive_share.promise(self.committed, config.floor_bytes, self.claim))
+            .min(0xffff << self.receive_shift)
+    }
+
+    /// Returns the right edge of the receive window if at most `most` bytes are held and offered.
+    pub(super) fn right_edge(&self, most: u32, config: &Config) -> Sequence {
+        let room = self.offered(most, config) >> self.receive_shift << self.receive_shift;
+        let edge = self.expected + room;
+        // RFC 9293 §3.8.6: an offered window is never shrunk.
+        if edge.lt(self.edge) { self.edge } else { edge }
+    }
+
+    /// Returns how much of `most` to offer, given the bytes that the host has not consumed.
+    fn offered(&self, most: u32, config: &Config) -> u32 {
+        match config.offer {
+            Offer::Whole if self.held <= most => most,
+            _ => most.saturating_sub(self.held),
+        }
+    }
+
+    /// Returns the window field and records the right edge that it promises.
+    #[inline]
+    fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
+        if flags.has(Flags::SYN) {
+            return self.offer_anew(flags, desk);
+        }
+        let (at, expected, held, field) = self.offered;
+        if at == desk.cx.now && expected == self.expected && held == self.held {
+            // Nothing has changed within this burst.
+            return field;
+        }
+        let field = self.offer_anew(flags, desk);
+        self.offered = (desk.cx.now, self.expected, self.held, field);
+        field
+    }
+
+    fn offer_anew(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
+        let most = self.window_most(desk);
+        let edge = self.right_edge(most, desk.config);
+        let moves = match desk.config.offer {
+            // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
+            Offer::Steps => self.edge.distance(edge) >= self.peer_segment.max(self.mss).min(most / 2),
+            Offer::Room | Offer::Whole => self.expected.distance(edge) >= self.mss.min(most / 4),
+        };
+        if moves {
+            self.edge = edge;
+        }
+        let window = self.expected.distance(self.edge);
+        // RFC 7323 §2.2: the window in a SYN is never scaled.
+        let shift = if flags.has(Flags::SYN) { 0 } else { self.receive_shift };
+        // Round up by less than one unit of the scale: rounding down would shrink the window. At the end of
+        // the buffer round down (RFC 7323 §2.4), or many short segments would push the edge beyond it.
+        let field = match window.div_ceil(1 << shift) {
+            up if up << shift <= self.offered(most, desk.config) => up,
+            _ => window >> shift,
+        }
+        .min(0xffff);
+        self.edge = self.edge.max(self.expected + (field << shift));
+        self.commit(desk);
+        field as u16
+    }
+
+    /// Updates the memory share with the bytes now held and promised.
+    pub(super) fn commit(&mut self, desk: &mut Desk<'_, '_>) {
+        let now = match self.state {
+            State::Closed => 0,
+            state if state.receives() || !state.is_synchronised() => {
+                self.expected.distance(self.edge) + self.held
+            }
+            _ => self.held,
+        };
+        desk.receive_share.change(self.committed, now, self.claim);
+        self.committed = now;
+    }
+}

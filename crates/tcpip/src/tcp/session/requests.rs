@@ -1,0 +1,158 @@
+//! What the host asks of a session, and what it may know of its room.
+
+use super::tcb::{Desk, Session};
+use crate::tcp::config::{Config, Nagle};
+use crate::tcp::fairness::share::Share;
+use crate::tcp::indication::Reason;
+use crate::tcp::state::State;
+use crate::wire::tcp::{Flags, Options};
+use kiban_base::{Instant, Slice};
+
+/// Free room that wakes a waiting writer, or half of the buffer if that is less.
+const WRITABLE_BYTES: u32 = 16 << 10;
+
+impl Session {
+    /// Returns whether the host may still write data.
+    pub(in crate::tcp) fn takes_data(&self) -> bool {
+        self.state.takes_data() && !self.finishing
+    }
+
+    /// Returns how many bytes the host may write now.
+    pub(in crate::tcp) fn room(&self, config: &Config, share: &Share, now: Instant) -> usize {
+        match self.free(config, share, now) {
+            0 => 0,
+            free => free as usize + config.write_beyond_bytes as usize,
+        }
+    }
+
+    /// Returns the free bytes of the send buffer.
+    fn free(&self, config: &Config, share: &Share, now: Instant) -> u32 {
+        if !self.takes_data() {
+            return 0;
+        }
+        let held = self.queue.bytes();
+        let mut most = self.send_most(config).min(self.allowance(config, share, now));
+        if share.is_scarce() && self.is_shut_out() {
+            // Data for a peer that accepts none helps nobody.
+            most = most.min(config.floor_bytes);
+        }
+        most.saturating_sub(held)
+    }
+
+    /// Returns the bytes that its share of memory lets this session hold for sending.
+    fn allowance(&self, config: &Config, share: &Share, now: Instant) -> u32 {
+        share.allowance(self.queue.bytes(), config.floor_bytes, self.claim, self.watch.earned(now))
+    }
+
+    /// Returns whether memory, not the send buffer, limits the session although its peer accepts data.
+    pub(in crate::tcp) fn is_short_of_memory(&self, config: &Config, share: &Share, now: Instant) -> bool {
+        let (held, wants) = (self.queue.bytes(), self.send_most(config).min(config.send_buffer_bytes));
+        let has_none = held == 0 && self.allowance(config, share, now) == 0;
+        // A session whose peer has acknowledged little yet still grows by itself.
+        let is_bound = (held == 0 || self.watch.earned(now) > 0)
+            && share.allowance(held, config.floor_bytes, self.claim, u32::MAX) < wants;
+        self.takes_data() && (has_none || is_bound)
+    }
+
+    /// Returns whether the share of its address or owner limits the session.
+    pub(in crate::tcp) fn is_bound_by_claim(&self, config: &Config, share: &Share) -> bool {
+        share.is_bound_by_claim(self.queue.bytes(), config.floor_bytes, self.claim)
+    }
+
+    /// Returns since when the peer has acknowledged less than a floor (`floor_bytes`) of the queued data;
+    /// `None` if nothing is queued.
+    pub(in crate::tcp) fn stuck_since(&self) -> Option<Instant> {
+        (self.queue.bytes() > 0).then(|| self.watch.turn_at()).filter(|since| *since != Instant::NEVER)
+    }
+
+    /// Returns the least room at which part of a write that does not fit is accepted, bytes.
+    pub(in crate::tcp) fn least(&self, config: &Config) -> usize {
+        config.send_low_water_bytes.map_or(0, |low| low.min(config.send_buffer_bytes)) as usize
+    }
+
+    /// Returns whether data is queued behind a closed window.
+    pub(in crate::tcp) fn is_shut_out(&self) -> bool {
+        self.window == 0 && self.queue.bytes() > 0
+    }
+
+    /// Returns whether to wake a writer that waits for room.
+    pub(super) fn wakes_writer(&self, config: &Config, share: &Share, now: Instant) -> bool {
+        let free = self.free(config, share, now);
+        match config.send_low_water_bytes {
+            // With nothing queued no acknowledgement follows, so any room wakes the writer.
+            None if self.queue.bytes() == 0 => free > 0,
+            None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
+            Some(low) => {
+                // Of the buffer as it was asked for, rounded or not.
+                let unused = config.send_buffer_bytes.saturating_sub(self.queue.bytes());
+                free > 0 && unused >= low.min(config.send_buffer_bytes)
+            }
+        }
+    }
+
+    /// Bytes at which a slice of the stream should end, so that segments are whole slices.
+    pub(in crate::tcp) fn grain(&self, config: &Config) -> usize {
+        if config.cut_below { self.mss as usize } else { self.segment_max(config) as usize }
+    }
+
+    /// Appends `slice` to the send queue. The caller charges the memory share.
+    #[inline]
+    pub(in crate::tcp) fn append(&mut self, slice: Slice, grain: u32) {
+        self.queue.push(slice, grain);
+    }
+
+    /// Returns the bytes in the send queue.
+    #[inline]
+    pub(in crate::tcp) fn queued(&self) -> u32 {
+        self.queue.bytes()
+    }
+
+    /// Sets the DSCP. The two low bits of the traffic class are ECN, which is not offered.
+    pub(in crate::tcp) fn set_dscp(&mut self, dscp: u8) {
+        self.traffic_class = dscp << 2;
+    }
+
+    /// Sets which short segments wait, overriding the settings.
+    pub(in crate::tcp) fn set_nagle(&mut self, nagle: Nagle) {
+        self.nagle = nagle;
+    }
+
+    /// Finishes sending: our FIN follows the queued data.
+    pub(in crate::tcp) fn finish(&mut self) {
+        if !self.finishing {
+            self.finishing = true;
+            self.state = self.state.on_finish();
+        }
+    }
+
+    /// Aborts the session, with a RST if the peer knows of the connection.
+    pub(in crate::tcp) fn abort(&mut self, desk: &mut Desk<'_, '_>) {
+        // RFC 9293 §3.10.5: in the other states the peer does not know of the connection, or expects nothing
+        // more.
+        use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
+        // A FIN still waiting behind queued data has not reached the peer, whatever the state is called.
+        let fin_waits = self.finishing && self.una.distance(self.max) <= self.queue.bytes();
+        let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
+        if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
+            && let Some(pdu) = desk.cx.memory.blocks.take()
+        {
+            self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+        }
+        self.end(Reason::Aborted, desk);
+    }
+
+    /// Drops a half-open session to make room in the backlog. The host has not been notified of it.
+    pub(in crate::tcp) fn displace(&mut self, desk: &mut Desk<'_, '_>) {
+        self.end(Reason::Aborted, desk);
+    }
+
+    /// Closes the session for the host, which neither writes nor reads any more.
+    pub(in crate::tcp) fn leave(&mut self, desk: &mut Desk<'_, '_>) {
+        self.left = true;
+        self.watch.on_left(desk.config);
+        self.finish();
+        if self.state == State::FinWait2 {
+            self.resend_at = desk.cx.now + desk.config.fin_wait_2;
+        }
+    }
+}

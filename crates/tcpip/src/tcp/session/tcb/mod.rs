@@ -1,0 +1,15 @@
+//! State of one session, used by all files of `session`.
+
+mod desk;
+mod session;
+mod tally;
+mod tuning;
+mod urgent;
+mod watch;
+
+pub(in crate::tcp) use desk::{Desk, Progress};
+pub(in crate::tcp::session) use session::Owed;
+pub(in crate::tcp) use session::Session;
+#[cfg(test)]
+pub(in crate::tcp::session) use urgent::Urgent;
+pub(in crate::tcp) use watch::period_of;

@@ -1,0 +1,69 @@
+//! Urgent data (RFC 9293 §3.8.5, RFC 6093): a mark in the stream. Urgent bytes are delivered in order.
+//!
+//! Mark             points behind the last urgent byte in both directions (settled by RFC 6093 §4).
+//! Receive path     whenever the mark advances, the host is told how many bytes ahead it is (MUST-32,
+//!                  MUST-33).
+//! Transmit path    `mark_urgent` makes all queued data urgent. Segments carry the mark until it is
+//!                  acknowledged; meanwhile no segment exceeds the MSS, because the pointer counts from its
+//!                  own segment.
+
+use super::tcb::{Desk, Session};
+use crate::tcp::indication::Indication;
+use crate::wire::tcp::{Flags, Header, Sequence};
+use alloc::boxed::Box;
+
+impl Session {
+    /// Marks all data queued now as urgent.
+    pub(in crate::tcp) fn mark_urgent(&mut self) {
+        let mark = self.una + u32::from(!self.state.is_synchronised()) + self.queue.bytes();
+        self.urgent.get_or_insert_with(Box::default).sent = Some(mark);
+    }
+
+    /// Returns whether segments carry an urgent mark.
+    #[inline]
+    pub(super) fn has_urgent(&self) -> bool {
+        self.urgent.as_ref().is_some_and(|urgent| urgent.sent.is_some())
+    }
+
+    /// Adds URG to the flags of a segment at `at`, and returns them with the urgent pointer.
+    #[inline]
+    pub(super) fn urgent_at(&self, at: Sequence, flags: Flags) -> (Flags, u16) {
+        match self.urgent.as_ref().and_then(|urgent| urgent.sent) {
+            Some(mark) if at.lt(mark) && !flags.has_any(Flags::SYN | Flags::RST) => {
+                // A mark beyond the range of the field is sent as 65,535.
+                (flags | Flags::URG, at.distance(mark).min(0xffff) as u16)
+            }
+            _ => (flags, 0),
+        }
+    }
+
+    /// Removes our mark once the bytes before `una` cover it.
+    #[inline]
+    pub(super) fn forget_urgent(&mut self) {
+        let una = self.una;
+        if let Some(urgent) = &mut self.urgent {
+            urgent.sent = urgent.sent.filter(|mark| una.lt(*mark));
+        }
+    }
+
+    /// Removes the peer's mark once the bytes before `expected` cover it; later it would compare as ahead
+    /// again, after half of the sequence space.
+    #[inline]
+    pub(super) fn pass_urgent(&mut self) {
+        let expected = self.expected;
+        if let Some(urgent) = &mut self.urgent {
+            urgent.heard = urgent.heard.filter(|mark| expected.lt(*mark));
+        }
+    }
+
+    /// Processes URG (RFC 9293 §3.10.7.4, sixth), before the data of the segment.
+    pub(super) fn hear_urgent(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        let mark = header.sequence + u32::from(header.urgent);
+        let urgent = self.urgent.get_or_insert_with(Box::default);
+        if self.expected.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {
+            urgent.heard = Some(mark);
+            let bytes = self.expected.distance(mark);
+            desk.up.push_back(Indication::Urgent { session: self.id, bytes });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What is remembered of places in a stream must not come to lie ahead when the numbers have gone half round.
+
+use super::tcb::{Session, Urgent};
+use crate::tcp::config::Config;
+use crate::tcp::loss::rack::Rack;
+use crate::wire::tcp::Sequence;
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+use kiban_base::{Instant, RngKey, SecureRng};
+
+fn session() -> Session {
+    let name = |n: u8| SocketAddr::from(([10, 0, 0, n], 80));
+    let mut rng = SecureRng::new(RngKey::for_simulation(1));
+    let secret = crate::tcp::listen::secret::Secret::new(&mut rng);
+    let beginning = secret.beginning(name(1), name(2), Instant::ZERO);
+    let mut table = super::super::table::Table::new(&mut rng);
+    let make = |id| Session::new(id, name(1), name(2), beginning, None, &Config::default());
+    let id = table.insert(name(1), name(2), make);
+    table.take(id).expect("it was inserted")
+}
+
+#[test]
+fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
+    let mut session = session();
+    let begin = session.una;
+    for step in 1..=12u32 {
+        // Three gigabytes, a quarter at a time, without a loss and without a short segment.
+        let ack = begin + step * (1 << 28);
+        session.keep_marks_near(ack);
+        session.una = ack;
+        assert!(session.recover.lt(session.una), "three duplicates would say nothing at {step}");
+        assert!(!session.una.lt(session.short_end), "Nagle would wait for what was answered at {step}");
+    }
+    // A loss that has been met and is not repaired yet lies ahead.
+    session.recover = session.una + 5000;
+    session.keep_marks_near(session.una + 1000);
+    assert_eq!(session.recover, session.una + 5000);
+}
+
+#[test]
+fn a_round_of_duplicates_that_is_over_stays_over() {
+    let mut rack = Rack::default();
+    let begin = Sequence(0xffff_0000);
+    rack.on_duplicate_sack(begin, begin + 1000);
+    for step in 1..=12u32 {
+        rack.on_acknowledged(begin + step * (1 << 28));
+    }
+    assert!(!rack.counts_a_round());
+}
+
+#[test]
+fn an_urgent_mark_that_was_passed_does_not_hide_the_next_one() {
+    let mut session = session();
+    session.expected = Sequence(0xffff_0000);
+    let mark = session.expected + 100;
+    session.urgent = Some(Box::new(Urgent::heard_at(mark)));
+    session.pass_urgent();
+    assert!(session.urgent.as_ref().is_some_and(|urgent| urgent.heard() == Some(mark)), "it lies ahead");
+    session.expected += 100;
+    session.pass_urgent();
+    assert!(session.urgent.as_ref().is_some_and(|urgent| urgent.heard().is_none()));
+}

@@ -1,0 +1,126 @@
+//! ARP for IPv4 on Ethernet (RFC 826, RFC 5227).
+//!
+//! ```text
+//! | hardware 16 = 1 | protocol 16 = 0800 | 6 | 4 | operation 16 | sender MAC 6, IPv4 4 | target MAC 6, IPv4 4 |
+//! ```
+//!
+//! Behind    an Ethernet header with EtherType 0806; bytes behind the packet are the link's padding.
+
+use core::net::Ipv4Addr;
+
+use kiban_base::{Malformed, ethernet::Mac, numbers::ether_type};
+
+/// Bytes of a packet.
+pub const PACKET_BYTES: usize = 28;
+
+const HARDWARE_ETHERNET: u16 = 1;
+
+/// What a packet asks or says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Operation {
+    /// At which MAC is the target's IPv4 address?
+    Request = 1,
+    /// The sender's IPv4 address is at the sender's MAC.
+    Reply = 2,
+}
+
+/// A packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// What it asks or says.
+    pub operation: Operation,
+    /// Who sends it.
+    pub sender_mac: Mac,
+    /// The sender's address; unspecified in a probe (RFC 5227 §1.1).
+    pub sender: Ipv4Addr,
+    /// Who is meant; zero in a request.
+    pub target_mac: Mac,
+    /// The address that is asked for.
+    pub target: Ipv4Addr,
+}
+
+impl Packet {
+    /// Reads a packet; bytes behind it are not looked at.
+    ///
+    /// # Errors
+    /// `Truncated`; `HardwareType`; `ProtocolType`; `AddressLength`; `Operation`.
+    pub fn read(bytes: &[u8]) -> Result<(Packet, usize), Malformed> {
+        let Some(bytes) = bytes.first_chunk::<PACKET_BYTES>() else { return Err(Malformed::Truncated) };
+        let pair = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let mac = |at: usize| Mac(*bytes[at..].first_chunk().expect("within the packet"));
+        let ip = |at: usize| Ipv4Addr::from(*bytes[at..].first_chunk::<4>().expect("within the packet"));
+        if pair(0) != HARDWARE_ETHERNET {
+            return Err(Malformed::HardwareType);
+        }
+        if pair(2) != ether_type::IPV4 {
+            return Err(Malformed::ProtocolType);
+        }
+        if bytes[4..6] != [6, 4] {
+            return Err(Malformed::AddressLength);
+        }
+        let operation = match pair(6) {
+            1 => Operation::Request,
+            2 => Operation::Reply,
+            _ => return Err(Malformed::Operation),
+        };
+        let packet =
+            Packet { operation, sender_mac: mac(8), sender: ip(14), target_mac: mac(18), target: ip(24) };
+        Ok((packet, PACKET_BYTES))
+    }
+
+    /// Always [`PACKET_BYTES`].
+    pub const fn length(&self) -> usize {
+        PACKET_BYTES
+    }
+
+    /// Writes the packet at the front of `target`.
+    ///
+    /// # Panics
+    /// When `target` is shorter than the packet.
+    pub fn write(&self, target: &mut [u8]) -> usize {
+        let bytes = target.first_chunk_mut::<PACKET_BYTES>().expect("room for an ARP packet of 28 bytes");
+        bytes[..2].copy_from_slice(&HARDWARE_ETHERNET.to_be_bytes());
+        bytes[2..4].copy_from_slice(&ether_type::IPV4.to_be_bytes());
+        bytes[4..6].copy_from_slice(&[6, 4]);
+        bytes[6..8].copy_from_slice(&(self.operation as u16).to_be_bytes());
+        bytes[8..14].copy_from_slice(&self.sender_mac.0);
+        bytes[14..18].copy_from_slice(&self.sender.octets());
+        bytes[18..24].copy_from_slice(&self.target_mac.0);
+        bytes[24..28].copy_from_slice(&self.target.octets());
+        PACKET_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_reads_as_it_was_written_and_every_rule_has_its_name() {
+        let packet = Packet {
+            operation: Operation::Request,
+            sender_mac: Mac([2, 0, 0, 0, 0, 1]),
+            sender: Ipv4Addr::new(10, 0, 0, 1),
+            target_mac: Mac::default(),
+            target: Ipv4Addr::new(10, 0, 0, 2),
+        };
+        let mut bytes = [0; 60];
+        assert_eq!(packet.write(&mut bytes), PACKET_BYTES);
+        assert_eq!(bytes[..8], [0, 1, 8, 0, 6, 4, 0, 1]);
+        assert_eq!(Packet::read(&bytes), Ok((packet, PACKET_BYTES)));
+        assert_eq!(Packet::read(&bytes[..27]), Err(Malformed::Truncated));
+        for (at, value, rule) in [
+            (1, 6, Malformed::HardwareType),
+            (2, 0x86, Malformed::ProtocolType),
+            (4, 8, Malformed::AddressLength),
+            (5, 16, Malformed::AddressLength),
+            (7, 3, Malformed::Operation),
+            (7, 0, Malformed::Operation),
+        ] {
+            let mut wrong = bytes;
+            wrong[at] = value;
+            assert_eq!(Packet::read(&wrong), Err(rule), "byte {at}");
+        }
+    }
+}

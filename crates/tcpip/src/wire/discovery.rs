@@ -1,0 +1,414 @@
+//! Neighbour discovery messages of ICMPv6 (RFC 4861 §4).
+//!
+//! ```text
+//! | type 8 | code 8 = 0 | checksum 16 | by type, 4 bytes                          | by type      | options |
+//!   133 router solicitation            | 0                                          |
+//!   134 router advertisement           | hop limit, M O, router lifetime 16         | reachable 32, retransmit 32
+//!   135 neighbour solicitation         | 0                                          | target 128
+//!   136 neighbour advertisement        | R S O, 0                                   | target 128
+//!   137 redirect                       | 0                                          | target 128, destination 128
+//!
+//!   options: | type 8 | length/8 8 | data |
+//! ```
+//!
+//! Reading   a message is believed only when its hop limit was 255, its code 0, its checksum right and every
+//!           option longer than zero (§6.1, §7.1, §8.1): the first is the caller's to check, the last is
+//!           checked here for all options before the message is handed out.
+
+use core::net::Ipv6Addr;
+
+use kiban_base::{Malformed, ethernet::Mac};
+
+/// The hop limit that every message must arrive with (RFC 4861 §11.2).
+pub const HOP_LIMIT: u8 = 255;
+
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
+
+const SOURCE_LINK: u8 = 1;
+const TARGET_LINK: u8 = 2;
+const PREFIX: u8 = 3;
+const REDIRECTED: u8 = 4;
+const MTU: u8 = 5;
+
+/// Whether an ICMPv6 type is one of neighbour discovery's.
+pub const fn is_discovery(kind: u8) -> bool {
+    kind >= ROUTER_SOLICITATION && kind <= REDIRECT
+}
+
+/// A message without its options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Which routers are here?
+    RouterSolicitation,
+    /// A router is here.
+    RouterAdvertisement {
+        /// For packets that hosts send; 0: not said.
+        hop_limit: u8,
+        /// M: addresses are to be had from DHCPv6.
+        managed: bool,
+        /// O: other settings are to be had from DHCPv6.
+        other: bool,
+        /// Seconds for which it is a default router; 0: it is none.
+        lifetime_seconds: u16,
+        /// How long a neighbour is reachable after a confirmation, ms; 0: not said.
+        reachable_ms: u32,
+        /// Between solicitations, ms; 0: not said.
+        retransmit_ms: u32,
+    },
+    /// Who has this address?
+    NeighbourSolicitation {
+        /// The address.
+        target: Ipv6Addr,
+    },
+    /// I have this address.
+    NeighbourAdvertisement {
+        /// The sender is a router.
+        router: bool,
+        /// It answers a solicitation.
+        solicited: bool,
+        /// It goes before what is known.
+        overrides: bool,
+        /// The address.
+        target: Ipv6Addr,
+    },
+    /// There is a better first hop.
+    Redirect {
+        /// The better hop.
+        target: Ipv6Addr,
+        /// For packets to this address.
+        destination: Ipv6Addr,
+    },
+}
+
+/// An option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    /// The MAC of the sender.
+    SourceLink(Mac),
+    /// The MAC of the target.
+    TargetLink(Mac),
+    /// A prefix (RFC 4861 §4.6.2).
+    Prefix {
+        /// Bits that count.
+        bits: u8,
+        /// L: hosts with this prefix are neighbours.
+        on_link: bool,
+        /// A: hosts may make themselves addresses of it (RFC 4862).
+        autonomous: bool,
+        /// Seconds for which it is valid; all ones: for ever.
+        valid_seconds: u32,
+        /// Seconds for which addresses of it are preferred; all ones: for ever.
+        preferred_seconds: u32,
+        /// The prefix.
+        prefix: Ipv6Addr,
+    },
+    /// The beginning of the packet that was redirected.
+    Redirected(&'a [u8]),
+    /// The MTU of the link, bytes.
+    Mtu(u32),
+    /// Any other kind.
+    Other {
+        /// The type.
+        kind: u8,
+        /// What stands behind type and length.
+        data: &'a [u8],
+    },
+}
+
+impl Message {
+    /// Reads a whole ICMPv6 message: what it says, and its options.
+    ///
+    /// # Errors
+    /// `Truncated`; `Operation` for another type or a code that is not 0; `OptionLength`.
+    pub fn read(bytes: &[u8]) -> Result<(Message, Options<'_>), Malformed> {
+        let Some((&[kind, code, _, _, a, b, c, d], rest)) = bytes.split_first_chunk::<8>() else {
+            return Err(Malformed::Truncated);
+        };
+        if code != 0 || !is_discovery(kind) {
+            return Err(Malformed::Operation);
+        }
+        let address = |at: usize| match rest.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+            Some(octets) => Ok(Ipv6Addr::from(*octets)),
+            None => Err(Malformed::Truncated),
+        };
+        let (message, fixed) = match kind {
+            ROUTER_SOLICITATION => (Message::RouterSolicitation, 0),
+            ROUTER_ADVERTISEMENT => {
+                let Some(&[r0, r1, r2, r3, t0, t1, t2, t3]) = rest.first_chunk::<8>() else {
+                    return Err(Malformed::Truncated);
+                };
+                let message = Message::RouterAdvertisement {
+                    hop_limit: a,
+                    managed: b & 0x80 != 0,
+                    other: b & 0x40 != 0,
+                    lifetime_seconds: u16::from_be_bytes([c, d]),
+                    reachable_ms: u32::from_be_bytes([r0, r1, r2, r3]),
+                    retransmit_ms: u32::from_be_bytes([t0, t1, t2, t3]),
+                };
+                (message, 8)
+            }
+            NEIGHBOUR_SOLICITATION => (Message::NeighbourSolicitation { target: address(0)? }, 16),
+            NEIGHBOUR_ADVERTISEMENT => {
+                let message = Message::NeighbourAdvertisement {
+                    router: a & 0x80 != 0,
+                    solicited: a & 0x40 != 0,
+                    overrides: a & 0x20 != 0,
+                    target: address(0)?,
+                };
+                (message, 16)
+            }
+            _ => (Message::Redirect { target: address(0)?, destination: address(16)? }, 32),
+        };
+        let options = Options { rest: &rest[fixed..] };
+        let mut check = options.rest;
+        while !check.is_empty() {
+            // RFC 4861 §4.6: a message with an option of length zero is discarded.
+            let length = check.get(1).map_or(0, |units| usize::from(*units) * 8);
+            if length == 0 || length > check.len() {
+                return Err(Malformed::OptionLength);
+            }
+            check = &check[length..];
+        }
+        Ok((message, options))
+    }
+
+    /// Bytes of this message without options.
+    pub const fn length(&self) -> usize {
+        match self {
+            Message::RouterSolicitation => 8,
+            Message::RouterAdvertisement { .. } => 16,
+            Message::NeighbourSolicitation { .. } | Message::NeighbourAdvertisement { .. } => 24,
+            Message::Redirect { .. } => 40,
+        }
+    }
+
+    /// Writes the message at the front of `target` with a checksum of zero: see
+    /// [`crate::wire::icmpv6::fill`].
+    ///
+    /// # Panics
+    /// When `target` is shorter than [`Message::length`].
+    pub fn write(&self, target: &mut [u8]) -> usize {
+        let bytes = &mut target[..self.length()];
+        bytes.fill(0);
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        match *self {
+            Message::RouterSolicitation => bytes[0] = ROUTER_SOLICITATION,
+            Message::RouterAdvertisement {
+                hop_limit,
+                managed,
+                other,
+                lifetime_seconds,
+                reachable_ms,
+                retransmit_ms,
+            } => {
+                bytes[0] = ROUTER_ADVERTISEMENT;
+                bytes[4] = hop_limit;
+                bytes[5] = flag(managed, 0x80) | flag(other, 0x40);
+                bytes[6..8].copy_from_slice(&lifetime_seconds.to_be_bytes());
+                bytes[8..12].copy_from_slice(&reachable_ms.to_be_bytes());
+                bytes[12..16].copy_from_slice(&retransmit_ms.to_be_bytes());
+            }
+            Message::NeighbourSolicitation { target } => {
+                bytes[0] = NEIGHBOUR_SOLICITATION;
+                bytes[8..24].copy_from_slice(&target.octets());
+            }
+            Message::NeighbourAdvertisement { router, solicited, overrides, target } => {
+                bytes[0] = NEIGHBOUR_ADVERTISEMENT;
+                bytes[4] = flag(router, 0x80) | flag(solicited, 0x40) | flag(overrides, 0x20);
+                bytes[8..24].copy_from_slice(&target.octets());
+            }
+            Message::Redirect { target, destination } => {
+                bytes[0] = REDIRECT;
+                bytes[8..24].copy_from_slice(&target.octets());
+                bytes[24..40].copy_from_slice(&destination.octets());
+            }
+        }
+        self.length()
+    }
+}
+
+/// The options of a message that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        let length = usize::from(*self.rest.get(1)?) * 8;
+        let (option, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        let data = option.get(2..)?;
+        let word = |at: usize| match data.get(at..at + 4) {
+            Some(&[a, b, c, d]) => u32::from_be_bytes([a, b, c, d]),
+            _ => 0,
+        };
+        Some(match (option[0], data.len()) {
+            (SOURCE_LINK, 6) => Item::SourceLink(mac(data)),
+            (TARGET_LINK, 6) => Item::TargetLink(mac(data)),
+            (PREFIX, 30) => Item::Prefix {
+                bits: data[0],
+                on_link: data[1] & 0x80 != 0,
+                autonomous: data[1] & 0x40 != 0,
+                valid_seconds: word(2),
+                preferred_seconds: word(6),
+                prefix: Ipv6Addr::from(*data[14..].first_chunk::<16>().expect("30 bytes of data")),
+            },
+            (REDIRECTED, 6..) => Item::Redirected(&data[6..]),
+            (MTU, 6) => Item::Mtu(word(2)),
+            (kind, _) => Item::Other { kind, data },
+        })
+    }
+}
+
+impl Item<'_> {
+    /// Bytes of this option, padding included.
+    pub const fn length(&self) -> usize {
+        match self {
+            Item::SourceLink(_) | Item::TargetLink(_) | Item::Mtu(_) => 8,
+            Item::Prefix { .. } => 32,
+            Item::Redirected(data) => (8 + data.len()).next_multiple_of(8),
+            Item::Other { data, .. } => (2 + data.len()).next_multiple_of(8),
+        }
+    }
+
+    /// Writes the option at the front of `target`.
+    ///
+    /// # Panics
+    /// When `target` is shorter than [`Item::length`], or the option longer than 2040 bytes.
+    pub fn write(&self, target: &mut [u8]) -> usize {
+        let length = self.length();
+        let bytes = &mut target[..length];
+        bytes.fill(0);
+        bytes[1] = u8::try_from(length / 8).expect("an option has at most 255 units of 8 bytes");
+        match *self {
+            Item::SourceLink(mac) => {
+                bytes[0] = SOURCE_LINK;
+                bytes[2..].copy_from_slice(&mac.0);
+            }
+            Item::TargetLink(mac) => {
+                bytes[0] = TARGET_LINK;
+                bytes[2..].copy_from_slice(&mac.0);
+            }
+            Item::Prefix { bits, on_link, autonomous, valid_seconds, preferred_seconds, prefix } => {
+                bytes[0] = PREFIX;
+                bytes[2] = bits;
+                bytes[3] = if on_link { 0x80 } else { 0 } | if autonomous { 0x40 } else { 0 };
+                bytes[4..8].copy_from_slice(&valid_seconds.to_be_bytes());
+                bytes[8..12].copy_from_slice(&preferred_seconds.to_be_bytes());
+                bytes[16..32].copy_from_slice(&prefix.octets());
+            }
+            Item::Redirected(data) => {
+                bytes[0] = REDIRECTED;
+                bytes[8..8 + data.len()].copy_from_slice(data);
+            }
+            Item::Mtu(mtu) => {
+                bytes[0] = MTU;
+                bytes[4..].copy_from_slice(&mtu.to_be_bytes());
+            }
+            Item::Other { kind, data } => {
+                bytes[0] = kind;
+                bytes[2..2 + data.len()].copy_from_slice(data);
+            }
+        }
+        length
+    }
+}
+
+fn mac(data: &[u8]) -> Mac {
+    Mac(*data.first_chunk().expect("six bytes of data"))
+}
+
+/// The group on which everybody listens who might have `address` (RFC 4291 §2.7.1).
+pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | address.to_bits() & 0xff_ffff)
+}
+
+/// All nodes of a link.
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// All routers of a link.
+pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn ip(text: &str) -> Ipv6Addr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_message_with_every_option_reads_as_it_was_written() {
+        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        let messages = [
+            Message::RouterSolicitation,
+            Message::RouterAdvertisement {
+                hop_limit: 64,
+                managed: false,
+                other: true,
+                lifetime_seconds: 1800,
+                reachable_ms: 30_000,
+                retransmit_ms: 1000,
+            },
+            Message::NeighbourSolicitation { target: ip("fe80::1") },
+            Message::NeighbourAdvertisement {
+                router: true,
+                solicited: false,
+                overrides: true,
+                target: ip("fe80::2"),
+            },
+            Message::Redirect { target: ip("fe80::3"), destination: ip("2001:db8::1") },
+        ];
+        let options = [
+            Item::SourceLink(mac),
+            Item::TargetLink(mac),
+            Item::Prefix {
+                bits: 64,
+                on_link: true,
+                autonomous: true,
+                valid_seconds: 7200,
+                preferred_seconds: u32::MAX,
+                prefix: ip("2001:db8::"),
+            },
+            Item::Redirected(&[1; 40]),
+            Item::Mtu(1400),
+            Item::Other { kind: 25, data: &[7; 22] },
+        ];
+        for message in messages {
+            let mut bytes = alloc::vec![0xee; 512];
+            let mut length = message.write(&mut bytes);
+            for option in &options {
+                length += option.write(&mut bytes[length..]);
+            }
+            let (read, walk) = Message::read(&bytes[..length]).expect("a good message");
+            assert_eq!(read, message);
+            assert_eq!(walk.collect::<Vec<_>>(), options);
+            for cut in 0..length {
+                // Cut anywhere it is refused, or reads as a message with fewer options.
+                if let Ok((read, walk)) = Message::read(&bytes[..cut]) {
+                    assert_eq!(read, message);
+                    assert!(walk.count() < options.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_refused() {
+        let mut bytes = [0; 32];
+        Message::NeighbourSolicitation { target: ip("fe80::1") }.write(&mut bytes);
+        assert_eq!(Message::read(&bytes), Err(Malformed::OptionLength), "an option of length zero");
+        bytes[24..26].copy_from_slice(&[1, 2]);
+        assert_eq!(Message::read(&bytes), Err(Malformed::OptionLength), "an option beyond the end");
+        bytes[1] = 1;
+        assert_eq!(Message::read(&bytes[..24]), Err(Malformed::Operation));
+        assert_eq!(solicited_node(ip("2001:db8::12:3456:789a")), ip("ff02::1:ff56:789a"));
+    }
+}

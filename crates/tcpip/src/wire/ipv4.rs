@@ -1,0 +1,203 @@
+//! The IPv4 header (RFC 791 §3.1).
+//!
+//! Goal      20 bytes, checked once; options are carried, not interpreted.
+//!
+//! ```text
+//! | version 4, words 4 | class 8 | total length 16 | identification 16 | 0 DF MF, offset/8 13 |
+//! | time to live 8 | protocol 8 | checksum 16 | source 32 | target 32 | options 0..40 |
+//! ```
+//!
+//! Checksum  covers the header alone: [`Header::write`] completes it, [`verify`] checks it, [`fill`] renews
+//!           it after a field was changed in place. [`Header::read`] looks at the structure only, because a
+//!           real link may have checked it already.
+
+use core::net::Ipv4Addr;
+
+use kiban_base::{Malformed, checksum};
+
+/// Bytes of a header without options.
+pub const HEADER_BYTES: usize = 20;
+/// Bytes of the longest header.
+pub const HEADER_BYTES_MAX: usize = 60;
+/// Bytes of the longest packet.
+pub const PACKET_BYTES_MAX: usize = 65535;
+
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET: u16 = 0x1fff;
+
+/// The header of a packet; its options lie in the bytes it was read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header<'a> {
+    /// DSCP in the high six bits (RFC 2474), ECN in the low two (RFC 3168).
+    pub traffic_class: u8,
+    /// Bytes of header and payload.
+    pub total_bytes: u16,
+    /// Names the packet among the fragments of others.
+    pub identification: u16,
+    /// DF: a router that cannot pass the packet whole drops it.
+    pub dont_fragment: bool,
+    /// MF: this is not the last fragment.
+    pub more_fragments: bool,
+    /// Where this payload stands in the whole packet's, in bytes; a multiple of 8.
+    pub fragment_offset_bytes: u16,
+    /// Routers left to pass.
+    pub time_to_live: u8,
+    /// See [`kiban_base::numbers::protocol`].
+    pub protocol: u8,
+    /// Who sent it.
+    pub source: Ipv4Addr,
+    /// Who it is for.
+    pub target: Ipv4Addr,
+    /// The options with their padding: a multiple of 4 bytes, at most 40.
+    pub options: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    /// Reads the header at the front of a packet. Bytes behind the total length are the link's padding.
+    ///
+    /// # Errors
+    /// Those of [`Header::read_quoted`]; `TotalLength` when the packet runs beyond the bytes.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Result<(Header<'a>, usize), Malformed> {
+        let (header, header_bytes) = Header::read_quoted(bytes)?;
+        if usize::from(header.total_bytes) > bytes.len() {
+            return Err(Malformed::TotalLength);
+        }
+        Ok((header, header_bytes))
+    }
+
+    /// Reads the header of a packet of which only the beginning is there, as an ICMP error quotes it (RFC
+    /// 792).
+    ///
+    /// # Errors
+    /// `Truncated`; `Version`; `HeaderLength` (RFC 791 §3.1: at least 5 words); `TotalLength`;
+    /// `FragmentRange`.
+    #[inline]
+    pub fn read_quoted(bytes: &'a [u8]) -> Result<(Header<'a>, usize), Malformed> {
+        let Some((fixed, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(Malformed::Truncated);
+        };
+        let [first, traffic_class, l0, l1, i0, i1, f0, f1, time_to_live, protocol, _, _, addresses @ ..] =
+            fixed;
+        if first >> 4 != 4 {
+            return Err(Malformed::Version);
+        }
+        let header_bytes = usize::from(first & 0x0f) * 4;
+        let options = match header_bytes {
+            HEADER_BYTES => &[][..],
+            ..HEADER_BYTES => return Err(Malformed::HeaderLength),
+            _ => rest.get(..header_bytes - HEADER_BYTES).ok_or(Malformed::Truncated)?,
+        };
+        let total_bytes = u16::from_be_bytes([*l0, *l1]);
+        if usize::from(total_bytes) < header_bytes {
+            return Err(Malformed::TotalLength);
+        }
+        let fragment = u16::from_be_bytes([*f0, *f1]);
+        let fragment_offset_bytes = (fragment & OFFSET) * 8;
+        // RFC 791 §3.2: no packet is longer than 65,535 bytes; a fragment beyond that overruns a receiver's
+        // buffer.
+        if usize::from(fragment_offset_bytes) + usize::from(total_bytes) > PACKET_BYTES_MAX {
+            return Err(Malformed::FragmentRange);
+        }
+        let [s0, s1, s2, s3, t0, t1, t2, t3] = *addresses;
+        let header = Header {
+            traffic_class: *traffic_class,
+            total_bytes,
+            identification: u16::from_be_bytes([*i0, *i1]),
+            dont_fragment: fragment & DONT_FRAGMENT != 0,
+            more_fragments: fragment & MORE_FRAGMENTS != 0,
+            fragment_offset_bytes,
+            time_to_live: *time_to_live,
+            protocol: *protocol,
+            source: Ipv4Addr::new(s0, s1, s2, s3),
+            target: Ipv4Addr::new(t0, t1, t2, t3),
+            options,
+        };
+        Ok((header, header_bytes))
+    }
+
+    /// Bytes of this header with its options.
+    #[inline]
+    pub const fn length(&self) -> usize {
+        HEADER_BYTES + self.options.len()
+    }
+
+    /// Bytes of payload: what the total length leaves behind the header.
+    #[inline]
+    pub const fn payload_bytes(&self) -> usize {
+        (self.total_bytes as usize).saturating_sub(self.length())
+    }
+
+    /// Whether this packet is a part of another.
+    #[inline]
+    pub const fn is_fragment(&self) -> bool {
+        self.more_fragments || self.fragment_offset_bytes != 0
+    }
+
+    /// Writes the header with its checksum at the front of `target`.
+    ///
+    /// # Panics
+    /// When `target` is shorter than [`Header::length`], or the options are not a multiple of 4 up to 40
+    /// bytes.
+    #[inline]
+    pub fn write(&self, target: &mut [u8]) -> usize {
+        let header_bytes = self.length();
+        assert!(
+            header_bytes <= HEADER_BYTES_MAX && header_bytes.is_multiple_of(4),
+            "options are padded to 4 and at most 40 bytes"
+        );
+        let (fixed, options) = target[..header_bytes]
+            .split_first_chunk_mut::<HEADER_BYTES>()
+            .expect("length counts the fixed part");
+        let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+        let first = u16::from_be_bytes([0x40 | (header_bytes / 4) as u8, self.traffic_class]);
+        let life = u16::from_be_bytes([self.time_to_live, self.protocol]);
+        let fragment = if self.dont_fragment { DONT_FRAGMENT } else { 0 }
+            | if self.more_fragments { MORE_FRAGMENTS } else { 0 }
+            | (self.fragment_offset_bytes / 8);
+        let mut words = [
+            pair(first, self.total_bytes),
+            pair(self.identification, fragment),
+            pair(life, 0),
+            self.source.to_bits(),
+            self.target.to_bits(),
+        ];
+        // Summed from the values: reading back bytes that were just stored one by one would stall.
+        let sum = checksum::of_words(&words).plus(checksum::of_header(self.options));
+        words[2] |= u32::from(sum.checksum());
+        let (places, _) = fixed.as_chunks_mut::<4>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
+        options.copy_from_slice(self.options);
+        header_bytes
+    }
+}
+
+/// Reads nothing but the target of a packet that may have options behind these bytes.
+#[inline]
+pub fn target(fixed: &[u8; HEADER_BYTES]) -> Ipv4Addr {
+    let [.., t0, t1, t2, t3] = *fixed;
+    Ipv4Addr::new(t0, t1, t2, t3)
+}
+
+/// Forms the checksum of a header with its options anew.
+///
+/// # Panics
+/// When `header` is shorter than 20 bytes.
+#[inline]
+pub fn fill(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let checksum = checksum::of_header(header).checksum();
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Checks the checksum of a header with its options: exactly the bytes that [`Header::read`] counted.
+///
+/// # Errors
+/// `Checksum`.
+#[inline]
+pub fn verify(header: &[u8]) -> Result<(), Malformed> {
+    if checksum::of_header(header).is_intact() { Ok(()) } else { Err(Malformed::Checksum) }
+}

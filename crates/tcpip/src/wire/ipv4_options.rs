@@ -1,0 +1,118 @@
+//! Options of the IPv4 header (RFC 791 §3.1, RFC 2113, RFC 1122 §3.2.1.8).
+//!
+//! Goal      a walk over the options of a header that a peer wrote: every length is checked before it is
+//!           believed.
+//!
+//! ```text
+//! | kind 8 |                     0 end of list, 1 no operation
+//! | kind 8 | length 8 | data     all others; the length counts kind and length too
+//! ```
+
+use kiban_base::Malformed;
+
+/// End of the list.
+pub const END: u8 = 0;
+/// No operation: padding between options.
+pub const NO_OPERATION: u8 = 1;
+/// Record route.
+pub const RECORD_ROUTE: u8 = 7;
+/// Internet timestamp.
+pub const TIMESTAMP: u8 = 68;
+/// Loose source and record route.
+pub const LOOSE_SOURCE_ROUTE: u8 = 131;
+/// Strict source and record route.
+pub const STRICT_SOURCE_ROUTE: u8 = 137;
+/// Router alert (RFC 2113).
+pub const ROUTER_ALERT: u8 = 148;
+
+/// One option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item<'a> {
+    /// The kind: copied flag, class and number.
+    pub kind: u8,
+    /// Where it stands among the options, bytes.
+    pub at: usize,
+    /// What stands behind kind and length.
+    pub data: &'a [u8],
+}
+
+/// A walk over options; padding is passed over, and the walk ends at the end of the list, of the bytes, or at
+/// the first option that breaks a rule.
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    options: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk over the options of a header ([`crate::wire::ipv4::Header::options`]).
+    pub const fn new(options: &'a [u8]) -> Walk<'a> {
+        Walk { options, at: 0 }
+    }
+
+    /// Where the walk stands: after an error, at the option that is wrong.
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Result<Item<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = self.options.get(self.at..)?;
+            match *rest {
+                [] | [END, ..] => return None,
+                [NO_OPERATION, ..] => self.at += 1,
+                [kind, length, ..] if (2..=rest.len()).contains(&usize::from(length)) => {
+                    let item = Item { kind, at: self.at, data: &rest[2..usize::from(length)] };
+                    self.at += usize::from(length);
+                    return Some(Ok(item));
+                }
+                _ => {
+                    // The place stays for whoever reports it; the walk is over.
+                    self.options = &self.options[..self.at];
+                    return Some(Err(Malformed::OptionLength));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn options_are_walked_and_hostile_lengths_end_the_walk() {
+        type Row<'a> = (&'a [u8], &'a [(u8, usize, usize)], Option<usize>);
+        let rows: &[Row<'_>] = &[
+            (&[], &[], None),
+            (&[1, 1, 1, 0], &[], None),
+            (&[148, 4, 0, 0], &[(148, 0, 2)], None),
+            (&[1, 7, 7, 4, 1, 2, 3, 4, 148, 4, 0, 0], &[(7, 1, 5), (148, 8, 2)], None),
+            (&[0, 148, 4, 0], &[], None),
+            (&[7], &[], Some(0)),
+            (&[7, 0, 0, 0], &[], Some(0)),
+            (&[7, 1, 0, 0], &[], Some(0)),
+            (&[1, 7, 255, 0], &[], Some(1)),
+            (&[148, 4, 0, 0, 131, 5, 4, 0], &[(148, 0, 2)], Some(4)),
+        ];
+        for (bytes, expected, wrong) in rows {
+            let mut walk = Walk::new(bytes);
+            let (mut items, mut broken) = (Vec::new(), None);
+            while let Some(item) = walk.next() {
+                match item {
+                    Ok(item) => items.push((item.kind, item.at, item.data.len())),
+                    Err(rule) => {
+                        assert_eq!(rule, Malformed::OptionLength);
+                        broken = Some(walk.at());
+                    }
+                }
+            }
+            assert_eq!((&items[..], broken), (*expected, *wrong), "{bytes:?}");
+        }
+    }
+}

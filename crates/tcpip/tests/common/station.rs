@@ -1,0 +1,193 @@
+//! One TCP with the memory it works in, and the way bytes get into and out of that memory.
+
+use core::net::{IpAddr, Ipv4Addr};
+use kiban_base::checksum;
+use kiban_base::numbers::protocol;
+use kiban_base::{Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng, SimRng, Slice};
+use kiban_tcpip::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
+use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header};
+
+/// How much memory a station has.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) transmit_pages: usize,
+    pub(crate) receive_pages: usize,
+    pub(crate) page_bytes: usize,
+    pub(crate) blocks: usize,
+    /// What TCP is told that the pools hold, in percent: segments do not fill their pages.
+    pub(crate) ledger_percent: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            transmit_pages: 1024,
+            receive_pages: 1024,
+            page_bytes: 4096,
+            blocks: 1024,
+            ledger_percent: 100,
+        }
+    }
+}
+
+pub(crate) struct Station {
+    pub(crate) address: IpAddr,
+    pub(crate) tcp: Tcp,
+    pub(crate) memory: Memory,
+    pub(crate) out: Outbox,
+    rng: SecureRng,
+    copies: Copies,
+}
+
+impl Station {
+    /// The `n`-th station of a test.
+    pub(crate) fn new(n: u8, config: Config, sizes: Sizes, seed: u64) -> Station {
+        let mut rng = SecureRng::new(RngKey::for_simulation(SimRng::from_seed(seed).fork(n.into()).draw()));
+        let bytes = |pages: usize| (pages * sizes.page_bytes * sizes.ledger_percent / 100) as u64;
+        Station {
+            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)),
+            tcp: Tcp::new(config, bytes(sizes.transmit_pages), bytes(sizes.receive_pages), &mut rng),
+            memory: Memory {
+                transmit: Pool::new(sizes.transmit_pages, sizes.page_bytes),
+                receive: Pool::new(sizes.receive_pages, sizes.page_bytes),
+                blocks: kiban_base::Blocks::new(sizes.blocks),
+            },
+            out: Outbox::default(),
+            rng,
+            copies: Copies::default(),
+        }
+    }
+
+    /// Works with the protocol and what it is lent.
+    pub(crate) fn with<R>(
+        &mut self,
+        now: Instant,
+        work: impl FnOnce(&mut Tcp, &mut Context<'_>, &mut Outbox) -> R,
+    ) -> R {
+        let mut cx = Context { now, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies };
+        work(&mut self.tcp, &mut cx, &mut self.out)
+    }
+
+    /// A frame comes off the cable. False when there was no memory for it: it is lost then.
+    pub(crate) fn arrive(&mut self, frame: &Frame, now: Instant) -> bool {
+        // How a link splits a frame into head and pages is not TCP's to know: it varies with the length.
+        let head = match frame.bytes.len() {
+            short @ ..=64 => short * (short % 2),
+            odd if odd % 17 == 0 => 64,
+            length => HEADER_BYTES * (length % 2),
+        };
+        let Some(pdu) = self.pdu_of(&frame.bytes, head) else { return false };
+        let segment = Segment { source: frame.source, target: frame.target, traffic_class: 0, pdu };
+        self.with(now, |tcp, cx, out| tcp.arrive(segment, 0, cx, out));
+        true
+    }
+
+    fn pdu_of(&mut self, bytes: &[u8], head: usize) -> Option<Pdu> {
+        let mut pdu = self.memory.blocks.take()?;
+        let (first, mut rest) = bytes.split_at(head);
+        pdu.extend_head(first);
+        while !rest.is_empty() {
+            let slice = self.memory.receive.take()?.append(rest).expect("a new page has room");
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).ok()?;
+        }
+        Some(pdu)
+    }
+
+    pub(crate) fn settle(&mut self, room: usize, now: Instant) {
+        self.with(now, |tcp, cx, out| tcp.settle(&[room], cx, out));
+    }
+
+    /// Writes the front of `bytes`: within room and grain, as much as `page` holds. How many bytes it was.
+    pub(crate) fn write(
+        &mut self,
+        session: SessionId,
+        page: &mut Option<Page>,
+        bytes: &[u8],
+    ) -> Result<usize, Refusal> {
+        let count = bytes
+            .len()
+            .min(self.tcp.room(session))
+            .min(self.tcp.writer(session).map_or(1, |writer| writer.grain()));
+        if count == 0 {
+            return Ok(0);
+        }
+        if page.as_ref().is_none_or(|page| page.room() == 0) {
+            *page = self.memory.transmit.take();
+        }
+        let Some(page) = page else { return Ok(0) };
+        let slice: Slice = page.append(&bytes[..count]).expect("a page with room takes bytes");
+        let count = slice.len();
+        self.tcp.send(session, slice).map_err(|(_, refusal)| refusal)?;
+        Ok(count)
+    }
+}
+
+/// A segment's bytes between two addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) source: IpAddr,
+    pub(crate) target: IpAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Frame {
+    pub(crate) fn header(&self) -> (Header, &[u8]) {
+        let (header, length) = Header::read(&self.bytes).expect("a station writes headers that can be read");
+        (header, &self.bytes[length..])
+    }
+
+    /// The frame of a header and payload, with its checksum.
+    pub(crate) fn of(source: IpAddr, target: IpAddr, header: &Header, payload: &[u8]) -> Frame {
+        let mut bytes = vec![0; header.length()];
+        header.write(&mut bytes);
+        bytes.extend_from_slice(payload);
+        let mut frame = Frame { source, target, bytes };
+        frame.seal();
+        frame
+    }
+
+    /// Writes the checksum that the bytes ask for, by the plainest of loops.
+    pub(crate) fn seal(&mut self) {
+        self.bytes[16..18].fill(0);
+        let sum = self.sum();
+        self.bytes[16..18].copy_from_slice(&(!sum).to_be_bytes());
+    }
+
+    pub(crate) fn is_intact(&self) -> bool {
+        self.sum() == 0xffff
+    }
+
+    fn sum(&self) -> u16 {
+        let pseudo = checksum::pseudo(self.source, self.target, protocol::TCP, self.bytes.len());
+        let mut wide = u32::from(pseudo.word());
+        for pair in self.bytes.chunks(2) {
+            wide += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            wide = (wide & 0xffff) + (wide >> 16);
+        }
+        wide as u16
+    }
+}
+
+/// What a port makes of a segment: one frame, or several when it is marked to be cut.
+pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
+    let Segment { source, target, pdu, .. } = segment;
+    let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
+    let whole = Frame { source, target, bytes };
+    assert!(whole.is_intact(), "a station's checksums are right: {:?}", whole.header().0);
+    let (header, payload) = whole.header();
+    if pdu.cut() == 0 || payload.len() <= pdu.cut() {
+        return vec![whole];
+    }
+    let mut at = 0;
+    let mut frames = Vec::new();
+    for part in payload.chunks(pdu.cut()) {
+        let mut header = Header { sequence: header.sequence + at as u32, ..header };
+        at += part.len();
+        if at < payload.len() {
+            header.flags = header.flags.without(Flags::FIN | Flags::PSH);
+        }
+        frames.push(Frame::of(source, target, &header, part));
+    }
+    frames
+}

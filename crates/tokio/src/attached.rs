@@ -1,0 +1,43 @@
+//! State shared by an attachment, its streams and its task.
+
+use kiban_os::clock::machine_nanos;
+use kiban_os::wait::{LONG, Offers};
+use kiban_streams::known::{Core, Shared};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// State shared by streams, listeners and the task.
+pub(super) struct Attached {
+    pub(super) shared: Shared,
+    pub(super) spin: Duration,
+    pub(super) offers: Offers,
+    pub(super) task: OnceLock<tokio::task::AbortHandle>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // The board sees the end once the task has closed the socket.
+        self.task.get().into_iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+impl Attached {
+    /// Runs `work` on the attachment's state.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
+        self.shared.with(work)
+    }
+
+    /// Returns whether a reader that has found nothing since `began`, in nanoseconds of CLOCK_MONOTONIC,
+    /// should keep spinning.
+    pub(super) fn looks_on(&self, began: u64) -> bool {
+        let spun = Duration::from_nanos(machine_nanos() - began);
+        if spun >= self.spin {
+            return false;
+        }
+        if spun >= LONG {
+            self.offers.offer();
+        }
+        std::hint::spin_loop();
+        true
+    }
+}

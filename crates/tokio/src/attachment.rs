@@ -1,0 +1,194 @@
+//! The client's side of one board: passes the board's indications on to its streams.
+//!
+//! Indications      are read by a task of the runtime, which sleeps on the channel's socket, or by a task
+//!                  that spins for a stream.
+//! Spinning         a reader that finds nothing spins for a while ([`Settings::spin`]) before it sleeps: a
+//!                  quick answer costs no wake-up.
+//! Locks            one for all streams of an attachment; bytes are copied under it. Attach once more for
+//!                  another busy thread.
+
+use super::attached::Attached;
+use super::stream::{Listener, Stream};
+use kiban_attach::Layout;
+use kiban_os::channel::{Channel, Half};
+use kiban_os::unix::names::folders_of_boards;
+use kiban_os::wait::Offers;
+use kiban_streams::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
+use kiban_streams::door;
+use kiban_streams::known::{Accepted, Core, Shared};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// An attachment to a board of another process.
+#[derive(Clone)]
+pub struct Attachment(Arc<Attached>);
+
+impl std::fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Attachment")
+    }
+}
+
+impl Attachment {
+    /// Attaches to a board by its name, or without a name to the only one that runs.
+    ///
+    /// # Errors
+    /// No board of that name accepts clients, or it belongs to another user.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn attach(board: Option<&str>) -> io::Result<Attachment> {
+        Attachment::attach_with(board, Settings::default()).await
+    }
+
+    /// Attaches with the given settings.
+    ///
+    /// # Errors
+    /// As [`Attachment::attach`]; or the settings are invalid.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn attach_with(board: Option<&str>, settings: Settings) -> io::Result<Attachment> {
+        let board = named(board)?;
+        let mut why = nobody(&board);
+        for folder in folders_of_boards() {
+            let called = settings.call_board(&door(&folder, &board));
+            let attached = match called {
+                Ok((half, layout)) => Attachment::attach_to(half, layout, settings).await,
+                Err(error) => Err(error),
+            };
+            match attached {
+                Err(error) if is_nobody(&error) => {}
+                Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),
+                attached => return attached,
+            }
+        }
+        Err(why)
+    }
+
+    /// Attaches by the path of the board's socket, for example one that is mounted in a container.
+    ///
+    /// # Errors
+    /// As [`Attachment::attach_with`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn attach_at(door: &Path, settings: Settings) -> io::Result<Attachment> {
+        let (half, layout) = settings.call(door)?;
+        Attachment::attach_to(half, layout, settings).await
+    }
+
+    async fn attach_to(half: Half, layout: Layout, settings: Settings) -> io::Result<Attachment> {
+        let channel = match tokio::time::timeout(PATIENCE, complete(half, memory_bytes(layout))).await {
+            Ok(channel) => channel?,
+            Err(_) => return Err(silent()),
+        };
+        let socket = hear_of(channel.socket())?;
+        let (shared, task) = (Shared::new(channel, layout), OnceLock::new());
+        let attached = Arc::new(Attached { shared, spin: settings.spin, offers: Offers::default(), task });
+        let task = tokio::spawn(listen(Arc::downgrade(&attached), socket));
+        attached.task.get_or_init(|| task.abort_handle());
+        Ok(Attachment(attached))
+    }
+
+    /// Connects; the route decides the local address.
+    ///
+    /// # Errors
+    /// Nobody listens there, or there is no route; the error contains [`super::Why`].
+    pub async fn connect(&self, remote: SocketAddr) -> io::Result<Stream> {
+        self.connect_from(None, remote).await
+    }
+
+    /// Connects from an address and port of the board; with port 0 one is chosen.
+    ///
+    /// # Errors
+    /// As [`Attachment::connect`]; or the address is not the board's, or the port is in use.
+    pub async fn connect_from(&self, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Stream> {
+        let claim = |cx: &mut Context<'_>| {
+            self.0.with(|core| match core.connect(local, remote) {
+                Some(slot) => Poll::Ready(slot),
+                None => {
+                    core.claimers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            })
+        };
+        let slot = poll_fn(claim).await?;
+        // From here on, dropping the stream gives the slot back.
+        let mut stream = Stream::new(self.0.clone(), Accepted { slot, local: remote, remote });
+        let opened = |cx: &mut Context<'_>| {
+            self.0.with(|core| match core.opened(slot) {
+                Some(local) => Poll::Ready(local),
+                None => {
+                    core.slots[slot as usize].reader = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            })
+        };
+        stream.set_local(poll_fn(opened).await?);
+        Ok(stream)
+    }
+
+    /// Listens on an address of the board; the unspecified address means all of them. With port 0 the board
+    /// chooses one, which [`Listener::local_addr`] returns.
+    ///
+    /// # Errors
+    /// The address is in use, or not the board's.
+    pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        let number = self.0.with(|core| core.listen(local))?;
+        let mut listener = Listener::new(self.0.clone(), number, local);
+        listener.set_local(listener.wait(|core| core.listening(number)).await?);
+        Ok(listener)
+    }
+}
+
+/// Registers a duplicate of a socket with the runtime.
+fn hear_of(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
+    UnixStream::from_std(socket.try_clone_to_owned()?.into())
+}
+
+/// Waits for the board's answer.
+async fn complete(mut half: Half, bytes: usize) -> io::Result<Channel> {
+    let socket = hear_of(half.as_fd())?;
+    loop {
+        if let Some(channel) = half.complete(bytes..=bytes)? {
+            return Ok(channel);
+        }
+        socket.readable().await?;
+        // The half has read the answer: clear the runtime's readiness.
+        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+    }
+}
+
+/// Processes indications whenever the board rings.
+async fn listen(attached: Weak<Attached>, socket: UnixStream) {
+    loop {
+        {
+            // The last stream has been dropped.
+            let Some(attached) = attached.upgrade() else { return };
+            attached.shared.channel.own_bell().arm();
+            // Process what arrived before the bell was armed.
+            attached.with(Core::hear);
+        }
+        // An error means that the runtime ends.
+        let woken = socket.readable().await;
+        let Some(attached) = attached.upgrade() else { return };
+        attached.shared.channel.own_bell().disarm();
+        // The channel drains the bytes. Clear the runtime's readiness before that, so that no later byte is
+        // missed.
+        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        if woken.is_err() || attached.shared.channel.is_gone() {
+            return attached.with(|core| {
+                core.hear();
+                core.end();
+            });
+        }
+    }
+}

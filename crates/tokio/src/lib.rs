@@ -1,0 +1,28 @@
+//! kiban for programs that use tokio.
+//!
+//! [`Attachment`] gives streams of a running board that are `AsyncRead` and `AsyncWrite`. [`runtime`] builds
+//! runtimes on a system that may refuse threads and files, and [`unix`] waits for peers that are not trusted.
+//!
+//! ```no_run
+//! # async fn story() -> std::io::Result<()> {
+//! use kiban_tokio::Attachment;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! let board = Attachment::attach(Some("lab")).await?;
+//! let mut stream = board.connect("10.9.0.1:7".parse().expect("an address")).await?;
+//! stream.write_all(b"hello").await?;
+//! let mut answer = [0; 5];
+//! stream.read_exact(&mut answer).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod attached;
+mod attachment;
+pub mod runtime;
+mod stream;
+pub mod unix;
+
+pub use attachment::Attachment;
+pub use kiban_streams::{Settings, Why};
+pub use stream::{Listener, Stream};

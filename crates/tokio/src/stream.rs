@@ -1,0 +1,202 @@
+//! Streams and listeners.
+
+use super::attached::Attached;
+use kiban_attach::Ask;
+use kiban_os::clock::machine_nanos;
+use kiban_streams::gone;
+use kiban_streams::known::{Accepted, Core, GIVEN_BACK, Slot};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A TCP stream of the board.
+///
+/// Reading ends at the peer's FIN; shutting down sends one. Dropping the stream ends reading; written data is
+/// still sent.
+pub struct Stream {
+    attached: Arc<Attached>,
+    at: Accepted,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({} to {})", self.at.local, self.at.remote)
+    }
+}
+
+impl Stream {
+    pub(super) fn new(attached: Arc<Attached>, at: Accepted) -> Stream {
+        Stream { attached, at }
+    }
+
+    pub(super) fn set_local(&mut self, local: SocketAddr) {
+        self.at.local = local;
+    }
+
+    /// Returns the local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.at.local
+    }
+
+    /// Returns the peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.at.remote
+    }
+
+    /// Sets whether short segments are sent at once, or may wait for ACKs (RFC 9293 §3.7.4).
+    pub fn set_nodelay(&self, nodelay: bool) {
+        self.attached.with(|core| core.ask(Ask::Nagle { slot: self.at.slot, is_on: !nodelay }));
+    }
+
+    /// Aborts the stream: the peer is reset.
+    pub fn reset(mut self) {
+        let slot = std::mem::replace(&mut self.at.slot, GIVEN_BACK);
+        self.attached.with(|core| core.ask(Ask::Abort { slot }));
+    }
+
+    /// Spins until `look` finds something or the time for spinning is over; then `wait` registers the task's
+    /// waker.
+    fn look<T>(
+        &self,
+        mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
+        wait: impl FnOnce(&mut Slot),
+    ) -> Poll<io::Result<T>> {
+        let slot = self.at.slot;
+        let began = machine_nanos();
+        loop {
+            if let Some(found) = self.attached.with(|core| look(core)) {
+                return Poll::Ready(found);
+            }
+            if !self.attached.looks_on(began) {
+                break;
+            }
+        }
+        self.attached.with(|core| {
+            // Arm first, then look once more: the board rings for anything that comes later.
+            core.client.arm(slot);
+            match look(core) {
+                Some(found) => Poll::Ready(found),
+                None => {
+                    wait(&mut core.slots[slot as usize]);
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let slot = self.at.slot;
+        let target = buffer.initialize_unfilled();
+        let found = self.look(
+            |core| {
+                let mut rest = &mut *target;
+                core.read(slot, rest.len(), |bytes| {
+                    let (front, back) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+                    bytes.copy_to(0, front);
+                    rest = back;
+                })
+            },
+            |state| state.reader = Some(cx.waker().clone()),
+        );
+        found.map_ok(|count| buffer.advance(count))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let slot = self.at.slot;
+        self.look(|core| core.write(slot, bytes.into()), |state| state.writer = Some(cx.waker().clone()))
+    }
+
+    /// Written data is always sent without a flush.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends a FIN after the data written so far.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let finished = self.attached.with(|core| core.client.finish(self.at.slot));
+        Poll::Ready(finished.map_err(|_| gone()))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.at.slot != GIVEN_BACK {
+            self.attached.with(|core| core.give_up(self.at.slot));
+        }
+    }
+}
+
+/// A listener on the board.
+pub struct Listener {
+    attached: Arc<Attached>,
+    number: u16,
+    local: SocketAddr,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.local)
+    }
+}
+
+impl Listener {
+    pub(super) fn new(attached: Arc<Attached>, number: u16, local: SocketAddr) -> Listener {
+        Listener { attached, number, local }
+    }
+
+    pub(super) fn set_local(&mut self, local: SocketAddr) {
+        self.local = local;
+    }
+
+    /// Returns the local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Accepts the next stream.
+    ///
+    /// # Errors
+    /// The board has gone.
+    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        let accepted = self.wait(|core| core.accept(self.number)).await?;
+        Ok((Stream::new(self.attached.clone(), accepted), accepted.remote))
+    }
+
+    /// Waits until the board has an indication for this listener.
+    pub(super) async fn wait<T>(
+        &self,
+        mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        poll_fn(|cx: &mut Context<'_>| {
+            self.attached.with(|core| match look(core) {
+                Some(found) => Poll::Ready(found),
+                None => {
+                    let Some(waiting) = core.listeners.get_mut(&self.number) else {
+                        return Poll::Ready(Err(gone()));
+                    };
+                    waiting.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            })
+        })
+        .await
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.attached.with(|core| core.unlisten(self.number));
+    }
+}

@@ -1,0 +1,152 @@
+//! The Ethernet address behind a GID (`ibv_resolve_eth_l2_from_gid`), as hardware needs it in an address
+//! handle.
+//!
+//! Goal      programs and provider libraries that ask get what the host's own tables say.
+//! How       the address of this host: its interface's; a group: the one that RFC 1112 and RFC 2464 make of
+//!           it; a neighbour: the host's table. No VLAN is told: this NIC sends by sockets, and the host adds
+//!           tags.
+//! Errors    negative, as in rdma-core: -EINVAL for a source that is no address here, -EHOSTUNREACH for an
+//!           unknown neighbour.
+//! Left out  asking the network for a neighbour that the host does not know yet, and neighbours by IPv6:
+//!           nothing here sends Ethernet frames, so that nobody has to wait for an answer.
+
+use crate::abi::*;
+use crate::border::call;
+use crate::device::interfaces::{Interfaces, Mac, parsed};
+use core::ffi::c_int;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// No VLAN.
+const VLAN_NONE: u16 = 0xffff;
+
+/// # Safety
+/// As verbs(3): an open device, attributes, room for six bytes and, unless it is null, for a number.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    context: *mut ibv_context,
+    attributes: *const ibv_ah_attr,
+    mac: *mut u8,
+    vlan: *mut u16,
+) -> c_int {
+    call(-libc::EINVAL, || {
+        // SAFETY: null or attributes, as promised.
+        let attributes = unsafe { attributes.as_ref() };
+        let (Some(attributes), false, false) = (attributes, context.is_null(), mac.is_null()) else {
+            return -libc::EINVAL;
+        };
+        let mut source = ibv_gid { raw: [0; 16] };
+        let index = c_int::from(attributes.grh.sgid_index);
+        // SAFETY: the device is open, and there is a place for the answer.
+        let asked =
+            unsafe { crate::device::query::ibv_query_gid(context, attributes.port_num, index, &mut source) };
+        if asked != 0 {
+            return asked;
+        }
+        match resolve(address(&source), address(&attributes.grh.dgid)) {
+            Ok(found) => {
+                // SAFETY: there is room for six bytes; `vlan` is null or a number's place.
+                unsafe {
+                    mac.cast::<Mac>().write_unaligned(found);
+                    if !vlan.is_null() {
+                        vlan.write_unaligned(VLAN_NONE);
+                    }
+                }
+                0
+            }
+            Err(error) => -error,
+        }
+    })
+}
+
+fn address(gid: &ibv_gid) -> IpAddr {
+    Ipv6Addr::from(gid.bytes()).to_canonical()
+}
+
+fn resolve(source: IpAddr, target: IpAddr) -> Result<Mac, c_int> {
+    let interfaces = Interfaces::read()?;
+    let from = interfaces.with(source).ok_or(libc::EINVAL)?.name.clone();
+    if let Some(group) = group(target) {
+        return Ok(group);
+    }
+    if let Some(own) = interfaces.with(target) {
+        return Ok(own.mac());
+    }
+    neighbour(target, &from).ok_or(libc::EHOSTUNREACH)
+}
+
+/// RFC 1112, section 6.4, and RFC 2464, section 7.
+fn group(target: IpAddr) -> Option<Mac> {
+    match target {
+        IpAddr::V4(group) if group.is_multicast() => {
+            let [_, b, c, d] = group.octets();
+            Some([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(group) if group.is_multicast() => {
+            let [.., a, b, c, d] = group.octets();
+            Some([0x33, 0x33, a, b, c, d])
+        }
+        _ => None,
+    }
+}
+
+/// Lines of arp(7): address, type, flags, hardware address, mask, device.
+fn neighbour(target: IpAddr, interface: &str) -> Option<Mac> {
+    let table = std::fs::read_to_string("/proc/net/arp").ok()?;
+    entry(&table, target, interface)
+}
+
+fn entry(table: &str, target: IpAddr, interface: &str) -> Option<Mac> {
+    const COMPLETE: u32 = 2;
+    table.lines().skip(1).find_map(|line| {
+        let [address, _, flags, mac, _, device] =
+            line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+        let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
+        let here = address.parse() == Ok(target) && device == interface && flags & COMPLETE != 0;
+        here.then(|| parsed(mac)).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn groups_and_own_addresses_need_no_neighbour() {
+        let here = ip("127.0.0.1");
+        assert_eq!(resolve(here, here), Ok([0; 6]));
+        assert_eq!(resolve(here, ip("239.129.2.3")), Ok([0x01, 0x00, 0x5e, 1, 2, 3]));
+        assert_eq!(resolve(here, ip("ff02::1:ff00:1")), Ok([0x33, 0x33, 0xff, 0, 0, 1]));
+        assert_eq!(resolve(ip("192.0.2.1"), here), Err(libc::EINVAL));
+        assert_eq!(resolve(here, ip("192.0.2.1")), Err(libc::EHOSTUNREACH));
+    }
+
+    #[test]
+    fn gids_hold_addresses_of_both_kinds() {
+        let gid = |text: &str| ibv_gid { raw: text.parse::<Ipv6Addr>().expect("an address").octets() };
+        assert_eq!(address(&gid("::ffff:192.0.2.7")), ip("192.0.2.7"));
+        assert_eq!(address(&gid("fe80::1")), ip("fe80::1"));
+    }
+
+    #[test]
+    fn neighbours_stand_in_the_hosts_table() {
+        let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
+                     192.0.2.1        0x1         0x2         02:00:00:00:00:01     *        eth0\n\
+                     192.0.2.2        0x1         0x0         00:00:00:00:00:00     *        eth0\n";
+        assert_eq!(entry(table, ip("192.0.2.1"), "eth0"), Some([2, 0, 0, 0, 0, 1]));
+        assert_eq!(entry(table, ip("192.0.2.1"), "eth1"), None);
+        assert_eq!(entry(table, ip("192.0.2.2"), "eth0"), None);
+    }
+
+    #[test]
+    fn null_is_refused() {
+        let null = core::ptr::null_mut();
+        // SAFETY: null is refused, not followed.
+        let refused =
+            unsafe { ibv_resolve_eth_l2_from_gid(null, core::ptr::null(), null.cast(), null.cast()) };
+        assert_eq!(refused, -libc::EINVAL);
+    }
+}

@@ -1,0 +1,386 @@
+//! What can be asked of a device, its port, its GID and its partition key.
+//!
+//! Goal      answers of which tools make sense: bounds are the engine's, the MTU is the interface's, the GID
+//!           is the address.
+//! Shows     two presentations ([`Transport`]): RoCE v2's, and an iWARP NIC's as the kernel's software one
+//!           answers.
+//! Left out  the link's true speed: sockets do not say, and programs only print it. Counters of the port.
+
+use crate::abi::*;
+use crate::border::{call, found, number};
+use crate::context::Context;
+use crate::device::interfaces::Interfaces;
+use crate::device::{Transport, transport};
+use core::ffi::{c_char, c_int, c_uint};
+
+/// The default partition, with full membership.
+const PKEY: u16 = 0xffff;
+/// Programs want one that is not 0. The IEEE gives none whose first octet has this bit, which stands for
+/// "local".
+const VENDOR: u32 = 0x02_6b_62;
+/// kiban's first software NIC.
+const PART: u32 = 1;
+/// The phases of a port's link (IBTA 14.2.5.6).
+const DISABLED: u8 = 3;
+const LINK_UP: u8 = 5;
+/// Four lanes of 25 Gbit/s: what loopback and good Ethernet have.
+const WIDTH_4X: u8 = 2;
+const SPEED_EDR: u8 = 32;
+/// What stands in a packet beside its payload: IP, UDP, the transport's headers; as the kernel counts for
+/// RoCE.
+const HEADER_BYTES: u32 = 108;
+/// Nanoseconds: a clock of 10^6 kHz.
+const CLOCK_KHZ: u64 = 1_000_000;
+
+fn int(number: usize) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}
+
+fn port_is(port: u8) -> Result<(), c_int> {
+    if port == 1 { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+fn attributes(context: &Context) -> ibv_device_attr {
+    let bounds = context.engine.bounds();
+    let is_ib = transport() == Transport::Ib;
+    let mut told = ibv_device_attr::ZERO;
+    for (to, from) in told.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
+        *to = from as c_char;
+    }
+    told.node_guid = u64::from_ne_bytes(context.device.guid);
+    told.sys_image_guid = told.node_guid;
+    told.max_mr_size = u64::MAX;
+    told.page_size_cap = 0xffff_f000;
+    (told.vendor_id, told.vendor_part_id, told.hw_ver) = (VENDOR, PART, 0);
+    told.max_qp = int(bounds.qps_max);
+    told.max_qp_wr = int(bounds.work_max);
+    told.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
+        | IBV_DEVICE_CURR_QP_STATE_MOD
+        | IBV_DEVICE_MEM_WINDOW
+        | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+        | IBV_DEVICE_MEM_MGT_EXTENSIONS
+        | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 };
+    told.max_sge = int(bounds.sges_max);
+    told.max_sge_rd = int(bounds.sges_max);
+    told.max_cq = int(bounds.cqs_max);
+    told.max_cqe = int(bounds.cq_entries_max);
+    told.max_mr = int(bounds.stags_max);
+    told.max_pd = int(bounds.pds_max);
+    told.max_qp_rd_atom = bounds.ird_max.into();
+    told.max_qp_init_rd_atom = bounds.ord_max.into();
+    told.max_res_rd_atom = told.max_qp.saturating_mul(told.max_qp_rd_atom);
+    told.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
+    told.max_mw = int(bounds.stags_max);
+    told.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
+    told.max_srq = int(bounds.srqs_max);
+    told.max_srq_wr = int(bounds.work_max);
+    told.max_srq_sge = int(bounds.sges_max);
+    told.max_pkeys = u16::from(is_ib);
+    told.phys_port_cnt = 1;
+    told
+}
+
+/// The greatest MTU of the standard that fits into packets so long.
+fn mtu(packet_bytes: u32) -> ibv_mtu {
+    match packet_bytes.saturating_sub(HEADER_BYTES) {
+        4096.. => IBV_MTU_4096,
+        2048.. => IBV_MTU_2048,
+        1024.. => IBV_MTU_1024,
+        512.. => IBV_MTU_512,
+        _ => IBV_MTU_256,
+    }
+}
+
+fn port(context: &Context) -> ibv_port_attr {
+    let interfaces = Interfaces::read().ok();
+    let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
+    let is_ib = transport() == Transport::Ib;
+    let mut told = ibv_port_attr::ZERO;
+    (told.state, told.phys_state) = match interface {
+        Some(_) => (IBV_PORT_ACTIVE, LINK_UP),
+        None => (IBV_PORT_DOWN, DISABLED),
+    };
+    told.max_mtu = IBV_MTU_4096;
+    told.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
+    told.gid_tbl_len = 1;
+    told.lid = context.device.lid();
+    told.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
+    told.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
+    told.pkey_tbl_len = u16::from(is_ib);
+    told.max_vl_num = 1;
+    (told.active_width, told.active_speed) = (WIDTH_4X, SPEED_EDR);
+    told.link_layer = IBV_LINK_LAYER_ETHERNET;
+    told.flags = if is_ib { IBV_QPF_GRH_REQUIRED } else { 0 };
+    told
+}
+
+/// Writes as much of an answer as a program has room for, and zeroes behind it.
+///
+/// # Safety
+/// There is room for `bytes` bytes; the answer is a struct of numbers.
+unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
+    let known = bytes.min(size_of::<T>());
+    // SAFETY: promised by the caller.
+    unsafe {
+        core::ptr::copy_nonoverlapping(core::ptr::from_ref(answer).cast::<u8>(), place.cast(), known);
+        core::ptr::write_bytes(place.cast::<u8>().add(known), 0, bytes - known);
+    }
+}
+
+/// # Safety
+/// A context of ours, or null, and a place for the answer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (context, answer) = unsafe { (Context::given(context)?, answer.as_mut().ok_or(libc::EINVAL)?) };
+        *answer = attributes(context);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As verbs(3).
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    answer: *mut ibv_device_attr_ex,
+    bytes: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
+        let is_known = input.is_none_or(|input| input.comp_mask == 0);
+        if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
+            return Err(libc::EINVAL);
+        }
+        let mut told = ibv_device_attr_ex::ZERO;
+        told.orig_attr = attributes(context);
+        told.completion_timestamp_mask = u64::MAX;
+        told.hca_core_clock = CLOCK_KHZ;
+        told.device_cap_flags_ex = told.orig_attr.device_cap_flags.into();
+        told.phys_port_cnt_ex = 1;
+        // SAFETY: the caller says how much room there is.
+        unsafe { write(&told, answer, bytes) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As verbs(3).
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    number_of_port: u8,
+    answer: *mut ibv_port_attr,
+    bytes: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let context = unsafe { Context::given(context)? };
+        port_is(number_of_port)?;
+        if answer.is_null() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller says how much room there is.
+        unsafe { write(&port(context), answer, bytes) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As verbs(3): there is room for the first 48 bytes of the answer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    answer: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe { query_port(context, port, answer, IBV_PORT_ATTR_SHORT_BYTES) }
+}
+
+/// # Safety
+/// A context of ours, or null, and a place for the GID.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
+        port_is(port)?;
+        if index != 0 {
+            return Err(libc::EINVAL);
+        }
+        *gid = context.device.gid();
+        Ok(0)
+    })
+}
+
+fn gid_entry(context: &Context) -> ibv_gid_entry {
+    let interfaces = Interfaces::read().ok();
+    let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
+    ibv_gid_entry {
+        gid: context.device.gid(),
+        gid_index: 0,
+        port_num: 1,
+        gid_type: if transport() == Transport::Ib { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
+        ndev_ifindex: interface.map_or(0, |one| one.index()),
+    }
+}
+
+/// # Safety
+/// A context of ours, or null, and room for the entry.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    bytes: usize,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let context = unsafe { Context::given(context)? };
+        if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller says how much room there is.
+        unsafe { write(&gid_entry(context), entry, bytes) };
+        Ok(())
+    })
+}
+
+/// How many entries there are, or a negative number of an error.
+///
+/// # Safety
+/// A context of ours, or null, and room for the entries.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    most: usize,
+    flags: u32,
+    bytes: usize,
+) -> isize {
+    let broken = -(libc::EIO as isize);
+    call(broken, || {
+        // SAFETY: promised by the caller.
+        let context = match unsafe { Context::given(context) } {
+            Ok(context) => context,
+            Err(error) => return -(error as isize),
+        };
+        if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
+            return -(libc::EINVAL as isize);
+        }
+        // As libibverbs says of room that is too small for all.
+        if most == 0 {
+            return -(libc::EINVAL as isize);
+        }
+        // SAFETY: the caller says how much room there is.
+        unsafe { write(&gid_entry(context), entries, bytes) };
+        1
+    })
+}
+
+/// The type as sysfs has it: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
+///
+/// # Safety
+/// A context of ours, or null, and a place for the type.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_uint,
+    kind: *mut c_uint,
+) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
+        port_is(port)?;
+        if index != 0 {
+            return Err(libc::EINVAL);
+        }
+        *kind = c_uint::from(transport() == Transport::Ib);
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// A context of ours, or null, and a place for the key.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        let (_, pkey) = unsafe { (Context::given(context)?, pkey.as_mut().ok_or(libc::EINVAL)?) };
+        port_is(port)?;
+        if index != 0 || transport() == Transport::Iwarp {
+            return Err(libc::EINVAL);
+        }
+        *pkey = PKEY.to_be();
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// A context of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        unsafe { Context::given(context)? };
+        port_is(port)?;
+        if pkey != PKEY.to_be() || transport() == Transport::Iwarp {
+            return Err(libc::EINVAL);
+        }
+        Ok(0)
+    })
+}
+
+/// The clock of completions' time stamps.
+///
+/// # Safety
+/// A context of ours, or null, and a place for the values.
+pub(crate) unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (_, values) = unsafe { (Context::given(context)?, values.as_mut().ok_or(libc::EINVAL)?) };
+        if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(libc::EINVAL);
+        }
+        if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            let nanos = kiban_os::clock::machine_nanos();
+            // A clock of hardware has one number, which stands in the nanoseconds.
+            values.raw_clock.tv_sec = 0;
+            values.raw_clock.tv_nsec = nanos.cast_signed();
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_fits_into_the_interfaces_packets() {
+        let given = [(65536, IBV_MTU_4096), (9000, IBV_MTU_4096), (4200, IBV_MTU_2048), (1500, IBV_MTU_1024)];
+        for (packet, expected) in
+            given.into_iter().chain([(1280, IBV_MTU_1024), (576, IBV_MTU_256), (0, IBV_MTU_256)])
+        {
+            assert_eq!(mtu(packet), expected, "{packet}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Files of sysfs, which programs read through the library.
+//!
+//! Goal      the answers of rdma-core: a text without its last line feed, ended by a zero byte, and its
+//!           length.
+//! Left out  `ibv_read_ibdev_sysfs_file`, private and with a format as printf(3) has it, is called by
+//!           providers alone.
+
+use crate::abi::IBV_SYSFS_PATH_MAX;
+use crate::border::{call, minus};
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// Where sysfs is: `SYSFS_PATH` of the environment, which a program with another user's rights does not
+/// follow, or `/sys`.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    static PATH: OnceLock<CString> = OnceLock::new();
+    call(c"/sys".as_ptr(), || {
+        PATH.get_or_init(|| {
+            // SAFETY: these calls only read.
+            let own_rights =
+                unsafe { libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid() };
+            let told = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
+            told.and_then(|path| CString::new(trimmed(path.as_bytes())).ok())
+                .unwrap_or_else(|| c"/sys".to_owned())
+        })
+        .as_ptr()
+    })
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    let path = &path[..path.len().min(IBV_SYSFS_PATH_MAX)];
+    &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1)]
+}
+
+/// The length of the text, or -1.
+///
+/// # Safety
+/// `folder` and `file` are strings, or null; `text` has room for `bytes` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_read_sysfs_file(
+    folder: *const c_char,
+    file: *const c_char,
+    text: *mut c_char,
+    bytes: usize,
+) -> c_int {
+    call(-1, || {
+        if folder.is_null() || file.is_null() || (text.is_null() && bytes > 0) {
+            return minus(libc::EINVAL);
+        }
+        // SAFETY: neither is null, so both are strings.
+        let (folder, file) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file)) };
+        let path = [folder.to_bytes(), b"/", file.to_bytes()].concat();
+        let room = if bytes == 0 {
+            &mut []
+        } else {
+            // SAFETY: there is that much room; bytes that nobody has written are read by nobody, since the
+            // read says how many there are.
+            unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), bytes) }
+        };
+        match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {
+            Ok(length) => ended(room, length).and_then(|length| c_int::try_from(length).ok()).unwrap_or(-1),
+            Err(error) => minus(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    })
+}
+
+/// Ends the text with a zero in place of its line feed, or behind it. What fills the room has no end, and is
+/// an error.
+fn ended(room: &mut [u8], length: usize) -> Option<usize> {
+    let Some(last) = length.checked_sub(1) else { return Some(0) };
+    let end = if room[last] == b'\n' { last } else { length };
+    *room.get_mut(end)? = 0;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yardstick::{Real, VERBS};
+
+    type ReadFile = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int;
+
+    #[test]
+    fn files_are_read_as_by_rdma_core() {
+        let folder = std::env::temp_dir().join(format!("kiban-verbs-sysfs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room");
+        let real = Real::open(VERBS);
+        // SAFETY: the type is that of driver.h.
+        let theirs = unsafe { real.function::<ReadFile>(c"ibv_read_sysfs_file") };
+        let place = CString::new(folder.as_os_str().as_bytes()).expect("no zero in it");
+        for text in ["", "\n", "1", "12345\n", "1234567", "12345678", "1234567\n", "123456789\n"] {
+            std::fs::write(folder.join("file"), text).expect("the folder is ours");
+            for name in [c"file", c"missing"] {
+                let read = |by: ReadFile| {
+                    let mut room = [0x55u8; 12];
+                    // SAFETY: strings, and eight of twelve bytes.
+                    let length = unsafe { by(place.as_ptr(), name.as_ptr(), room.as_mut_ptr().cast(), 8) };
+                    (length, room)
+                };
+                assert_eq!(read(ibv_read_sysfs_file), read(theirs), "{text:?} {name:?}");
+            }
+        }
+        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+        // SAFETY: null is refused, not followed.
+        let refused =
+            unsafe { ibv_read_sysfs_file(core::ptr::null(), c"x".as_ptr(), core::ptr::null_mut(), 0) };
+        assert_eq!(refused, -1);
+    }
+
+    #[test]
+    fn the_path_of_sysfs_has_no_slash_at_its_end() {
+        assert_eq!(trimmed(b"/a/b//"), b"/a/b");
+        assert_eq!(trimmed(b"/"), b"");
+        assert_eq!(trimmed(&[b'a'; 400]).len(), IBV_SYSFS_PATH_MAX);
+        let real = Real::open(VERBS);
+        // SAFETY: the type is that of driver.h, and both answer with strings.
+        let (ours, theirs) = unsafe {
+            let theirs = real.function::<extern "C" fn() -> *const c_char>(c"ibv_get_sysfs_path")();
+            (CStr::from_ptr(ibv_get_sysfs_path()), CStr::from_ptr(theirs))
+        };
+        assert_eq!(ours, theirs);
+    }
+}

@@ -1,0 +1,592 @@
+//! Completion queues and their channels (ibv_create_cq(3), ibv_get_cq_event(3), ibv_create_cq_ex(3)).
+//!
+//! Goal      completions as verbs has them, taken without allocation and without looking anything up by a
+//!           pointer.
+//! One kind  every queue is made as an extended one, whose struct begins with the plain one's.
+//! Immediate a Write with immediate data carries eight octets between kiban's ends: the 32 bits of the
+//! program above, the
+//!           length of the Write below; a Send carries the 32 bits alone. Both keep the program's order of
+//!           bytes.
+//! Times     of an extended queue's completions are when they are taken, on the clock of
+//!           ibv_query_rt_values_ex(3).
+//! Left out  moderation, tags, VLANs, flow tags: refused when a queue is made.
+
+use crate::abi::*;
+use crate::border::{call, found, number, pointer};
+use crate::context::{self, Context};
+use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::memory::Pd;
+use crate::sync::acknowledged::Acknowledged;
+use crate::sync::spin::SpinLock;
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use kiban_rdma_runtime::verbs::{Channel, Completion, CqTells, Kind, Notify, Status};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What software can say of a completion.
+const SAID: u64 = IBV_WC_STANDARD_FLAGS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+/// A channel of completion queues.
+#[repr(C)]
+struct CompChannel {
+    abi: UnsafeCell<ibv_comp_channel>,
+    born: Generation,
+    context: &'static Context,
+    /// Cookies are addresses of [`Cq`]s.
+    channel: Arc<Channel<u64>>,
+    queues: AtomicUsize,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for CompChannel {
+    type Abi = ibv_comp_channel;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// A completion queue.
+#[repr(C)]
+pub(crate) struct Cq {
+    abi: UnsafeCell<ibv_cq_ex>,
+    born: Generation,
+    pub(crate) context: &'static Context,
+    pub(crate) number: u32,
+    channel: Option<&'static CompChannel>,
+    /// Events of completions.
+    told: Acknowledged,
+    /// Asynchronous events.
+    pub(crate) events: Acknowledged,
+    /// Held from `start_poll` to `end_poll`: its holder alone uses `taken`.
+    polling: SpinLock,
+    taken: Cell<(ibv_wc, u64)>,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Cq {
+    type Abi = ibv_cq_ex;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+impl Cq {
+    fn cookie(&self) -> u64 {
+        context::tag(self.abi().cast(), context::CQ)
+    }
+}
+
+/// The number of an error of waiting for a channel.
+pub(crate) fn of_waiting(error: &io::Error) -> c_int {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::EAGAIN,
+        io::ErrorKind::Interrupted => libc::EINTR,
+        _ => error.raw_os_error().unwrap_or(libc::EIO),
+    }
+}
+
+// ---- completions
+
+fn status(status: Status) -> ibv_wc_status {
+    match status {
+        Status::Success => IBV_WC_SUCCESS,
+        Status::LocalLength => IBV_WC_LOC_LEN_ERR,
+        Status::LocalOperation => IBV_WC_LOC_QP_OP_ERR,
+        Status::LocalProtection => IBV_WC_LOC_PROT_ERR,
+        Status::Flushed => IBV_WC_WR_FLUSH_ERR,
+        Status::Bind => IBV_WC_MW_BIND_ERR,
+        Status::RemoteRequest => IBV_WC_REM_INV_REQ_ERR,
+        Status::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
+        Status::RemoteOperation => IBV_WC_REM_OP_ERR,
+        Status::Lost => IBV_WC_RETRY_EXC_ERR,
+    }
+}
+
+/// A completion as verbs has it.
+#[inline]
+fn completion(from: &Completion) -> ibv_wc {
+    let mut wc = ibv_wc::ZERO;
+    wc.wr_id = from.id;
+    wc.status = status(from.status);
+    wc.qp_num = from.qp;
+    wc.byte_len = from.bytes;
+    wc.opcode = match from.kind {
+        Kind::Send | Kind::Immediate => IBV_WC_SEND,
+        Kind::Write => IBV_WC_RDMA_WRITE,
+        Kind::Read => IBV_WC_RDMA_READ,
+        Kind::CompareSwap => IBV_WC_COMP_SWAP,
+        Kind::FetchAdd => IBV_WC_FETCH_ADD,
+        Kind::LocalInvalidate => IBV_WC_LOCAL_INV,
+        // There is no number for registering by work, which verbs cannot post.
+        Kind::Register => IBV_WC_DRIVER1,
+        Kind::Bind => IBV_WC_BIND_MW,
+        Kind::Receive => IBV_WC_RECV,
+        Kind::ReceiveImmediate => IBV_WC_RECV_RDMA_WITH_IMM,
+    };
+    match (from.immediate, from.invalidated) {
+        (Some(data), _) => {
+            let (value, bytes) = match from.kind {
+                Kind::ReceiveImmediate => ((data >> 32) as u32, data as u32),
+                _ => (data as u32, from.bytes),
+            };
+            (wc.imm_data, wc.byte_len) = (value.to_be(), bytes);
+            wc.wc_flags = IBV_WC_WITH_IMM;
+        }
+        (None, Some(key)) => {
+            wc.imm_data = key;
+            wc.wc_flags = IBV_WC_WITH_INV;
+        }
+        (None, None) => {}
+    }
+    if let Some(source) = from.source {
+        // A datagram: the header of its route stands in front of what it brought.
+        wc.src_qp = source;
+        wc.wc_flags |= IBV_WC_GRH;
+    }
+    wc
+}
+
+/// How many there were, or a negative number.
+///
+/// # Safety
+/// A queue of ours, and room for so many.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
+    call(-libc::EIO, || {
+        // SAFETY: promised by the caller.
+        let queue = match unsafe { given::<Cq>(cq.cast()) } {
+            Ok(queue) => queue,
+            Err(error) => return -error,
+        };
+        let Ok(room) = usize::try_from(most) else { return -libc::EINVAL };
+        if room == 0 {
+            return 0;
+        }
+        let mut place = places;
+        let taken = queue.context.engine.poll_cq(queue.number, room, |told| {
+            // SAFETY: there is room for `most`, and no more are taken.
+            unsafe {
+                place.write(completion(&told));
+                place = place.add(1);
+            }
+        });
+        taken.map_or_else(|refusal| -refused(refusal), |taken| taken as c_int)
+    })
+}
+
+/// # Safety
+/// A queue of ours.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let queue = unsafe { given::<Cq>(cq.cast())? };
+        let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
+        queue.context.engine.arm_cq(queue.number, notify).map_err(refused)
+    })
+}
+
+// ---- extended polling
+
+impl Cq {
+    /// Takes the next completion: whether there was one.
+    fn take(&self) -> Result<bool, c_int> {
+        let taken = self.context.engine.poll_cq(self.number, 1, |told| {
+            self.taken.set((completion(&told), kiban_os::clock::machine_nanos()));
+        });
+        let found = taken.map_err(refused)? > 0;
+        if found {
+            let (wc, _) = self.taken.get();
+            let abi = self.abi();
+            // SAFETY: the object's own struct; programs read these two between `start_poll` and `end_poll`.
+            unsafe { ((*abi).wr_id, (*abi).status) = (wc.wr_id, wc.status) };
+        }
+        Ok(found)
+    }
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr) -> c_int {
+    number(|| {
+        // SAFETY: the caller's queue, and null or attributes.
+        let (queue, asked) = unsafe { (given::<Cq>(cq)?, asked.as_ref()) };
+        if asked.is_some_and(|asked| asked.comp_mask != 0) {
+            return Err(libc::EINVAL);
+        }
+        queue.polling.lock();
+        let taken = queue.take();
+        if taken != Ok(true) {
+            queue.polling.unlock();
+        }
+        if taken? { Ok(()) } else { Err(libc::ENOENT) }
+    })
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    number(|| {
+        // SAFETY: the caller's queue, on which it has called `start_poll`.
+        if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
+    })
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: as above.
+    if let Ok(queue) = unsafe { given::<Cq>(cq) } {
+        queue.polling.unlock();
+    }
+}
+
+macro_rules! readers {
+    ($($name:ident -> $kind:ty: $read:expr;)*) => {$(
+        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
+            let read: fn(&(ibv_wc, u64)) -> $kind = $read;
+            // SAFETY: the caller's queue, between `start_poll` and `end_poll`.
+            unsafe { given::<Cq>(cq) }.map_or(0, |queue| read(&queue.taken.get()))
+        }
+    )*};
+}
+
+readers! {
+    read_opcode -> ibv_wc_opcode: |(wc, _)| wc.opcode;
+    read_vendor_err -> u32: |(wc, _)| wc.vendor_err;
+    read_byte_len -> u32: |(wc, _)| wc.byte_len;
+    read_imm_data -> u32: |(wc, _)| wc.imm_data;
+    read_qp_num -> u32: |(wc, _)| wc.qp_num;
+    read_src_qp -> u32: |(wc, _)| wc.src_qp;
+    read_wc_flags -> c_uint: |(wc, _)| wc.wc_flags;
+    read_slid -> u32: |(wc, _)| wc.slid.into();
+    read_sl -> u8: |(wc, _)| wc.sl;
+    read_dlid_path_bits -> u8: |(wc, _)| wc.dlid_path_bits;
+    read_completion_ts -> u64: |(_, nanos)| *nanos;
+    read_completion_wallclock_ns -> u64: |(_, nanos)| wallclock(*nanos);
+}
+
+/// The time of day of a moment of the machine's clock.
+fn wallclock(nanos: u64) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+    let today = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
+    today - kiban_os::clock::machine_nanos().saturating_sub(nanos)
+}
+
+// ---- queues
+
+struct Asked {
+    entries: u32,
+    cookie: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: u32,
+}
+
+/// # Safety
+/// The context and the channel are null or ours.
+unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq_ex, c_int> {
+    // SAFETY: promised by the caller.
+    let context: &'static Context = unsafe { Context::given(context)? };
+    let channel = if asked.channel.is_null() {
+        None
+    } else {
+        // SAFETY: promised by the caller.
+        Some(unsafe { given::<CompChannel>(asked.channel)? })
+    };
+    let most = context.engine.bounds().cq_entries_max;
+    if asked.entries == 0 || asked.entries as usize > most || asked.vector != 0 {
+        return Err(libc::EINVAL);
+    }
+    let mut abi = ibv_cq_ex::ZERO;
+    abi.context = context.abi();
+    abi.channel = asked.channel;
+    abi.cq_context = asked.cookie;
+    abi.cqe = c_int::try_from(asked.entries).map_err(|_| libc::EINVAL)?;
+    abi.start_poll = Some(start_poll);
+    abi.next_poll = Some(next_poll);
+    abi.end_poll = Some(end_poll);
+    abi.read_opcode = Some(read_opcode);
+    abi.read_vendor_err = Some(read_vendor_err);
+    abi.read_byte_len = Some(read_byte_len);
+    abi.read_imm_data = Some(read_imm_data);
+    abi.read_qp_num = Some(read_qp_num);
+    abi.read_src_qp = Some(read_src_qp);
+    abi.read_wc_flags = Some(read_wc_flags);
+    abi.read_slid = Some(read_slid);
+    abi.read_sl = Some(read_sl);
+    abi.read_dlid_path_bits = Some(read_dlid_path_bits);
+    abi.read_completion_ts = Some(read_completion_ts);
+    abi.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+    let queue = Box::into_raw(Box::new(Cq {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context,
+        number: 0,
+        channel,
+        told: Acknowledged::default(),
+        events: Acknowledged::default(),
+        polling: SpinLock::new(),
+        taken: Cell::new((ibv_wc::ZERO, 0)),
+    }));
+    let tells = CqTells {
+        completions: channel.map(|channel| channel.channel.clone()),
+        happenings: context.happenings.clone(),
+        cookie: context::tag(queue.cast(), context::CQ),
+    };
+    match context.engine.create_cq(asked.entries as usize, tells) {
+        Ok(number) => {
+            // SAFETY: it was just made, and nobody else knows it: nothing is told of a queue that nobody
+            // uses.
+            unsafe {
+                (*queue).number = number;
+                (*queue).abi.get_mut().handle = number;
+            }
+            context.hold();
+            if let Some(channel) = channel {
+                channel.count(1);
+            }
+            Ok(queue.cast())
+        }
+        Err(refusal) => {
+            // SAFETY: as above.
+            unsafe { take_back::<Cq>(queue.cast()) };
+            Err(refused(refusal))
+        }
+    }
+}
+
+/// # Safety
+/// The context and the channel are null or ours.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    entries: c_int,
+    cookie: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    pointer(|| {
+        let entries = u32::try_from(entries).map_err(|_| libc::EINVAL)?;
+        let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
+        // SAFETY: promised by the caller.
+        Ok(unsafe { create(context, &Asked { entries, cookie, channel, vector })? }.cast())
+    })
+}
+
+/// # Safety
+/// As ibv_create_cq_ex(3).
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    asked: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let asked = unsafe { asked.as_ref() }.ok_or(libc::EINVAL)?;
+        let has = |mask| asked.comp_mask & mask != 0;
+        if asked.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+        if asked.wc_flags & !SAID != 0 || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && asked.flags & !flags != 0) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if has(IBV_CQ_INIT_ATTR_MASK_PD) {
+            // SAFETY: promised by the caller.
+            unsafe { given::<Pd>(asked.parent_domain)? };
+        }
+        let &ibv_cq_init_attr_ex { cqe: entries, cq_context: cookie, channel, comp_vector: vector, .. } =
+            asked;
+        // SAFETY: promised by the caller.
+        unsafe { create(context, &Asked { entries, cookie, channel, vector }) }
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let queue = unsafe { given::<Cq>(cq.cast())? };
+        let most = queue.context.engine.bounds().cq_entries_max;
+        let room =
+            usize::try_from(entries).ok().filter(|room| (1..=most).contains(room)).ok_or(libc::EINVAL)?;
+        // More wait in it than that.
+        queue.context.engine.resize_cq(queue.number, room).map_err(|_| libc::EINVAL)?;
+        let abi = queue.abi();
+        // SAFETY: the object's own struct, which programs read.
+        unsafe { (*abi).cqe = entries };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let queue = unsafe { given::<Cq>(cq.cast())? };
+        queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
+        let cookie = queue.cookie();
+        if let Some(channel) = queue.channel {
+            channel.channel.forget(|told| *told == cookie);
+            queue.told.wait();
+            channel.count(-1);
+        }
+        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.events.wait();
+        queue.context.let_go();
+        // SAFETY: it was given, and nothing tells of it any more.
+        unsafe { take_back::<Cq>(cq.cast()) };
+        Ok(())
+    })
+}
+
+// ---- channels
+
+impl CompChannel {
+    fn count(&self, change: isize) {
+        let queues =
+            self.queues.fetch_add(change.cast_unsigned(), Ordering::Relaxed).wrapping_add_signed(change);
+        let abi = self.abi();
+        // SAFETY: the object's own struct, which programs read.
+        unsafe { (*abi).refcnt = queues as c_int };
+    }
+}
+
+/// # Safety
+/// A context of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let context = unsafe { Context::given(context)? };
+        let channel = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        context.hold();
+        let abi = ibv_comp_channel { context: context.abi(), fd: channel.number(), refcnt: 0 };
+        let abi = UnsafeCell::new(abi);
+        let (channel, queues) = (Arc::new(channel), AtomicUsize::new(0));
+        Ok(CompChannel { abi, born: Generation::now(), context, channel, queues }.give())
+    })
+}
+
+/// # Safety
+/// A channel of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let object = unsafe { given::<CompChannel>(channel)? };
+        if object.queues.load(Ordering::Relaxed) > 0 {
+            return Err(libc::EBUSY);
+        }
+        object.context.engine.forget_channel(&object.channel);
+        object.context.let_go();
+        // SAFETY: it was given, and no queue tells it anything.
+        unsafe { take_back::<CompChannel>(channel) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// A channel of ours, or null, and places for both answers.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cookie: *mut *mut c_void,
+) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        let channel = unsafe { given::<CompChannel>(channel)? };
+        if cq.is_null() || cookie.is_null() {
+            return Err(libc::EINVAL);
+        }
+        let of = |told: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(told as usize);
+        let note = |told: &u64| {
+            // SAFETY: who destroys a queue first takes its events out of the channel.
+            if let Ok(queue) = unsafe { given::<Cq>(of(*told)) } {
+                queue.told.deliver();
+            }
+        };
+        let told = channel
+            .context
+            .engine
+            .next_event_noting(&channel.channel, Duration::MAX, note)
+            .map_err(|error| of_waiting(&error))?;
+        // SAFETY: the queue is there until this event is acknowledged; places, as promised by the caller.
+        unsafe {
+            cq.write(of(told).cast());
+            cookie.write((*of(told)).cq_context);
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+    call((), || {
+        // SAFETY: promised by the caller.
+        if let Ok(queue) = unsafe { given::<Cq>(cq.cast()) } {
+            let abi = queue.abi();
+            // SAFETY: the object's own struct, which programs may read.
+            unsafe { (*abi).comp_events_completed = (*abi).comp_events_completed.wrapping_add(count) };
+            queue.told.acknowledge(count);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: Kind, immediate: Option<u64>, invalidated: Option<u32>) -> Completion {
+        Completion {
+            id: 7,
+            status: Status::Success,
+            kind,
+            bytes: 100,
+            qp: 0x12_3456,
+            immediate,
+            invalidated,
+            source: None,
+        }
+    }
+
+    #[test]
+    fn completions_say_what_verbs_says() {
+        let check = |kind, immediate, invalidated, opcode, bytes, data: u32, flags| {
+            let wc = completion(&told(kind, immediate, invalidated));
+            assert_eq!(
+                (wc.opcode, wc.byte_len, wc.imm_data, wc.wc_flags),
+                (opcode, bytes, data, flags),
+                "{kind:?}"
+            );
+            assert_eq!((wc.wr_id, wc.qp_num, wc.status), (7, 0x12_3456, IBV_WC_SUCCESS));
+        };
+        let data = 0x0102_0304u32;
+        check(Kind::Send, None, None, IBV_WC_SEND, 100, 0, 0);
+        check(Kind::FetchAdd, None, None, IBV_WC_FETCH_ADD, 100, 0, 0);
+        check(Kind::CompareSwap, None, None, IBV_WC_COMP_SWAP, 100, 0, 0);
+        check(Kind::Receive, None, None, IBV_WC_RECV, 100, 0, 0);
+        check(Kind::Receive, Some(data.into()), None, IBV_WC_RECV, 100, data.to_be(), IBV_WC_WITH_IMM);
+        let eight = u64::from(data) << 32 | 70_000;
+        check(
+            Kind::ReceiveImmediate,
+            Some(eight),
+            None,
+            IBV_WC_RECV_RDMA_WITH_IMM,
+            70_000,
+            data.to_be(),
+            IBV_WC_WITH_IMM,
+        );
+        check(Kind::Receive, None, Some(9), IBV_WC_RECV, 100, 9, IBV_WC_WITH_INV);
+        let datagram = Completion { source: Some(5), ..told(Kind::Receive, None, None) };
+        let wc = completion(&datagram);
+        assert_eq!((wc.src_qp, wc.wc_flags), (5, IBV_WC_GRH));
+    }
+}

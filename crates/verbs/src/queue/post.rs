@@ -1,0 +1,359 @@
+//! Work requests of C become the engine's (ibv_post_send(3), ibv_post_recv(3)).
+//!
+//! Goal      a list is taken up to the first that is wrong, which `bad_wr` then names; nothing is allocated
+//!           on the way but what the work itself holds.
+//! Errors    ENOMEM where a queue is full, EINVAL for everything that a program could know.
+//! Immediate as [`crate::queue::cq`] says.
+
+use crate::abi::*;
+use crate::ah::Ah;
+use crate::border::number;
+use crate::engine::{given, refused};
+use crate::memory::{access, window_key};
+use crate::queue::qp::Qp;
+use core::ffi::{c_int, c_uint};
+use kiban_rdma_runtime::verbs::{
+    Atomic, Binding, Data, Operation, Place, ReceiveWork, Refusal, SendWork, Service, Sge, Sges,
+};
+use smallvec::SmallVec;
+
+const FLAGS: c_uint =
+    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
+
+/// # Safety
+/// There are `count` elements.
+unsafe fn elements(list: *const ibv_sge, count: c_int, most: usize) -> Result<Sges, c_int> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= most).ok_or(libc::EINVAL)?;
+    if count > 0 && list.is_null() {
+        return Err(libc::EINVAL);
+    }
+    Ok((0..count)
+        .map(|at| {
+            // SAFETY: promised by the caller.
+            let element = unsafe { &*list.add(at) };
+            Sge { stag: element.lkey, address: element.addr, length: element.length }
+        })
+        .collect())
+}
+
+/// Copies bytes into the work itself, from wherever they are in the program's memory.
+///
+/// # Safety
+/// There is memory at all of the addresses.
+pub(crate) unsafe fn inlined(
+    parts: impl Iterator<Item = (u64, usize)>,
+    most: usize,
+) -> Result<SmallVec<[u8; 64]>, c_int> {
+    let mut bytes = SmallVec::new();
+    for (address, length) in parts {
+        if length > most - bytes.len() {
+            return Err(libc::EINVAL);
+        }
+        let from = core::ptr::with_exposed_provenance::<u8>(address as usize);
+        if length > 0 {
+            if from.is_null() {
+                return Err(libc::EFAULT);
+            }
+            // SAFETY: promised by the caller; the bytes are copied at once.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(from, length) });
+        }
+    }
+    Ok(bytes)
+}
+
+/// What a Write with immediate data tells.
+pub(crate) fn told(immediate: u32, bytes: u64) -> u64 {
+    u64::from(u32::from_be(immediate)) << 32 | (bytes & u64::from(u32::MAX))
+}
+
+/// What an atomic operation of verbs is.
+pub(crate) fn fetch_add(add: u64) -> Atomic {
+    Atomic::FetchAdd { add, mask: 0 }
+}
+
+/// What an atomic operation of verbs is.
+pub(crate) fn compare_swap(compare: u64, swap: u64) -> Atomic {
+    Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
+}
+
+/// Binds a window: nothing, if there are no bytes.
+///
+/// # Safety
+/// The region is null or ours.
+pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
+    if info.length == 0 {
+        return Ok(Operation::Bind { window: key, binding: None });
+    }
+    // SAFETY: promised by the caller.
+    let region = unsafe { info.mr.as_ref() }.ok_or(libc::EINVAL)?.lkey;
+    if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let access = access(info.mw_access_flags);
+    let binding = Binding { region, address: info.addr, length: info.length, access };
+    Ok(Operation::Bind { window: key, binding: Some(binding) })
+}
+
+/// A datagram's way.
+///
+/// # Safety
+/// The handle is null or ours.
+pub(crate) unsafe fn datagram(
+    ah: *mut ibv_ah,
+    qp: u32,
+    qkey: u32,
+    immediate: Option<u32>,
+) -> Result<Operation, c_int> {
+    // SAFETY: promised by the caller.
+    let gid = unsafe { given::<Ah>(ah)? }.gid;
+    Ok(Operation::Datagram { gid, qp, qkey, immediate })
+}
+
+/// # Safety
+/// As ibv_post_send(3), of one request.
+unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
+    let has = |flag| wr.send_flags & flag != 0;
+    if wr.send_flags & !FLAGS != 0 {
+        return Err(libc::EINVAL);
+    }
+    let data = if has(IBV_SEND_INLINE) {
+        let count = usize::try_from(wr.num_sge).ok().filter(|count| *count == 0 || !wr.sg_list.is_null());
+        let parts = (0..count.ok_or(libc::EINVAL)?).map(|at| {
+            // SAFETY: promised by the caller.
+            let element = unsafe { &*wr.sg_list.add(at) };
+            (element.addr, element.length as usize)
+        });
+        // SAFETY: promised by the caller.
+        Data::Inline(unsafe { inlined(parts, qp.inline_max)? })
+    } else {
+        // SAFETY: promised by the caller.
+        Data::Elements(unsafe { elements(wr.sg_list, wr.num_sge, qp.send_elements_max)? })
+    };
+    if qp.service == Service::Datagrams {
+        let immediate = match wr.opcode {
+            IBV_WR_SEND => None,
+            IBV_WR_SEND_WITH_IMM => Some(u32::from_be(wr.imm_data)),
+            _ => return Err(libc::EINVAL),
+        };
+        // SAFETY: the queue pair's kind says that this is what the request has.
+        let (ah, number, qkey) = unsafe { (wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey) };
+        // SAFETY: promised by the caller.
+        let operation = unsafe { datagram(ah, number, qkey, immediate)? };
+        return Ok(finished(wr.wr_id, operation, data, wr.send_flags));
+    }
+    let is_answered =
+        matches!(wr.opcode, IBV_WR_RDMA_READ | IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD);
+    if qp.service == Service::Unreliable && is_answered {
+        return Err(libc::EINVAL);
+    }
+    let remote = || {
+        // SAFETY: the opcode says that this is what the request has.
+        unsafe { Place { stag: wr.wr.rdma.rkey, offset: wr.wr.rdma.remote_addr } }
+    };
+    // SAFETY: as above.
+    let (atomic_remote, compare_add, swap) = unsafe {
+        let atomic = &wr.wr.atomic;
+        (Place { stag: atomic.rkey, offset: atomic.remote_addr }, atomic.compare_add, atomic.swap)
+    };
+    let operation = match wr.opcode {
+        IBV_WR_SEND => Operation::SEND,
+        IBV_WR_SEND_WITH_IMM => Operation::SendImmediate { data: u32::from_be(wr.imm_data) },
+        IBV_WR_SEND_WITH_INV => Operation::Send { invalidate: Some(wr.imm_data) },
+        IBV_WR_RDMA_WRITE => Operation::write(remote()),
+        IBV_WR_RDMA_WRITE_WITH_IMM => {
+            Operation::Write { remote: remote(), immediate: Some(told(wr.imm_data, data.length())) }
+        }
+        IBV_WR_RDMA_READ => Operation::read(remote()),
+        IBV_WR_ATOMIC_CMP_AND_SWP => {
+            Operation::Atomic { remote: atomic_remote, atomic: compare_swap(compare_add, swap) }
+        }
+        IBV_WR_ATOMIC_FETCH_AND_ADD => {
+            Operation::Atomic { remote: atomic_remote, atomic: fetch_add(compare_add) }
+        }
+        IBV_WR_LOCAL_INV => Operation::LocalInvalidate { stag: wr.imm_data },
+        IBV_WR_BIND_MW => {
+            // SAFETY: as above.
+            let asked = unsafe { &wr.more.bind_mw };
+            // SAFETY: promised by the caller.
+            let (_, kind) = unsafe { window_key(asked.mw)? };
+            if kind != IBV_MW_TYPE_2 {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: promised by the caller.
+            unsafe { bind(asked.rkey, &asked.bind_info)? }
+        }
+        _ => return Err(libc::EINVAL),
+    };
+    Ok(finished(wr.wr_id, operation, data, wr.send_flags))
+}
+
+/// Work with its flags; work that has no bytes gets none, whatever a program left in the list.
+pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint) -> SendWork {
+    let has = |flag| flags & flag != 0;
+    let data = match operation {
+        Operation::LocalInvalidate { .. } | Operation::Bind { .. } => Data::none(),
+        _ => data,
+    };
+    SendWork {
+        id,
+        operation,
+        data,
+        signalled: has(IBV_SEND_SIGNALED),
+        solicited: has(IBV_SEND_SOLICITED),
+        fence: has(IBV_SEND_FENCE),
+        local_fence: false,
+    }
+}
+
+/// Goes through a list of C until an element cannot be taken.
+struct List<W, F> {
+    next: *mut W,
+    /// The last that was looked at.
+    at: *mut W,
+    error: c_int,
+    take: F,
+}
+
+impl<W, T, F: FnMut(*mut W) -> Result<(*mut W, T), c_int>> Iterator for &mut List<W, F> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        if self.next.is_null() {
+            return None;
+        }
+        self.at = self.next;
+        match (self.take)(self.at) {
+            Ok((next, work)) => {
+                self.next = next;
+                Some(work)
+            }
+            Err(error) => {
+                self.error = error;
+                self.next = core::ptr::null_mut();
+                None
+            }
+        }
+    }
+}
+
+impl<W, F> List<W, F> {
+    fn new(first: *mut W, take: F) -> List<W, F> {
+        List { next: first, at: first, error: 0, take }
+    }
+
+    /// What a function of C answers after the list was posted.
+    ///
+    /// # Safety
+    /// `bad` is null or a place for a pointer.
+    unsafe fn answer(&self, posted: Result<(), (usize, Refusal)>, bad: *mut *mut W) -> Result<(), c_int> {
+        let answer = match posted {
+            Err((_, refusal)) => Err(refused(refusal)),
+            Ok(()) if self.error != 0 => Err(self.error),
+            Ok(()) => Ok(()),
+        };
+        if answer.is_err() && !bad.is_null() {
+            // SAFETY: promised by the caller.
+            unsafe { bad.write(self.at) };
+        }
+        answer
+    }
+}
+
+/// # Safety
+/// As ibv_post_send(3).
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    work: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let qp = unsafe { given::<Qp>(qp.cast()) };
+        let mut list = List::new(work, |at: *mut ibv_send_wr| {
+            // SAFETY: promised by the caller; the list's elements are requests.
+            unsafe { send(qp?, &*at).map(|work| ((*at).next, work)) }
+        });
+        let posted = match qp {
+            Ok(qp) if qp.takes_sends() => qp.context.engine.post_sends(qp.number, &mut list),
+            Ok(_) => Err((0, Refusal::BadAddress)),
+            Err(error) => {
+                list.error = error;
+                Ok(())
+            }
+        };
+        // SAFETY: promised by the caller.
+        unsafe { list.answer(posted, bad) }
+    })
+}
+
+/// Posts receives, by whatever takes them.
+///
+/// # Safety
+/// As ibv_post_recv(3).
+pub(crate) unsafe fn receives(
+    work: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    elements_max: usize,
+    post: impl FnOnce(&mut dyn Iterator<Item = ReceiveWork>) -> Result<(), (usize, Refusal)>,
+) -> c_int {
+    number(|| {
+        let mut list = List::new(work, |at: *mut ibv_recv_wr| {
+            // SAFETY: promised by the caller; the list's elements are requests.
+            let wr = unsafe { &*at };
+            // SAFETY: promised by the caller.
+            let sges = unsafe { elements(wr.sg_list, wr.num_sge, elements_max)? };
+            Ok((wr.next, ReceiveWork { id: wr.wr_id, sges }))
+        });
+        let posted = post(&mut &mut list);
+        // SAFETY: promised by the caller.
+        unsafe { list.answer(posted, bad) }
+    })
+}
+
+/// # Safety
+/// As ibv_post_recv(3).
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    work: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: promised by the caller.
+    let qp = match unsafe { given::<Qp>(qp.cast()) } {
+        Ok(qp) => qp,
+        Err(error) => return error,
+    };
+    // SAFETY: promised by the caller.
+    unsafe {
+        receives(work, bad, qp.receive_elements_max, |works| {
+            if !qp.takes_receives() {
+                return if works.next().is_none() { Ok(()) } else { Err((0, Refusal::BadAddress)) };
+            }
+            qp.context.engine.post_receives(qp.number, works)
+        })
+    }
+}
+
+/// Binds a type 1 window, which gets a new key.
+///
+/// # Safety
+/// As ibv_bind_mw(3).
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, asked: *mut ibv_mw_bind) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // SAFETY: promised by the caller.
+        let (key, kind) = unsafe { window_key(mw)? };
+        if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || asked.send_flags & !FLAGS != 0 {
+            return Err(libc::EINVAL);
+        }
+        let key = key & !0xff | (key.wrapping_add(1) & 0xff);
+        // SAFETY: promised by the caller.
+        let operation = unsafe { bind(key, &asked.bind_info)? };
+        let work = finished(asked.wr_id, operation, Data::none(), asked.send_flags);
+        qp.context.engine.post_sends(qp.number, [work]).map_err(|(_, refusal)| refused(refusal))?;
+        // SAFETY: promised by the caller.
+        unsafe { crate::memory::set_window_key(mw, key) };
+        Ok(())
+    })
+}

@@ -1,0 +1,510 @@
+//! Queue pairs (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3)).
+//!
+//! Goal      a queue pair goes through the states of verbs as its program says; what is behind a state is the
+//!           engine's.
+//! Connect   out of band: Ready To Receive names the peer, Ready To Send lets sends go. A peer with the
+//!           number 0, which no queue pair has, says that the connection manager makes the connection: then
+//!           these changes are only noted. So are all of an iWARP device, whose connections are the
+//!           manager's.
+//! Kept      attributes, as they were set, to be given back; what means nothing over TCP (PSNs beyond the
+//!           meeting, retries beyond patience, MTUs, service levels) is kept and does nothing else.
+//! Patience  how long sends wait for a peer that does not come: as long as the retries of the standard would
+//!           take in all, four times over, and two seconds at least.
+//! Receives  a message that finds no receive waits, and its stream with it, where hardware would answer that
+//!           it is not ready.
+//! Rights    what peers may do through a queue pair that meets its peer out of band is what its access flags
+//!           say.
+//! Left out  Send Queue Drained (`SQD`), alternative paths, XRC, raw packets: refused.
+
+use crate::abi::*;
+use crate::ah::destination;
+use crate::border::{found, number as answered, pointer};
+use crate::context::{self, Context};
+use crate::device::{Transport, transport};
+use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::memory::{Pd, access};
+use crate::queue::cq::Cq;
+use crate::queue::srq::Srq;
+use crate::queue::states::is_change;
+use crate::queue::wr;
+use crate::sync::acknowledged::Acknowledged;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, Refusal, Service, State};
+use std::io;
+use std::net::Ipv6Addr;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The least that sends wait for a peer.
+const PATIENCE_MIN: Duration = Duration::from_secs(2);
+/// Numbers of queue pairs have 24 bits.
+const NUMBER_MAX: u32 = 0xff_ffff;
+
+/// A queue pair.
+#[repr(C)]
+pub(crate) struct Qp {
+    abi: UnsafeCell<ibv_qp_ex>,
+    born: Generation,
+    pub(crate) context: &'static Context,
+    /// What the engine calls it.
+    pub(crate) number: u32,
+    pub(crate) service: Service,
+    pub(crate) inline_max: usize,
+    pub(crate) send_elements_max: usize,
+    pub(crate) receive_elements_max: usize,
+    made: ibv_qp_init_attr,
+    /// The state that the program has put it in.
+    state: AtomicU32,
+    kept: Mutex<ibv_qp_attr>,
+    /// Asynchronous events.
+    pub(crate) events: Acknowledged,
+    pub(crate) batch: wr::Batch,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Qp {
+    type Abi = ibv_qp_ex;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// What the engine calls a queue pair, for the connection manager.
+///
+/// # Safety
+/// The pointer is null or a queue pair of ours.
+pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
+    // SAFETY: promised by the caller.
+    unsafe { given::<Qp>(qp.cast()) }.ok().map(|qp| qp.number)
+}
+
+impl Qp {
+    /// Whether sends may be posted, as far as the program's own changes say; the engine knows the rest.
+    #[inline]
+    pub(crate) fn takes_sends(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != IBV_QPS_RTR || self.stands() == IBV_QPS_ERR
+    }
+
+    /// Whether receives may be posted.
+    #[inline]
+    pub(crate) fn takes_receives(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != IBV_QPS_RESET || self.stands() != IBV_QPS_RESET
+    }
+
+    fn kept(&self) -> MutexGuard<'_, ibv_qp_attr> {
+        kiban_os::lock(&self.kept)
+    }
+
+    /// Where it stands: the program's word, unless the engine knows of an error or of a connection that the
+    /// manager made.
+    fn stands(&self) -> ibv_qp_state {
+        let told = self.state.load(Ordering::Relaxed);
+        match self.context.engine.state(self.number) {
+            Ok(State::Error) | Err(_) => IBV_QPS_ERR,
+            Ok(State::Rts) => IBV_QPS_RTS,
+            Ok(_) => told,
+        }
+    }
+
+    fn set_state(&self, state: ibv_qp_state) {
+        self.state.store(state, Ordering::Relaxed);
+        let abi = self.abi();
+        // SAFETY: the object's own struct, which programs read.
+        unsafe { (*abi).qp_base.state = state };
+    }
+}
+
+fn of_io(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+// ---- made
+
+/// # Safety
+/// Pointers of the attributes are null or ours.
+unsafe fn create(
+    pd: *mut ibv_pd,
+    asked: &mut ibv_qp_init_attr,
+    ops: Option<u64>,
+) -> Result<*mut ibv_qp, c_int> {
+    // SAFETY: promised by the caller.
+    let domain = unsafe { given::<Pd>(pd)? };
+    let context = domain.context;
+    let service = match asked.qp_type {
+        IBV_QPT_RC => Service::Connected,
+        IBV_QPT_UC if transport() == Transport::Ib => Service::Unreliable,
+        IBV_QPT_UD if transport() == Transport::Ib => Service::Datagrams,
+        IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
+        | IBV_QPT_DRIVER => {
+            return Err(libc::EOPNOTSUPP);
+        }
+        _ => return Err(libc::EINVAL),
+    };
+    let ops = match ops {
+        Some(ops) if ops & !wr::supported(service) != 0 => return Err(libc::EOPNOTSUPP),
+        ops => ops,
+    };
+    // SAFETY: promised by the caller.
+    let (send_cq, receive_cq) =
+        unsafe { (given::<Cq>(asked.send_cq.cast())?, given::<Cq>(asked.recv_cq.cast())?) };
+    let srq = if asked.srq.is_null() {
+        None
+    } else {
+        // SAFETY: promised by the caller.
+        Some(unsafe { given::<Srq>(asked.srq)? })
+    };
+    if srq.is_some_and(|srq| srq.domain != domain.number) {
+        return Err(libc::EINVAL);
+    }
+    let bounds = context.engine.bounds();
+    let cap = &mut asked.cap;
+    if srq.is_some() {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+    let work = cap.max_send_wr.max(cap.max_recv_wr) as usize;
+    let elements = cap.max_send_sge.max(cap.max_recv_sge) as usize;
+    if work > bounds.work_max
+        || elements > bounds.sges_max
+        || cap.max_inline_data as usize > bounds.inline_bytes_max
+    {
+        return Err(libc::EINVAL);
+    }
+    // It costs nothing, and some programs take what they are told.
+    cap.max_inline_data = bounds.inline_bytes_max as u32;
+    let mut abi = ibv_qp_ex::ZERO;
+    let base = &mut abi.qp_base;
+    (base.context, base.qp_context, base.pd) = (context.abi(), asked.qp_context, pd);
+    (base.send_cq, base.recv_cq, base.srq) = (asked.send_cq, asked.recv_cq, asked.srq);
+    (base.state, base.qp_type) = (IBV_QPS_RESET, asked.qp_type);
+    if let Some(ops) = ops {
+        wr::fill(&mut abi, ops);
+    }
+    let mut kept = ibv_qp_attr::ZERO;
+    kept.cap = *cap;
+    kept.path_mig_state = IBV_MIG_MIGRATED;
+    let qp = Box::into_raw(Box::new(Qp {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context,
+        number: 0,
+        service,
+        inline_max: bounds.inline_bytes_max,
+        send_elements_max: cap.max_send_sge as usize,
+        receive_elements_max: cap.max_recv_sge as usize,
+        made: *asked,
+        state: AtomicU32::new(IBV_QPS_RESET),
+        kept: Mutex::new(kept),
+        events: Acknowledged::default(),
+        batch: wr::Batch::new(ops.is_some()),
+    }));
+    let attributes = QpAttributes {
+        pd: domain.number,
+        send_cq: send_cq.number,
+        receive_cq: receive_cq.number,
+        srq: srq.map(|srq| srq.number),
+        send_work_max: asked.cap.max_send_wr as usize,
+        receive_work_max: asked.cap.max_recv_wr as usize,
+        send_sges_max: asked.cap.max_send_sge as usize,
+        receive_sges_max: asked.cap.max_recv_sge as usize,
+        inline_bytes_max: bounds.inline_bytes_max,
+        signal_all: asked.sq_sig_all != 0,
+        waits_for_receives: true,
+    };
+    let made = context.engine.create_qp(QueuePair {
+        address: context.device.address,
+        service,
+        attributes,
+        happenings: context.happenings.clone(),
+        cookie: context::tag(qp.cast(), context::QP),
+    });
+    match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
+        Ok((number, name)) => {
+            // SAFETY: it was just made, and nobody else knows it.
+            unsafe {
+                (*qp).number = number;
+                let base = &mut (*qp).abi.get_mut().qp_base;
+                (base.handle, base.qp_num) = (number, name);
+            }
+            context.hold();
+            Ok(qp.cast())
+        }
+        Err(error) => {
+            // SAFETY: as above.
+            unsafe { take_back::<Qp>(qp.cast()) };
+            Err(error)
+        }
+    }
+}
+
+/// # Safety
+/// As ibv_create_qp(3).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, asked: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        unsafe { create(pd, asked.as_mut().ok_or(libc::EINVAL)?, None) }
+    })
+}
+
+/// # Safety
+/// As ibv_create_qp_ex(3).
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    asked: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
+        let has = |mask| asked.comp_mask & mask != 0;
+        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        if asked.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && asked.create_flags != 0) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if !has(IBV_QP_INIT_ATTR_PD) {
+            return Err(libc::EINVAL);
+        }
+        let ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(asked.send_ops_flags);
+        let pd = asked.pd;
+        // SAFETY: its first fields are those of the plain struct.
+        unsafe { create(pd, &mut *core::ptr::from_mut(asked).cast(), ops) }
+    })
+}
+
+/// # Safety
+/// A queue pair of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: promised by the caller.
+    match unsafe { given::<Qp>(qp.cast()) } {
+        Ok(pair) if pair.batch.is_offered() => pair.abi(),
+        _ => core::ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// A queue pair of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    answered(|| {
+        // SAFETY: promised by the caller.
+        let pair = unsafe { given::<Qp>(qp.cast())? };
+        pair.context.engine.destroy_qp(pair.number).map_err(refused)?;
+        let cookie = context::tag(qp.cast(), context::QP);
+        pair.context.happenings.forget(|told| told.cookie == cookie);
+        pair.events.wait();
+        pair.context.let_go();
+        // SAFETY: it was given, and nothing tells of it any more.
+        unsafe { take_back::<Qp>(qp.cast()) };
+        Ok(())
+    })
+}
+
+// ---- changed
+
+/// Whether the values of attributes can be.
+fn are_possible(qp: &Qp, asked: &ibv_qp_attr, mask: c_uint) -> bool {
+    let has = |attribute| mask & attribute != 0;
+    let bounds = qp.context.engine.bounds();
+    let wrong = has(IBV_QP_PORT) && asked.port_num != 1
+        || has(IBV_QP_PKEY_INDEX) && asked.pkey_index != 0
+        || has(IBV_QP_AV) && destination(qp.context.device, &asked.ah_attr).is_none()
+        || has(IBV_QP_ALT_PATH)
+        || has(IBV_QP_PATH_MTU) && !(IBV_MTU_256..=IBV_MTU_4096).contains(&asked.path_mtu)
+        || has(IBV_QP_DEST_QPN) && asked.dest_qp_num > NUMBER_MAX
+        || has(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(asked.max_rd_atomic) > bounds.ord_max
+        || has(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(asked.max_dest_rd_atomic) > bounds.ird_max
+        || has(IBV_QP_MIN_RNR_TIMER) && asked.min_rnr_timer > 31
+        || has(IBV_QP_TIMEOUT) && asked.timeout > 31
+        || has(IBV_QP_RETRY_CNT) && asked.retry_cnt > 7
+        || has(IBV_QP_RNR_RETRY) && asked.rnr_retry > 7;
+    !wrong
+}
+
+/// Takes over the attributes that are set.
+fn keep(kept: &mut ibv_qp_attr, asked: &ibv_qp_attr, mask: c_uint) {
+    macro_rules! fields {
+        ($($flag:ident: $($field:ident)*;)*) => {
+            $(if mask & $flag != 0 { $(kept.$field = asked.$field;)* })*
+        };
+    }
+    fields! {
+        IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+        IBV_QP_ACCESS_FLAGS: qp_access_flags;
+        IBV_QP_PKEY_INDEX: pkey_index;
+        IBV_QP_PORT: port_num;
+        IBV_QP_QKEY: qkey;
+        IBV_QP_AV: ah_attr;
+        IBV_QP_PATH_MTU: path_mtu;
+        IBV_QP_TIMEOUT: timeout;
+        IBV_QP_RETRY_CNT: retry_cnt;
+        IBV_QP_RNR_RETRY: rnr_retry;
+        IBV_QP_RQ_PSN: rq_psn;
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer;
+        IBV_QP_SQ_PSN: sq_psn;
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        IBV_QP_PATH_MIG_STATE: path_mig_state;
+        IBV_QP_DEST_QPN: dest_qp_num;
+    }
+    // PSNs have 24 bits; what a program has above them is nobody's.
+    (kept.rq_psn, kept.sq_psn) = (kept.rq_psn & NUMBER_MAX, kept.sq_psn & NUMBER_MAX);
+}
+
+fn patience(timeout: u8, retries: u8) -> Option<Duration> {
+    // IBTA 11.2.5.2: 4.096 us times 2^timeout; 0 is without end.
+    let once = Duration::from_nanos(4096u64 << timeout);
+    (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PATIENCE_MIN))
+}
+
+/// Whether the connection manager makes the connection.
+fn is_met_by_manager(with: &ibv_qp_attr) -> bool {
+    with.dest_qp_num == 0 || transport() == Transport::Iwarp
+}
+
+/// Tells the engine what peers may do. The connection manager's are told by nobody: its peers may do all that
+/// tags allow.
+fn allow(qp: &Qp, with: &ibv_qp_attr) -> Result<(), c_int> {
+    qp.context.engine.set_remote_access(qp.number, access(with.qp_access_flags)).map_err(refused)
+}
+
+/// Does what a change of state is.
+fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> Result<(), c_int> {
+    let engine = qp.context.engine;
+    let is_ud = qp.service == Service::Datagrams;
+    let is_managed = !is_ud && is_met_by_manager(with) || from == IBV_QPS_RTS;
+    match to {
+        IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
+        IBV_QPS_ERR => engine.set_error(qp.number).map_err(refused),
+        IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.ready(qp.number, with.qkey) {
+            // The connection manager was first.
+            Err(Refusal::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
+            done => done.map_err(refused),
+        },
+        // Who names a peer wants to meet it, which an iWARP device leaves to the connection manager.
+        IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
+        IBV_QPS_RTR if !is_managed => {
+            if !is_ud {
+                allow(qp, with)?;
+            }
+            let gid = destination(qp.context.device, &with.ah_attr);
+            let peer = gid.filter(|_| !is_ud).map(|gid| Peer {
+                address: Ipv6Addr::from(gid).to_canonical(),
+                qpn: with.dest_qp_num,
+                begins: with.rq_psn,
+                reads: with.max_dest_rd_atomic.into(),
+            });
+            let done = engine.ready_to_receive(qp.number, peer).map_err(|error| of_io(&error))?;
+            done.map_err(refused)
+        }
+        IBV_QPS_RTS if !is_managed => engine
+            .ready_to_send(
+                qp.number,
+                with.sq_psn,
+                with.max_rd_atomic.into(),
+                patience(with.timeout, with.retry_cnt),
+            )
+            .map_err(refused),
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// A queue pair of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    asked: *mut ibv_qp_attr,
+    mask: c_int,
+) -> c_int {
+    answered(|| {
+        // SAFETY: promised by the caller.
+        let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        let mask = mask.cast_unsigned();
+        let mut kept = qp.kept();
+        let told = qp.state.load(Ordering::Relaxed);
+        let stands = qp.stands();
+        // What the connection manager has connected may still be told of it in the words of its program.
+        let from = if stands == IBV_QPS_ERR { stands } else { told };
+        let to = if mask & IBV_QP_STATE != 0 { asked.qp_state } else { from };
+        let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, stands].contains(&asked.cur_qp_state);
+        let is_known = match transport() {
+            Transport::Ib => is_change(from, to, qp.service, mask),
+            Transport::Iwarp => to <= IBV_QPS_ERR && (to != IBV_QPS_INIT || from <= IBV_QPS_INIT),
+        };
+        if !is_current || !is_known || !are_possible(qp, asked, mask) {
+            return Err(libc::EINVAL);
+        }
+        if matches!(to, IBV_QPS_SQD | IBV_QPS_SQE) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let mut with = *kept;
+        keep(&mut with, asked, mask);
+        let is_ud = qp.service == Service::Datagrams;
+        if is_ud && mask & IBV_QP_QKEY != 0 {
+            qp.context.engine.set_qkey(qp.number, with.qkey).map_err(refused)?;
+        }
+        if mask & IBV_QP_ACCESS_FLAGS != 0 && from >= IBV_QPS_RTR && !is_ud && !is_met_by_manager(&with) {
+            allow(qp, &with)?;
+        }
+        change(qp, from, to, &with)?;
+        *kept = with;
+        qp.set_state(to);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As ibv_query_qp(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    answer: *mut ibv_qp_attr,
+    _mask: c_int,
+    made: *mut ibv_qp_init_attr,
+) -> c_int {
+    answered(|| {
+        // SAFETY: promised by the caller.
+        let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
+        let stands = pair.stands();
+        *answer = *pair.kept();
+        (answer.qp_state, answer.cur_qp_state) = (stands, stands);
+        let abi = pair.abi();
+        // SAFETY: the object's own struct, which programs read.
+        unsafe { (*abi).qp_base.state = stands };
+        // SAFETY: promised by the caller.
+        if let Some(made) = unsafe { made.as_mut() } {
+            *made = pair.made;
+        }
+        Ok(())
+    })
+}
+
+/// Whether data of an operation comes in the order of its bytes: TCP's does, but nothing is promised of when
+/// it is seen.
+///
+/// # Safety
+/// A queue pair of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller.
+        unsafe { given::<Qp>(qp.cast())? };
+        Ok(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_what_retries_would_take() {
+        assert_eq!(patience(0, 7), None);
+        assert_eq!(patience(14, 7), Some(Duration::from_nanos(4096 << 14) * 32));
+        assert_eq!(patience(1, 0), Some(PATIENCE_MIN));
+        assert_eq!(patience(31, 7), Some(Duration::from_nanos(4096 << 31) * 32));
+    }
+}

@@ -1,0 +1,203 @@
+//! Shared receive queues (ibv_create_srq(3)).
+//!
+//! Limit     told once when fewer receives are left; a program sets it anew.
+//! Left out  XRC and tag matching; resizing.
+
+use crate::abi::*;
+use crate::border::{number, pointer};
+use crate::context::{self, Context};
+use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::memory::Pd;
+use crate::queue::post;
+use crate::sync::acknowledged::Acknowledged;
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+
+/// A shared receive queue.
+#[repr(C)]
+pub(crate) struct Srq {
+    abi: UnsafeCell<ibv_srq>,
+    born: Generation,
+    context: &'static Context,
+    /// What the engine calls it.
+    pub(crate) number: u32,
+    /// The domain that it belongs to.
+    pub(crate) domain: u32,
+    elements_max: usize,
+    /// Asynchronous events.
+    pub(crate) events: Acknowledged,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Srq {
+    type Abi = ibv_srq;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// # Safety
+/// The domain is null or ours.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_srq(
+    pd: *mut ibv_pd,
+    asked: *mut ibv_srq_init_attr,
+) -> *mut ibv_srq {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_mut().ok_or(libc::EINVAL)?) };
+        let context = domain.context;
+        let bounds = context.engine.bounds();
+        let (entries, elements) = (asked.attr.max_wr as usize, asked.attr.max_sge as usize);
+        if entries == 0 || entries > bounds.work_max || elements > bounds.sges_max {
+            return Err(libc::EINVAL);
+        }
+        let mut abi = ibv_srq::ZERO;
+        (abi.context, abi.srq_context, abi.pd) = (context.abi(), asked.srq_context, pd);
+        let srq = Box::into_raw(Box::new(Srq {
+            abi: UnsafeCell::new(abi),
+            born: Generation::now(),
+            context,
+            number: 0,
+            domain: domain.number,
+            elements_max: elements,
+            events: Acknowledged::default(),
+        }));
+        let cookie = context::tag(srq.cast(), context::SRQ);
+        // The limit is set by ibv_modify_srq(3) alone.
+        match context.engine.create_srq(domain.number, entries, 0, context.happenings.clone(), cookie) {
+            Ok(number) => {
+                // SAFETY: it was just made, and nobody else knows it.
+                unsafe {
+                    (*srq).number = number;
+                    (*srq).abi.get_mut().handle = number;
+                }
+                context.hold();
+                Ok(srq.cast())
+            }
+            Err(refusal) => {
+                // SAFETY: as above.
+                unsafe { take_back::<Srq>(srq.cast()) };
+                Err(refused(refusal))
+            }
+        }
+    })
+}
+
+/// # Safety
+/// As ibv_create_srq_ex(3).
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    context: *mut ibv_context,
+    asked: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
+        let has = |mask| asked.comp_mask & mask != 0;
+        if asked.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
+            return Err(libc::EINVAL);
+        }
+        if has(IBV_SRQ_INIT_ATTR_TYPE) && asked.srq_type != IBV_SRQT_BASIC {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let pd = asked.pd;
+        // SAFETY: its first fields are those of the plain struct.
+        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(asked).cast()) };
+        if made.is_null() {
+            Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+        } else {
+            Ok(made)
+        }
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr, mask: c_int) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (queue, asked) = unsafe { (given::<Srq>(srq)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        let mask = mask.cast_unsigned();
+        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
+            return Err(libc::EINVAL);
+        }
+        // `device_cap_flags` says that there is no resizing.
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            let engine = queue.context.engine;
+            let (room, _) = engine.query_srq(queue.number).map_err(refused)?;
+            if asked.srq_limit as usize > room {
+                return Err(libc::EINVAL);
+            }
+            engine.set_srq_limit(queue.number, asked.srq_limit as usize).map_err(refused)?;
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
+        let (room, limit) = queue.context.engine.query_srq(queue.number).map_err(refused)?;
+        *answer =
+            ibv_srq_attr { max_wr: room as u32, max_sge: queue.elements_max as u32, srq_limit: limit as u32 };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// A queue of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let queue = unsafe { given::<Srq>(srq)? };
+        queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
+        let cookie = context::tag(srq.cast(), context::SRQ);
+        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.events.wait();
+        queue.context.let_go();
+        // SAFETY: it was given, and nothing tells of it any more.
+        unsafe { take_back::<Srq>(srq) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As ibv_get_srq_num(3).
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
+        *answer = queue.number;
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As ibv_post_srq_recv(3).
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    work: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: promised by the caller.
+    let queue = match unsafe { given::<Srq>(srq) } {
+        Ok(queue) => queue,
+        Err(error) => return error,
+    };
+    // SAFETY: promised by the caller.
+    unsafe {
+        post::receives(work, bad, queue.elements_max, |works| {
+            queue.context.engine.post_srq_receives(queue.number, works)
+        })
+    }
+}

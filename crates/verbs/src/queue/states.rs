@@ -1,0 +1,114 @@
+//! Which changes of a queue pair's state there are, and which attributes each needs and takes (InfiniBand,
+//! 11.2.5.2, table 96).
+//!
+//! Goal      the answers that the Linux kernel gives for a device that follows the standard.
+//! Out       any state may go to Reset and to Error, with no attribute beside it.
+
+use crate::abi::*;
+use core::ffi::c_uint;
+use kiban_rdma_runtime::verbs::Service;
+
+const PATH: c_uint = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+const INIT_CONNECTED: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+const INIT_UD: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+/// What names the peer.
+const RTR_CONNECTED: c_uint = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+/// What a queue pair that is at work takes.
+const AT_WORK_RC: c_uint = AT_WORK_UC | IBV_QP_MIN_RNR_TIMER;
+const AT_WORK_UC: c_uint = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | PATH;
+const AT_WORK_UD: c_uint = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+
+/// The attributes that a change needs, and those that it takes beside them; nothing if there is no such
+/// change.
+fn masks(from: ibv_qp_state, to: ibv_qp_state, service: Service) -> Option<(c_uint, c_uint)> {
+    fn choose<T>(service: Service, rc: T, uc: T, ud: T) -> T {
+        match service {
+            Service::Connected => rc,
+            Service::Unreliable => uc,
+            Service::Datagrams => ud,
+        }
+    }
+    let by = |rc, uc, ud| choose(service, rc, uc, ud);
+    let init = by(INIT_CONNECTED, INIT_CONNECTED, INIT_UD);
+    let at_work = by(AT_WORK_RC, AT_WORK_UC, AT_WORK_UD);
+    Some(match (from, to) {
+        (IBV_QPS_RESET..=IBV_QPS_ERR, IBV_QPS_RESET | IBV_QPS_ERR) => (0, 0),
+        (IBV_QPS_RESET, IBV_QPS_INIT) => (init, 0),
+        (IBV_QPS_INIT, IBV_QPS_INIT) => (0, init),
+        (IBV_QPS_INIT, IBV_QPS_RTR) => {
+            let takes = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+            choose(
+                service,
+                (RTR_CONNECTED | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, takes),
+                (RTR_CONNECTED, takes),
+                (0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+            )
+        }
+        (IBV_QPS_RTR, IBV_QPS_RTS) => {
+            let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+            (IBV_QP_SQ_PSN | by(retries, 0, 0), at_work)
+        }
+        (IBV_QPS_RTS, IBV_QPS_RTS) => (0, at_work),
+        (IBV_QPS_RTS, IBV_QPS_SQD) => (0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+        (IBV_QPS_SQD, IBV_QPS_RTS) => (0, at_work),
+        (IBV_QPS_SQE, IBV_QPS_RTS) if service == Service::Unreliable => {
+            (0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS)
+        }
+        (IBV_QPS_SQE, IBV_QPS_RTS) if service == Service::Datagrams => (0, AT_WORK_UD),
+        _ => return None,
+    })
+}
+
+/// Whether a change is one, with these attributes.
+pub(crate) fn is_change(from: ibv_qp_state, to: ibv_qp_state, service: Service, mask: c_uint) -> bool {
+    masks(from, to, service).is_some_and(|(needs, takes)| {
+        // A program may say what it takes the state to be, wherever it is checked.
+        mask & needs == needs && mask & !(needs | takes | IBV_QP_STATE) == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RC: Service = Service::Connected;
+    const UC: Service = Service::Unreliable;
+    const UD: Service = Service::Datagrams;
+
+    const RTR: c_uint = IBV_QP_STATE
+        | IBV_QP_AV
+        | IBV_QP_PATH_MTU
+        | IBV_QP_DEST_QPN
+        | IBV_QP_RQ_PSN
+        | IBV_QP_MAX_DEST_RD_ATOMIC
+        | IBV_QP_MIN_RNR_TIMER;
+
+    #[test]
+    fn changes_need_what_they_need_and_take_nothing_else() {
+        let given = [
+            (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | INIT_CONNECTED, true),
+            (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | IBV_QP_PORT, false),
+            (IBV_QPS_RESET, IBV_QPS_INIT, UD, IBV_QP_STATE | INIT_UD, true),
+            (IBV_QPS_RESET, IBV_QPS_INIT, UD, IBV_QP_STATE | INIT_CONNECTED, false),
+            (IBV_QPS_RESET, IBV_QPS_RTR, RC, RTR, false),
+            (IBV_QPS_INIT, IBV_QPS_RTR, RC, RTR, true),
+            (IBV_QPS_INIT, IBV_QPS_RTR, RC, RTR | IBV_QP_TIMEOUT, false),
+            (IBV_QPS_INIT, IBV_QPS_RTR, RC, RTR & !IBV_QP_RQ_PSN, false),
+            (IBV_QPS_INIT, IBV_QPS_RTR, UD, IBV_QP_STATE, true),
+            (IBV_QPS_INIT, IBV_QPS_RTR, UC, IBV_QP_STATE | RTR_CONNECTED, true),
+            (IBV_QPS_INIT, IBV_QPS_RTR, UC, RTR, false),
+            (IBV_QPS_RTR, IBV_QPS_RTS, UC, IBV_QP_STATE | IBV_QP_SQ_PSN, true),
+            (IBV_QPS_RTS, IBV_QPS_RTS, UC, IBV_QP_MIN_RNR_TIMER, false),
+            (IBV_QPS_RTR, IBV_QPS_RTS, UD, IBV_QP_STATE | IBV_QP_SQ_PSN, true),
+            (IBV_QPS_RTR, IBV_QPS_RTS, RC, IBV_QP_STATE | IBV_QP_SQ_PSN, false),
+            (IBV_QPS_RTS, IBV_QPS_INIT, RC, IBV_QP_STATE | INIT_CONNECTED, false),
+            (IBV_QPS_RTS, IBV_QPS_RESET, RC, IBV_QP_STATE, true),
+            (IBV_QPS_ERR, IBV_QPS_RTS, RC, IBV_QP_STATE, false),
+            (IBV_QPS_RTS, IBV_QPS_ERR, RC, IBV_QP_STATE | IBV_QP_PORT, false),
+            (IBV_QPS_RTS, 99, RC, IBV_QP_STATE, false),
+        ];
+        for (from, to, service, mask, expected) in given {
+            assert_eq!(is_change(from, to, service, mask), expected, "{from} to {to}, {mask:#x}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Work posted call by call (ibv_wr_post(3)): `ibv_wr_start`, a call for each request and its data,
+//! `ibv_wr_complete`.
+//!
+//! Goal      what is between a start and its end is posted together, or not at all.
+//! How       requests gather in the queue pair; its lock is held from start to end, as verbs has it.
+//! Errors    of a call in between are told by the end.
+
+use crate::abi::*;
+use crate::border::{call, number};
+use crate::engine::{given, refused};
+use crate::memory::{set_window_key, window_key};
+use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
+use crate::queue::qp::Qp;
+use crate::sync::spin::SpinLock;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use kiban_rdma_runtime::verbs::{Data, Operation, Place, SendWork, Service, Sge};
+
+const OF_UD: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+const OF_RC: u64 = OF_UD
+    | IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+    | IBV_QP_EX_WITH_LOCAL_INV
+    | IBV_QP_EX_WITH_BIND_MW
+    | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+/// Operations that need a response (reads, atomics) are not available on unreliable queue pairs.
+const OF_UC: u64 = OF_RC
+    & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
+
+/// The operations that can be posted so.
+pub(crate) fn supported(service: Service) -> u64 {
+    match service {
+        Service::Connected => OF_RC,
+        Service::Unreliable => OF_UC,
+        Service::Datagrams => OF_UD,
+    }
+}
+
+/// Requests that gather.
+#[derive(Default)]
+struct Gathered {
+    works: Vec<SendWork>,
+    error: c_int,
+    /// What the last request's immediate data is, and whether it waits for an address.
+    immediate: Option<u32>,
+}
+
+/// Where requests gather.
+pub(crate) struct Batch {
+    offered: bool,
+    /// Held from start to end: its holder alone uses `gathered`.
+    open: SpinLock,
+    gathered: UnsafeCell<Gathered>,
+}
+
+impl Batch {
+    pub(crate) fn new(offered: bool) -> Batch {
+        Batch { offered, open: SpinLock::new(), gathered: UnsafeCell::default() }
+    }
+
+    /// Whether the program asked for these calls.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.offered
+    }
+}
+
+/// Lets a call work on what has gathered.
+///
+/// # Safety
+/// A queue pair of ours, on which the caller has called start, and not yet an end.
+unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
+    call((), || {
+        // SAFETY: promised by the caller.
+        let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
+        // SAFETY: whoever has started holds the lock.
+        let gathered = unsafe { &mut *pair.batch.gathered.get() };
+        if let Err(error) = work(pair, gathered)
+            && gathered.error == 0
+        {
+            gathered.error = error;
+        }
+    });
+}
+
+/// # Safety
+/// As [`gather`].
+unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
+    // SAFETY: promised by the caller; programs set these two before each call.
+    unsafe {
+        let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        gather(qp, |_, gathered| {
+            gathered.works.push(finished(id, operation, Data::none(), flags));
+            Ok(())
+        });
+    }
+}
+
+/// Gives the last request its data.
+///
+/// # Safety
+/// As [`gather`].
+unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        gather(qp, |pair, gathered| {
+            let data = data(pair)?;
+            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+            if let Operation::Write { immediate: Some(immediate), .. } = &mut work.operation {
+                *immediate = *immediate & !u64::from(u32::MAX) | (data.length() & u64::from(u32::MAX));
+            }
+            work.data = data;
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    // SAFETY: the caller's queue pair.
+    let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
+    pair.batch.open.lock();
+    // SAFETY: the lock is held from here on.
+    let gathered = unsafe { &mut *pair.batch.gathered.get() };
+    gathered.works.clear();
+    (gathered.error, gathered.immediate) = (0, None);
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    number(|| {
+        // SAFETY: the caller's queue pair.
+        let pair = unsafe { given::<Qp>(qp)? };
+        // SAFETY: the lock is held until below.
+        let gathered = unsafe { &mut *pair.batch.gathered.get() };
+        let done = if gathered.error != 0 {
+            Err(gathered.error)
+        } else if !pair.takes_sends() {
+            Err(libc::EINVAL)
+        } else {
+            pair.context.engine.post_sends_together(pair.number, gathered.works.drain(..)).map_err(refused)
+        };
+        gathered.works.clear();
+        pair.batch.open.unlock();
+        done
+    })
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: the caller's queue pair, whose lock is held.
+    if let Ok(pair) = unsafe { given::<Qp>(qp) } {
+        // SAFETY: as above.
+        unsafe { (*pair.batch.gathered.get()).works.clear() };
+        pair.batch.open.unlock();
+    }
+}
+
+unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    // SAFETY: as `gather`, of the caller. So in all that follow.
+    unsafe { add(qp, Operation::SEND) };
+}
+
+unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
+    let data = u32::from_be(immediate);
+    // SAFETY: as above.
+    unsafe {
+        add(qp, Operation::SendImmediate { data });
+        gather(qp, |_, gathered| {
+            gathered.immediate = Some(data);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::Send { invalidate: Some(key) }) };
+}
+
+unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, key: u32, address: u64) {
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::write(Place { stag: key, offset: address })) };
+}
+
+unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
+    let remote = Place { stag: key, offset: address };
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::Write { remote, immediate: Some(told(immediate, 0)) }) };
+}
+
+unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::read(Place { stag: key, offset: address })) };
+}
+
+unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, key: u32, address: u64, compare: u64, swap: u64) {
+    let remote = Place { stag: key, offset: address };
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::Atomic { remote, atomic: compare_swap(compare, swap) }) };
+}
+
+unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, more: u64) {
+    let remote = Place { stag: key, offset: address };
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::Atomic { remote, atomic: fetch_add(more) }) };
+}
+
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: as above.
+    unsafe { add(qp, Operation::LocalInvalidate { stag: key }) };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    key: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: as above; the window is null or ours, the information null or there.
+    unsafe {
+        let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        gather(qp, |_, gathered| {
+            let (_, kind) = window_key(mw)?;
+            if kind != IBV_MW_TYPE_2 {
+                return Err(libc::EINVAL);
+            }
+            let operation = bind(key, info.as_ref().ok_or(libc::EINVAL)?)?;
+            gathered.works.push(finished(id, operation, Data::none(), flags));
+            set_window_key(mw, key);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
+    // SAFETY: as above; the handle is null or ours.
+    unsafe {
+        gather(qp, |_, gathered| {
+            let immediate = gathered.immediate.take();
+            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+            work.operation = datagram(ah, number, qkey, immediate)?;
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, key: u32, address: u64, length: u32) {
+    // SAFETY: as above.
+    unsafe { set(qp, |_| Ok(Data::one(Sge { stag: key, address, length }))) };
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    // SAFETY: as above; there are `count` elements.
+    unsafe {
+        set(qp, |pair| {
+            if count > pair.send_elements_max || (list.is_null() && count > 0) {
+                return Err(libc::EINVAL);
+            }
+            let elements = (0..count).map(|at| {
+                let element = &*list.add(at);
+                Sge { stag: element.lkey, address: element.addr, length: element.length }
+            });
+            Ok(Data::Elements(elements.collect()))
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, bytes: usize) {
+    // SAFETY: as above; there are `bytes` bytes.
+    unsafe {
+        set(qp, |pair| {
+            let part = (from.expose_provenance() as u64, bytes);
+            inlined(core::iter::once(part), pair.inline_max).map(Data::Inline)
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+    // SAFETY: as above; there are `count` buffers.
+    unsafe {
+        set(qp, |pair| {
+            if list.is_null() && count > 0 {
+                return Err(libc::EINVAL);
+            }
+            let parts = (0..count).map(|at| {
+                let part = &*list.add(at);
+                (part.addr.expose_provenance() as u64, part.length)
+            });
+            inlined(parts, pair.inline_max).map(Data::Inline)
+        });
+    }
+}
+
+/// Fills the calls for the operations that a program asked for.
+pub(crate) fn fill(abi: &mut ibv_qp_ex, ops: u64) {
+    macro_rules! calls {
+        ($($flag:ident: $name:ident;)*) => {
+            $(if ops & $flag != 0 { abi.$name = Some($name); })*
+        };
+    }
+    calls! {
+        IBV_QP_EX_WITH_RDMA_WRITE: wr_rdma_write;
+        IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM: wr_rdma_write_imm;
+        IBV_QP_EX_WITH_SEND: wr_send;
+        IBV_QP_EX_WITH_SEND_WITH_IMM: wr_send_imm;
+        IBV_QP_EX_WITH_RDMA_READ: wr_rdma_read;
+        IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP: wr_atomic_cmp_swp;
+        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD: wr_atomic_fetch_add;
+        IBV_QP_EX_WITH_LOCAL_INV: wr_local_inv;
+        IBV_QP_EX_WITH_BIND_MW: wr_bind_mw;
+        IBV_QP_EX_WITH_SEND_WITH_INV: wr_send_inv;
+    }
+    abi.wr_set_ud_addr = Some(wr_set_ud_addr);
+    abi.wr_set_sge = Some(wr_set_sge);
+    abi.wr_set_sge_list = Some(wr_set_sge_list);
+    abi.wr_set_inline_data = Some(wr_set_inline_data);
+    abi.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    abi.wr_start = Some(wr_start);
+    abi.wr_complete = Some(wr_complete);
+    abi.wr_abort = Some(wr_abort);
+}

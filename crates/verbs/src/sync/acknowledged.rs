@@ -1,0 +1,63 @@
+//! Events that programs were given and have not acknowledged yet.
+//!
+//! Goal      whoever destroys an object waits until nobody holds an event of it (ibv_destroy_cq(3),
+//!           ibv_ack_cq_events(3)).
+//! Order     an event is counted while its channel is locked, so that it is either in the channel or counted.
+
+use core::ffi::c_uint;
+use kiban_os::lock;
+use std::sync::{Condvar, Mutex};
+
+/// The events of one object.
+#[derive(Default)]
+pub(crate) struct Acknowledged {
+    open: Mutex<i64>,
+    all: Condvar,
+}
+
+impl Acknowledged {
+    /// One is given to the program.
+    pub(crate) fn deliver(&self) {
+        *lock(&self.open) += 1;
+    }
+
+    /// The program has done with some.
+    pub(crate) fn acknowledge(&self, count: c_uint) {
+        *lock(&self.open) -= i64::from(count);
+        self.all.notify_all();
+    }
+
+    /// Waits until the program has done with all.
+    pub(crate) fn wait(&self) {
+        let open = lock(&self.open);
+        drop(self.all.wait_while(open, |open| *open > 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{TryRecvError, channel};
+
+    #[test]
+    fn who_destroys_waits_for_what_was_given() {
+        let events = Arc::new(Acknowledged::default());
+        events.wait();
+        events.deliver();
+        events.deliver();
+        let (tell, told) = channel();
+        let waiter = {
+            let events = events.clone();
+            std::thread::spawn(move || {
+                events.wait();
+                tell.send(()).expect("somebody listens");
+            })
+        };
+        events.acknowledge(1);
+        assert_eq!(told.try_recv(), Err(TryRecvError::Empty));
+        events.acknowledge(1);
+        told.recv().expect("it waits no more");
+        waiter.join().expect("no panic");
+    }
+}

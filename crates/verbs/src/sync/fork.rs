@@ -1,0 +1,48 @@
+//! Fork (ibv_fork_init(3)).
+//!
+//! Goal      a child may be forked at any time, and the parent's memory stays the parent's.
+//! Why       hardware writes to pages, so rdma-core must keep a fork from giving the parent other pages. This
+//!           NIC writes through the process's own addresses, as the program does: there is nothing to
+//!           protect, which is what a kernel that copies pinned pages says too.
+
+use crate::abi::{IBV_FORK_UNNEEDED, ibv_fork_status};
+use core::ffi::{c_int, c_void};
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
+    IBV_FORK_UNNEEDED
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dontfork_range(_base: *mut c_void, _bytes: usize) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dofork_range(_base: *mut c_void, _bytes: usize) -> c_int {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yardstick::{Real, VERBS};
+
+    #[test]
+    fn fork_is_answered_as_by_rdma_core_that_need_not_protect() {
+        let real = Real::open(VERBS);
+        // SAFETY: the type is that of verbs.h.
+        let range =
+            unsafe { real.function::<extern "C" fn(*mut c_void, usize) -> c_int>(c"ibv_dontfork_range") };
+        let mut page = [0u8; 100];
+        let base = page.as_mut_ptr().cast();
+        assert_eq!(ibv_dontfork_range(base, 100), range(base, 100));
+        assert_eq!((ibv_fork_init(), ibv_dofork_range(base, 100)), (0, 0));
+        assert_eq!(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
+    }
+}

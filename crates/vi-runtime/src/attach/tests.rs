@@ -1,0 +1,248 @@
+//! Hosts attached to a board: well-behaved, dying and hostile ones.
+
+use super::*;
+use crate::{Device, HostAddress, Nic};
+use kiban_base::{SharedBytes, SimRng};
+use kiban_vi::{Done, DoneAs, Reliability, Remote, Status};
+use std::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn board(story: &str) -> (Nic, String) {
+    let name = format!("{story}-{}", std::process::id());
+    let nic = Nic::open(&Device::Loopback).expect("a loopback opens");
+    nic.serve(&name).expect("the name is free");
+    (nic, name)
+}
+
+fn host(name: &str) -> BoardHost {
+    BoardHost::attach(name, 1 << 20, Wait::Adaptive).expect("the board serves")
+}
+
+fn create(host: &mut BoardHost) -> (u32, u32) {
+    let vi = Control::CreateVi {
+        reliability: Reliability::Reception,
+        transfer_bytes_max: 1 << 16,
+        rdma_write: true,
+        rdma_read: true,
+    };
+    let memory = Control::Register { address: 0, length: 1 << 20, rdma_write: true, rdma_read: true };
+    (host.ask(&vi, PATIENCE).expect("room"), host.ask(&memory, PATIENCE).expect("within the arena"))
+}
+
+/// Returns the next completed descriptor and ignores other indications.
+fn done(host: &mut BoardHost) -> Done {
+    loop {
+        if let Told::Done { done, .. } = host.told(PATIENCE).expect("something is done") {
+            return done;
+        }
+    }
+}
+
+/// Two attached hosts, connected through the board.
+fn connected(name: &str) -> [(BoardHost, u32, u32); 2] {
+    let (mut server, mut client) = (host(name), host(name));
+    let (s, c) = (create(&mut server), create(&mut client));
+    server.ask(&Control::Listen(b"port".to_vec()), PATIENCE).expect("nobody listens there");
+    let connect = Control::Connect {
+        vi: c.0,
+        host: HostAddress::Loopback.to_bytes(),
+        discriminator: b"port".to_vec(),
+        patience_ms: 10_000,
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let Ok(Told::Request { request }) = server.told(PATIENCE) else { panic!("somebody asks") };
+            server.ask(&Control::Accept { request, vi: s.0 }, PATIENCE).expect("alike");
+        });
+        client.ask(&connect, PATIENCE).expect("somebody waits");
+    });
+    [(server, s.0, s.1), (client, c.0, c.1)]
+}
+
+#[test]
+fn two_hosts_speak_through_the_board_of_a_third() {
+    let (_board, name) = board("speak");
+    let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
+    for n in 0..1000u64 {
+        let bytes = n.to_ne_bytes();
+        client.arena().write(64, SharedBytes::from(&bytes[..])).expect("within");
+        server.receive(s_vi, n, &[Segment { address: 128, handle: s_memory, length: 8 }]).expect("room");
+        let from = [Segment { address: 64, handle: c_memory, length: 8 }];
+        client.send(c_vi, &Work::send(n, &from).with_immediate(n as u32)).expect("room");
+        let Ok(Told::Done { vi, done }) = server.told(PATIENCE) else { panic!("a message comes") };
+        assert_eq!((vi, done.cookie, done.kind, done.status), (s_vi, n, DoneAs::Receive, Status::OK));
+        assert_eq!((done.length, done.immediate), (8, Some(n as u32)));
+        assert_eq!(server.arena().read(128, 8).expect("within"), bytes);
+        let Ok(Told::Done { done, .. }) = client.told(PATIENCE) else { panic!("it leaves") };
+        assert_eq!((done.cookie, done.status), (n, Status::OK));
+    }
+    // RDMA without any call of the server.
+    server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
+    let there = Remote { address: 0, handle: s_memory };
+    let to = [Segment { address: 4096, handle: c_memory, length: 32 }];
+    client.send(c_vi, &Work::read(1, &to, there)).expect("room");
+    assert!(matches!(client.told(PATIENCE), Ok(Told::Done { done, .. }) if done.status.is_ok()));
+    assert_eq!(client.arena().read(4096, 32).expect("within"), [7; 32]);
+}
+
+#[test]
+fn what_is_another_hosts_is_nothing_to_this_one() {
+    let (board, name) = board("confined");
+    let [(_server, s_vi, s_memory), (mut client, c_vi, _)] = connected(&name);
+    let denied = |result| assert_eq!(result, Err(HostError::Denied(Denied::NotYours)));
+    denied(client.ask(&Control::DestroyVi(s_vi), PATIENCE));
+    denied(client.ask(&Control::Disconnect(s_vi), PATIENCE));
+    denied(client.ask(&Control::Deregister(s_memory), PATIENCE));
+    denied(client.ask(&Control::Accept { request: 1, vi: c_vi }, PATIENCE));
+    client.receive(s_vi, 5, &[]).expect("room");
+    let told = client.told(PATIENCE);
+    assert_eq!(told, Ok(Told::Reply { cookie: 5, result: Err(Denied::NotYours) }));
+    // Its own VI with memory of the other host: that descriptor is in error, and nothing moves.
+    let theirs = [Segment { address: 0, handle: s_memory, length: 8 }];
+    client.send(c_vi, &Work::send(6, &theirs)).expect("room");
+    let done = done(&mut client);
+    assert_eq!((done.cookie, done.status), (6, Status::PROTECTION));
+    let beyond = Control::Register { address: 1 << 20, length: 1, rdma_write: false, rdma_read: false };
+    assert_eq!(client.ask(&beyond, PATIENCE), Err(HostError::Denied(Denied::OutOfRange)));
+    let listen = Control::Listen(b"port".to_vec());
+    assert_eq!(
+        client.ask(&listen, PATIENCE),
+        Err(HostError::Denied(Denied::BadState)),
+        "somebody listens there"
+    );
+    assert_eq!(client.receive(c_vi, 1, &[Segment::default(); 13]), Err(PostError::TooLong));
+    drop(board);
+}
+
+#[test]
+fn a_ring_that_is_full_says_so_and_goes_on() {
+    let (_board, name) = board("full");
+    let [(mut server, s_vi, s_memory), _client] = connected(&name);
+    let segment = [Segment { address: 0, handle: s_memory, length: 8 }];
+    let mut posted = 0u64;
+    // More entries than the ring has: it is full only until the board has taken some.
+    while posted < 3000 {
+        match server.receive(s_vi, posted, &segment) {
+            Ok(()) => posted += 1,
+            Err(PostError::Full) => std::thread::yield_now(),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    server.ask(&Control::Disconnect(s_vi), PATIENCE).expect("connected");
+    for n in 0..posted {
+        let done = done(&mut server);
+        assert_eq!((done.cookie, done.status), (n, Status::FLUSHED));
+    }
+}
+
+#[test]
+fn the_end_of_the_board_is_told() {
+    let (board, name) = board("end");
+    let mut one = host(&name);
+    create(&mut one);
+    drop(board);
+    assert_eq!(one.told(PATIENCE), Err(HostError::Gone));
+    assert!(BoardHost::attach(&name, 4096, Wait::Poll).is_err());
+}
+
+struct Peer(Child);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_killed_host_leaves_nothing_behind() {
+    let story = "a_killed_host_leaves_nothing_behind";
+    if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
+        let mut one = host(&name);
+        let (vi, memory) = create(&mut one);
+        one.ask(&Control::Listen(b"dying".to_vec()), PATIENCE).expect("nobody listens there");
+        (0..100).for_each(|n| {
+            one.receive(vi, n, &[Segment { address: 0, handle: memory, length: 8 }]).expect("room");
+        });
+        let Ok(Told::Request { request }) = one.told(PATIENCE) else { panic!("somebody asks") };
+        one.ask(&Control::Accept { request, vi }, PATIENCE).expect("alike");
+        // Until it is killed.
+        let _ = one.told(Duration::MAX);
+        return;
+    }
+    let (board, name) = board("killed");
+    for _ in 0..5 {
+        let own = std::env::current_exe().expect("a test is a program");
+        let mut child = Command::new(own);
+        child.args([&format!("attach::tests::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
+        child.env("KIBAN_TEST_ROLE", &name).stdout(std::process::Stdio::null());
+        let mut peer = Peer(child.spawn().expect("a test can be started"));
+        let mut client = host(&name);
+        let (vi, _) = create(&mut client);
+        let connect =
+            Control::Connect { vi, host: Vec::new(), discriminator: b"dying".to_vec(), patience_ms: 10_000 };
+        // The child listens once it has started.
+        while client.ask(&connect, PATIENCE) == Err(HostError::Denied(Denied::NoMatch)) {
+            std::thread::yield_now();
+        }
+        let before = board.now();
+        peer.0.kill().expect("it lives");
+        let told = client.told(PATIENCE);
+        assert!(matches!(told, Ok(Told::Lost { vi: its, .. }) if its == vi), "{told:?}");
+        assert!(board.now().since(before) < Duration::from_secs(1));
+    }
+    // Everything has been released: tag, VIs, memories and the name are available again.
+    let (vis, memories, hosts) = board.in_use();
+    assert!(vis <= 1 && memories <= 1 && hosts <= 1, "{vis} VIs, {memories} memories, {hosts} hosts");
+}
+
+#[test]
+fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
+    let (board, name) = board("garbage");
+    let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
+    let mut chance = SimRng::from_seed(3);
+    for round in 0..100u64 {
+        let mut hostile = host(&name);
+        if round % 3 > 0 {
+            create(&mut hostile);
+        }
+        let memory = hostile.channel.region().clone();
+        let (_, _, arena, _) = layout();
+        for _ in 0..chance.below(200) {
+            // Overwrite bells, turns, lengths, entries or numbers.
+            let at = memory.address() + (chance.below(arena as u64) & !3);
+            let word = match chance.below(4) {
+                0 => chance.draw() as u32,
+                1 => u32::MAX,
+                2 => chance.below(300) as u32,
+                _ => s_vi,
+            };
+            memory.write(at, SharedBytes::from(&word.to_ne_bytes()[..])).expect("within");
+        }
+        // A garbage entry, published as a valid one.
+        let noise: Vec<u8> = (0..chance.below(224)).map(|_| chance.draw() as u8).collect();
+        let mut entry = noise;
+        if let Some(first) = entry.first_mut() {
+            *first = chance.below(26) as u8;
+        }
+        let (work, ..) = layout();
+        let slot = memory.address() + work as u64 + 64 + (round % 4) * 256;
+        memory.write(slot + 8, SharedBytes::from(&entry[..])).expect("within");
+        memory.write(slot + 4, SharedBytes::from(&(entry.len() as u32).to_ne_bytes()[..])).expect("within");
+        memory.write(slot, SharedBytes::from(&(round as u32 % 4 + 1).to_ne_bytes()[..])).expect("within");
+        hostile.channel.ring(|| 0);
+        // The other hosts are not affected.
+        server.receive(s_vi, round, &[Segment { address: 128, handle: s_memory, length: 8 }]).expect("room");
+        client
+            .send(c_vi, &Work::send(round, &[Segment { address: 0, handle: c_memory, length: 8 }]))
+            .expect("room");
+        let told = server.told(PATIENCE);
+        assert!(
+            matches!(told, Ok(Told::Done { done, .. }) if done.cookie == round && done.status.is_ok()),
+            "{told:?}"
+        );
+        assert!(matches!(client.told(PATIENCE), Ok(Told::Done { done, .. }) if done.status.is_ok()));
+    }
+    drop(board);
+}

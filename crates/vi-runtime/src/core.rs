@@ -1,0 +1,635 @@
+//! The state protected by the lock of a NIC: the NIC itself, its paths and their links.
+
+use super::carried::{self, Carried, Step};
+use super::desks::Desks;
+use super::device::{Device, HostAddress, OpenError};
+use crate::shm;
+use crate::shm::ShmLink;
+use kiban_base::{Instant, SharedBytes, SharedRoom};
+use kiban_os::channel::{Door, Half};
+use kiban_os::clock::machine_nanos;
+use kiban_os::random;
+use kiban_os::turn::{Machine, watch};
+use kiban_os::udp;
+use kiban_os::udp::UdpLink;
+use kiban_streams::Settings;
+use kiban_streams::nonblocking::{Board, Listener, Stream};
+use kiban_vi::{Config, Nic, PathTraits};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Maximum packets taken from one link before the next is served.
+const TURN_PACKETS: usize = 64;
+/// Maximum callers that have not identified themselves yet.
+const HALVES_MAX: usize = 16;
+/// Maximum links.
+const LINKS_MAX: usize = 1024;
+/// Maximum packets sent on one link before the next is served, where nothing else bounds them.
+const FLUSH_PACKETS: usize = 256;
+/// Traits of paths that stay within the host's memory.
+const MEMORY: PathTraits =
+    PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
+/// Traits of paths over a board's TCP. Their links add and verify the CRC themselves.
+const CARRIED: PathTraits =
+    PathTraits { packet_bytes: carried::PACKET_BYTES, loses_nothing: true, checked: false };
+/// Streams for a NIC that listens on a board; some are reserved for incoming calls.
+const STREAMS_CALLED: usize = 32;
+/// Streams for a NIC that only makes outgoing calls.
+const STREAMS_CALLING: usize = 16;
+/// Interval at which a driver that does not sleep checks for dead peers and callers.
+const LOOK_AROUND: Duration = Duration::from_millis(1);
+
+/// A path and its link.
+struct Way {
+    path: u32,
+    host: HostAddress,
+    link: Link,
+    /// Two NICs that call each other at once have two links: each sends on the one it called, and this is the
+    /// other one.
+    only_in: bool,
+    /// The link has ended or its peer violated a protocol; it is to be closed.
+    over: bool,
+}
+
+enum Link {
+    /// Packets sent arrive at this NIC.
+    Loopback,
+    /// Shared memory during set-up.
+    Half(Half),
+    /// Shared memory.
+    Shm(Box<ShmLink>),
+    /// A peer of the UDP socket.
+    Udp(SocketAddr),
+    /// A TCP stream of the board.
+    Board(Box<Carried>),
+}
+
+impl Way {
+    fn is_gone(&self) -> bool {
+        self.shm().is_some_and(|link| link.channel.is_gone())
+    }
+
+    fn carried(&self) -> Option<&Carried> {
+        match &self.link {
+            Link::Board(carried) => Some(carried),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the peer has not identified itself yet.
+    fn is_nameless(&self) -> bool {
+        match &self.link {
+            Link::Half(_) => true,
+            Link::Board(carried) => carried.silent_until().is_some(),
+            _ => false,
+        }
+    }
+
+    fn shm(&self) -> Option<&ShmLink> {
+        match &self.link {
+            Link::Shm(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+/// The board that a NIC uses, and its listening address there.
+struct OnBoard {
+    board: Board,
+    listener: Option<Listener>,
+    at: SocketAddr,
+}
+
+impl OnBoard {
+    fn open(name: Option<&str>, at: SocketAddr) -> io::Result<OnBoard> {
+        let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
+        let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
+        let said = |error: io::Error| io::Error::new(error.kind(), format!("{at} on the board: {error}"));
+        let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
+        Ok(OnBoard { board, listener, at })
+    }
+
+    /// Calls another NIC, from the local address at which we can be called.
+    fn call(&self, to: SocketAddr) -> io::Result<Stream> {
+        let from = (!self.at.ip().is_unspecified()).then_some(SocketAddr::new(self.at.ip(), 0));
+        self.board.connect(from, to)
+    }
+
+    fn caller(&self) -> Option<Stream> {
+        self.listener.as_ref()?.accept().ok().flatten()
+    }
+}
+
+/// The NIC and its links.
+pub(crate) struct Core {
+    pub(crate) nic: Nic,
+    links: Vec<Way>,
+    address: HostAddress,
+    door: Option<Door>,
+    udp: Option<UdpLink>,
+    board: Option<OnBoard>,
+    /// Set when the board has gone.
+    board_is_gone: bool,
+    /// The earliest deadline for the hello of a caller.
+    silent_until: Instant,
+    epoll: OwnedFd,
+    room: Box<[u8]>,
+    /// The next time to check for rare events.
+    around_at: Instant,
+    /// The door for attaching hosts, and the attached hosts.
+    pub(super) desks: Desks,
+    /// The last drive processed something: there may be more, whatever the bells say.
+    pub(super) took: bool,
+    /// A channel was added whose bell was not armed with the others.
+    pub(super) rearm: bool,
+    /// Some link has ended and is to be closed once no link is being processed.
+    some_over: bool,
+}
+
+impl Core {
+    pub(crate) fn open(device: &Device, config: Config, epoll: &OwnedFd) -> Result<Core, OpenError> {
+        let mut core = Core {
+            nic: Nic::new(config, random::key()?),
+            links: Vec::new(),
+            address: HostAddress::Loopback,
+            door: None,
+            udp: None,
+            board: None,
+            board_is_gone: false,
+            silent_until: Instant::NEVER,
+            epoll: epoll.try_clone()?,
+            room: vec![0; udp::PACKET_BYTES_MAX].into(),
+            around_at: Instant::ZERO,
+            desks: Desks::default(),
+            took: false,
+            rearm: false,
+            some_over: false,
+        };
+        match device {
+            Device::Loopback => {}
+            Device::Shm(name) => {
+                let name = match name {
+                    Some(name) => name.clone(),
+                    // Socket names are visible to everyone, so this random number is used for nothing else.
+                    None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
+                };
+                let door = Door::open(name.as_bytes())?;
+                watch(epoll, door.as_fd(), false)?;
+                core.address = HostAddress::Name(name.into_bytes());
+                core.door = Some(door);
+            }
+            Device::Udp(local) => {
+                let udp = UdpLink::bind(*local)?;
+                watch(epoll, udp.as_fd(), false)?;
+                core.address = HostAddress::Udp(udp.local());
+                core.udp = Some(udp);
+            }
+            Device::Board { name, at } => {
+                let on = OnBoard::open(name.as_deref(), *at)?;
+                watch(epoll, on.board.file(), false)?;
+                core.address = HostAddress::Board(*at);
+                core.board = Some(on);
+            }
+        }
+        Ok(core)
+    }
+
+    pub(crate) fn address(&self) -> &HostAddress {
+        &self.address
+    }
+
+    pub(crate) fn address_of(&self, path: u32) -> HostAddress {
+        self.links.iter().find(|way| way.path == path).map_or(HostAddress::Loopback, |way| way.host.clone())
+    }
+
+    /// Returns the maximum length of packets to other NICs in bytes.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        match (&self.udp, &self.address) {
+            (Some(udp), _) => UdpLink::packet_bytes(udp.local().ip()),
+            (None, HostAddress::Board(_)) => carried::PACKET_BYTES,
+            (None, _) => shm::PACKET_BYTES,
+        }
+    }
+
+    /// Returns whether the board has gone and everything received before has been processed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.board_is_gone && self.board.is_none()
+    }
+
+    pub(super) fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+        watch(&self.epoll, file, edges)
+    }
+
+    // ---- paths
+
+    /// Returns the path to a host, and creates it if there is none.
+    pub(crate) fn path_to(&mut self, host: &HostAddress) -> io::Result<u32> {
+        let own = *host == self.address || *host == HostAddress::Loopback;
+        let wanted = if own { &HostAddress::Loopback } else { host };
+        if matches!(host, HostAddress::Board(to) if to.port() == 0) {
+            // Callers that have not identified themselves are stored with this address.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "nobody is called at port 0"));
+        }
+        if let Some(way) = self.links.iter().find(|way| way.host == *wanted) {
+            return Ok(way.path);
+        }
+        match (wanted, &self.address) {
+            (HostAddress::Loopback, _) => self.add(MEMORY, HostAddress::Loopback, Link::Loopback),
+            (HostAddress::Name(name), HostAddress::Name(own)) => {
+                let half = shm::call(name, own)?;
+                self.add_half(half, host.clone())
+            }
+            (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
+            (HostAddress::Board(to), HostAddress::Board(own)) => self.call(*to, *own),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "an address of another kind of device")),
+        }
+    }
+
+    fn add(&mut self, traits: PathTraits, host: HostAddress, link: Link) -> io::Result<u32> {
+        let path = self.nic.open_path(traits).map_err(|refusal| io::Error::other(refusal.to_string()))?;
+        self.links.push(Way { path, host, link, only_in: false, over: false });
+        Ok(path)
+    }
+
+    fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
+        self.watch(half.as_fd(), true)?;
+        self.add(MEMORY, host, Link::Half(half))
+    }
+
+    fn add_udp(&mut self, to: SocketAddr) -> io::Result<u32> {
+        let packet_bytes = UdpLink::packet_bytes(to.ip());
+        let traits = PathTraits { packet_bytes, loses_nothing: false, checked: true };
+        self.add(traits, HostAddress::Udp(to), Link::Udp(to))
+    }
+
+    /// Calls another NIC over the board's TCP.
+    fn call(&mut self, to: SocketAddr, own: SocketAddr) -> io::Result<u32> {
+        let on = self.board.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let stream = on.call(to)?;
+        let link = Link::Board(Box::new(Carried::calling(stream, own)));
+        self.add(CARRIED, HostAddress::Board(to), link)
+    }
+
+    // ---- moving packets
+
+    #[inline]
+    fn take_from_rings(&mut self, now: Instant) {
+        let Core { nic, links, some_over, took, .. } = self;
+        for way in links.iter_mut() {
+            let Link::Shm(link) = &mut way.link else { continue };
+            if !link.into.is_ready() && !link.into.is_condemned() {
+                continue;
+            }
+            for _ in 0..TURN_PACKETS {
+                match link.into.peek() {
+                    Ok(Some(packet)) => {
+                        *took = true;
+                        nic.arrive(way.path, packet, now);
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        (way.over, *some_over) = (true, true);
+                        break;
+                    }
+                }
+                link.give_back();
+            }
+            // A producer that found its ring full may be asleep; it has filled more than this since it was
+            // last rung.
+            if link.taken_since_rung() {
+                link.channel.ring(machine_nanos);
+            }
+        }
+        if self.some_over {
+            self.close_over();
+        }
+    }
+
+    fn take_from_streams(&mut self, now: Instant) {
+        let Core { nic, links, some_over, took, .. } = self;
+        for way in links.iter_mut() {
+            let Link::Board(carried) = &mut way.link else { continue };
+            if way.over || !carried.has_news() {
+                continue;
+            }
+            *took = true;
+            if carried.take(|packet| nic.arrive(way.path, packet.into(), now)).is_err() {
+                (way.over, *some_over) = (true, true);
+            }
+        }
+        if self.some_over {
+            self.close_over();
+        }
+    }
+
+    fn take_from_udp(&mut self, now: Instant) {
+        for _ in 0..TURN_PACKETS {
+            let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
+            let Some((length, from)) = udp.receive(room) else { return };
+            self.took = true;
+            let known = links.iter().find(|way| matches!(way.link, Link::Udp(to) if to == from));
+            if let Some(way) = known {
+                nic.arrive(way.path, SharedBytes::from(&room[..length]), now);
+                continue;
+            }
+            // An unknown sender gets a path for as long as the NIC uses it.
+            let Ok(path) = self.add_udp(from) else { continue };
+            self.nic.arrive(path, SharedBytes::from(&self.room[..length]), now);
+            if !self.nic.uses(path) {
+                self.nic.close_path(path);
+                self.links.pop();
+            }
+        }
+    }
+
+    fn flush_way(&mut self, index: usize, now: Instant) {
+        let Core { nic, links, udp, room, some_over, took, .. } = self;
+        let Way { path, link, over, .. } = &mut links[index];
+        match link {
+            Link::Half(_) => {}
+            Link::Shm(link) => {
+                let mut sent = false;
+                loop {
+                    match link.out.room() {
+                        Ok(Some(mut slot)) => {
+                            let Some(length) = nic.fetch(*path, &mut slot, now) else { break };
+                            link.out.publish(length);
+                            sent = true;
+                        }
+                        // Full: the other side rings when it has taken some.
+                        Ok(None) => break,
+                        Err(_) => {
+                            (*over, *some_over) = (true, true);
+                            break;
+                        }
+                    }
+                }
+                if sent {
+                    link.channel.ring(machine_nanos);
+                }
+            }
+            Link::Udp(to) => {
+                for _ in 0..FLUSH_PACKETS {
+                    let Some(length) = nic.fetch(*path, &mut SharedRoom::from(&mut room[..]), now) else {
+                        return;
+                    };
+                    if let Some(udp) = udp {
+                        udp.send(&room[..length], *to);
+                    }
+                }
+                *took = true;
+            }
+            Link::Board(carried) => {
+                for _ in 0..FLUSH_PACKETS {
+                    let mut fetched = 0;
+                    while let Some(place) = carried.place() {
+                        let Some(length) = nic.fetch(*path, &mut place.into(), now) else { break };
+                        carried.put(length);
+                        fetched += 1;
+                    }
+                    match carried.leave() {
+                        Ok(true) if fetched > 0 => {}
+                        // There is no more to send, or the board rings when there is room.
+                        Ok(_) => return,
+                        Err(_) => {
+                            (*over, *some_over) = (true, true);
+                            return;
+                        }
+                    }
+                }
+                *took = true;
+            }
+            Link::Loopback => {
+                let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
+                for _ in 0..FLUSH_PACKETS {
+                    let Some(length) = nic.fetch(*path, &mut slot, now) else { return };
+                    let packet = &*slot.private(length).expect("a room of our own");
+                    nic.arrive(*path, SharedBytes::from(packet), now);
+                }
+                *took = true;
+            }
+        }
+    }
+
+    /// Handles rare events: callers, their hellos, links that have ended.
+    fn look_around(&mut self, now: Instant) {
+        self.around_at = now + LOOK_AROUND;
+        while let Some(half) = self.door.as_ref().and_then(Door::caller) {
+            if self.has_room() {
+                // It identifies itself when it speaks.
+                let _ = self.add_half(half, HostAddress::Name(Vec::new()));
+            }
+        }
+        let mut again = self.look_for_hosts();
+        if self.board.is_some() {
+            again |= self.look_at_board(now);
+        }
+        for index in 0..self.links.len() {
+            let Way { path, link, over, .. } = &mut self.links[index];
+            match link {
+                Link::Half(half) => match ShmLink::complete(half) {
+                    Ok(None) => {}
+                    Ok(Some(whole)) => {
+                        let caller = whole.channel.caller().to_vec();
+                        // The socket has been watched since the call.
+                        *link = Link::Shm(Box::new(whole));
+                        self.rearm = true;
+                        if !caller.is_empty() {
+                            self.name_caller(index, HostAddress::Name(caller));
+                        }
+                    }
+                    Err(_) => *over = true,
+                },
+                // Packets sent before its end are processed first.
+                Link::Shm(link) if link.channel.is_gone() => match link.into.is_ready() {
+                    true => again = true,
+                    false => *over = true,
+                },
+                Link::Shm(_) => {}
+                // A path to an unknown sender is closed once the NIC no longer uses it.
+                Link::Udp(_) => *over |= !self.nic.uses(*path),
+                // The NIC has given up this call, but TCP has not.
+                Link::Board(carried) => match carried.step(now) {
+                    Ok(Step::Nothing) => {
+                        *over |= !carried.is_open() && carried.is_ours() && !self.nic.uses(*path);
+                    }
+                    Ok(Step::Answered) => self.rearm = true,
+                    Ok(Step::CalledBy(caller)) => {
+                        self.name_caller(index, HostAddress::Board(caller));
+                    }
+                    Err(_) => *over = true,
+                },
+                Link::Loopback => {}
+            }
+        }
+        self.close_over();
+        if again {
+            // The end is not signalled again.
+            self.around_at = Instant::ZERO;
+            self.took = true;
+        }
+    }
+
+    /// Returns whether one more caller can be admitted.
+    fn has_room(&self) -> bool {
+        let nameless = self.links.iter().filter(|way| way.is_nameless()).count();
+        nameless < HALVES_MAX && self.links.len() < LINKS_MAX
+    }
+
+    /// Handles board events and incoming calls. Returns whether links remain on a board that has gone.
+    fn look_at_board(&mut self, now: Instant) -> bool {
+        let callers = self.links.iter().filter_map(Way::carried).filter_map(Carried::silent_until);
+        self.silent_until = callers.min().unwrap_or(Instant::NEVER);
+        let Some(on) = &self.board else { return false };
+        if on.board.is_gone() {
+            // Its streams have ended but still hold data, and a board that has gone wakes no one.
+            let left = self.links.iter().any(|way| way.carried().is_some());
+            self.board_is_gone = true;
+            if !left {
+                self.board = None;
+            }
+            return true;
+        }
+        while let Some(stream) = self.board.as_ref().and_then(OnBoard::caller) {
+            if !self.has_room() {
+                stream.abort();
+                continue;
+            }
+            let carried = Carried::called(stream, now);
+            self.silent_until = self.silent_until.min(carried.silent_until().unwrap_or(Instant::NEVER));
+            // Its bell is not armed yet. It identifies itself in its hello.
+            self.rearm = true;
+            let nobody = HostAddress::Board((std::net::Ipv6Addr::UNSPECIFIED, 0).into());
+            let _ = self.add(CARRIED, nobody, Link::Board(Box::new(carried)));
+        }
+        false
+    }
+
+    /// Sets the address of a caller that has identified itself. If we have called it as well, both links
+    /// become one path.
+    fn name_caller(&mut self, index: usize, host: HostAddress) {
+        let local = self.links[index].carried().and_then(Carried::local_ip);
+        let is_same = |way: &Way| way.host == host && !way.over && !way.is_gone();
+        // TCP may not know yet that a peer has gone; a peer that calls again has no other link to this
+        // address.
+        let is_old =
+            |way: &Way| way.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local);
+        let old: Vec<u32> =
+            self.links.iter().filter(|way| is_same(way) && is_old(way)).map(|way| way.path).collect();
+        for way in self.links.iter_mut().filter(|way| old.contains(&way.path)) {
+            way.over = true;
+        }
+        let is_crossing = |way: &Way| {
+            let elsewhere = way
+                .carried()
+                .is_some_and(|link| !link.is_ours() || link.local_ip().is_some_and(|ip| Some(ip) != local));
+            way.host == host && !way.over && !way.is_gone() && !elsewhere
+        };
+        let ours = self.links.iter().find(|way| is_crossing(way)).map(|way| way.path);
+        let way = &mut self.links[index];
+        way.host = host;
+        if let Some(path) = ours {
+            self.nic.close_path(std::mem::replace(&mut way.path, path));
+            way.only_in = true;
+        }
+    }
+
+    /// Closes links that have ended. A path is closed together with the link on which it sends.
+    fn close_over(&mut self) {
+        self.some_over = false;
+        while let Some(index) = self.links.iter().position(|way| way.over) {
+            let Way { path, only_in, link, .. } = self.links.swap_remove(index);
+            if let Link::Board(carried) = link {
+                carried.end();
+            }
+            if !only_in {
+                self.nic.close_path(path);
+                self.links.iter_mut().filter(|way| way.path == path).for_each(|way| way.over = true);
+            }
+        }
+    }
+}
+
+impl Machine for Core {
+    #[inline]
+    fn drive(&mut self, now: Instant) {
+        self.took = false;
+        if now >= self.around_at {
+            self.look_around(now);
+        }
+        self.take_from_rings(now);
+        if self.board.is_some() {
+            self.take_from_streams(now);
+        }
+        if self.udp.is_some() {
+            self.take_from_udp(now);
+        }
+        if !self.desks.is_empty() {
+            self.serve_hosts(now);
+        }
+        self.flush(now);
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Instant) {
+        self.nic.settle(now);
+        self.flush(now);
+    }
+
+    /// Sends packets as far as the links accept them.
+    #[inline]
+    fn flush(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.links.len() {
+            let Way { path, only_in, .. } = self.links[index];
+            let owes = self.links[index].carried().is_some_and(Carried::owes);
+            if !only_in && (owes || self.nic.has_packet(path)) {
+                self.flush_way(index, now);
+            }
+            index += 1;
+        }
+        if self.some_over {
+            self.close_over();
+        }
+    }
+
+    #[inline]
+    fn take_news(&mut self) -> bool {
+        self.nic.take_news()
+    }
+
+    #[inline]
+    fn deadline(&self) -> Instant {
+        self.nic.deadline().min(self.silent_until)
+    }
+
+    #[inline]
+    fn has_more(&self) -> bool {
+        // Reading the board's file beside a sleeping driver leaves it with a bell that has already rung.
+        self.took || self.rearm || self.board.as_ref().is_some_and(|on| !on.board.is_armed())
+    }
+
+    fn arm(&mut self) {
+        self.rearm = false;
+        if let Some(on) = &self.board {
+            on.board.arm();
+            // Callers and their hellos: the bell is not rung again for what arrived before.
+            self.around_at = Instant::ZERO;
+            self.links.iter().filter_map(Way::carried).for_each(Carried::arm);
+        }
+        self.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
+        self.desks.channels().for_each(|channel| channel.own_bell().arm());
+    }
+
+    fn disarm(&mut self) -> Option<u64> {
+        let links = self.links.iter().filter_map(Way::shm).map(|link| &link.channel);
+        let rung = links.chain(self.desks.channels()).filter_map(|channel| channel.own_bell().disarm()).min();
+        rung.into_iter().chain(self.board.as_ref().and_then(|on| on.board.disarm())).min()
+    }
+
+    fn after_sleep(&mut self) {
+        self.around_at = Instant::ZERO;
+    }
+}

@@ -1,0 +1,38 @@
+//! Hosts in other processes that use this NIC through rings in shared memory ([`kiban_vi::queues`]).
+//!
+//! A host calls the door that [`super::Nic::serve`] opens, with memory that holds two rings and its arena.
+//! Its posted entries are taken whenever the NIC is driven; when it ends, for whatever reason, everything it
+//! owned is released.
+
+use kiban_os::channel::{Channel, Door, Half};
+use kiban_vi::Event;
+use kiban_vi::queues::Attachment;
+use std::collections::VecDeque;
+
+/// An attached host.
+pub(super) struct Desk {
+    pub(super) attachment: Attachment,
+    pub(super) channel: Channel,
+    /// It violated the ring's protocol or has gone.
+    pub(super) over: bool,
+}
+
+/// The door for attaching hosts, and the attached hosts.
+#[derive(Default)]
+pub(crate) struct Desks {
+    pub(super) door: Option<Door>,
+    pub(super) halves: Vec<Half>,
+    pub(super) hosts: Vec<Desk>,
+    /// Events that concern no attached host, for the program itself.
+    pub(super) events: VecDeque<Event>,
+}
+
+impl Desks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.hosts.iter().map(|desk| &desk.channel)
+    }
+}

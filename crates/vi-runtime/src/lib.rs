@@ -1,0 +1,562 @@
+//! A VI NIC in real time: the state machine that the simulator drives, with real links, sleeping and threads.
+//!
+//! Purpose          the calls of the VI Architecture, including the blocking ones, for any thread.
+//! Threading        the NIC has no thread of its own: every call that posts, polls or waits also moves
+//!                  packets (`core.rs`), and a helper thread does so when no call has for a while (`turn`).
+//! Devices          `loopback` connects VIs of one process; `shm[:NAME]` processes of one user on one host;
+//!                  `udp[:ADDRESS[:PORT]]` hosts; `board[:NAME]@ADDRESS[:PORT]` hosts over the TCP of a
+//!                  running board.
+//! Limits           one lock per NIC: programs that drive many queues from many threads should open one NIC
+//!                  per thread.
+//! Not implemented  fork: a child must not use its parent's NIC.
+
+#![forbid(unsafe_code)]
+
+pub mod attach;
+mod carried;
+mod core;
+mod desks;
+mod device;
+mod hosts;
+pub mod shm;
+
+pub use device::{BOARD_PORT, Device, HostAddress, OpenError, UDP_PORT};
+
+use self::core::Core;
+use kiban_base::{Instant, Region, Report, Wait};
+use kiban_os::turn::{Ended, Helping, Machine, Turn};
+use kiban_vi::{
+    Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
+    ViCounters, ViState, Work,
+};
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// The address of an endpoint: a host, and a discriminator that selects an endpoint on it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// The host; its form depends on the device.
+    pub host: HostAddress,
+    /// The discriminator.
+    pub discriminator: Vec<u8>,
+}
+
+/// Why a call failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The NIC rejected the call.
+    Refused(Refusal),
+    /// The timeout expired.
+    Timeout,
+    /// The connection could not be established.
+    Connect(ConnectError),
+    /// The queue's completions go to a completion queue: wait there.
+    OnCompletionQueue,
+    /// The NIC has been closed.
+    Closed,
+    /// The board that the NIC uses has gone.
+    Gone,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Refused(refusal) => refusal.fmt(f),
+            Failure::Timeout => f.write_str("nothing came in time"),
+            Failure::Connect(error) => error.fmt(f),
+            Failure::OnCompletionQueue => {
+                f.write_str("the queue's completions go to a completion queue: wait for that instead")
+            }
+            Failure::Closed => f.write_str("the NIC has been closed: open another"),
+            Failure::Gone => f.write_str("the board has gone: open another NIC when it runs again"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Failure {
+        match ended {
+            Ended::Timeout => Failure::Timeout,
+            Ended::Closed => Failure::Closed,
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+/// An incoming connection request that awaits an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    number: u32,
+    /// Address of the requesting endpoint.
+    pub from: Address,
+    /// Attributes of the requesting VI.
+    pub remoteness: Remoteness,
+}
+
+/// A queue that can be waited for; each has its own wait policy and statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Queue {
+    /// The send queue of a VI.
+    Send(u32),
+    /// The receive queue of a VI.
+    Receive(u32),
+    /// A completion queue.
+    Completions(u32),
+    /// Connections and events.
+    Control,
+}
+
+/// A NIC. Clones refer to the same NIC, which closes when the last one is dropped.
+#[derive(Clone)]
+pub struct Nic {
+    turn: Turn<Core, Queue>,
+}
+
+impl Nic {
+    /// Opens a NIC on a device.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the system rejects the device's name or address.
+    pub fn open(device: &Device) -> Result<Nic, OpenError> {
+        Nic::open_with(device, Config::default())
+    }
+
+    /// Opens a NIC with the given settings.
+    ///
+    /// # Errors
+    /// As for [`Nic::open`].
+    pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
+        Ok(Nic { turn: Turn::new("kiban-vi", Helping::SELDOM, |epoll| Core::open(device, config, epoll))? })
+    }
+
+    /// Returns the NIC's own address.
+    pub fn address(&self) -> HostAddress {
+        self.turn.read(|core| core.address().clone())
+    }
+
+    /// Closes the NIC for all its users: connections end, and blocked calls return [`Failure::Closed`].
+    /// Memory stays registered until it is deregistered.
+    pub fn close(&self) {
+        self.turn.close(|core, _| core.nic.disconnect_all());
+    }
+
+    /// Returns the maximum length of packets to other NICs in bytes.
+    pub fn packet_bytes(&self) -> usize {
+        self.turn.read(Core::packet_bytes)
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> Config {
+        self.turn.read(|core| core.nic.config().clone())
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> ViCounters {
+        self.turn.read(|core| *core.nic.counters())
+    }
+
+    /// Returns the current time of the NIC's clock.
+    pub fn now(&self) -> Instant {
+        self.turn.now()
+    }
+
+    // ---- memory, queues, VIs: `kiban_vi::Nic` documents each call and its errors
+
+    /// Creates a protection tag.
+    pub fn create_tag(&self) -> Result<u32, Refusal> {
+        self.turn.work(|core, _| core.nic.create_tag())
+    }
+
+    /// Destroys a protection tag.
+    pub fn destroy_tag(&self, tag: u32) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.destroy_tag(tag))
+    }
+
+    /// Registers memory and returns its handle.
+    pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+        self.turn.work(|core, _| core.nic.register(region, attributes))
+    }
+
+    /// Deregisters memory and returns the region. When this returns, the NIC no longer accesses the memory.
+    pub fn deregister(&self, handle: u32) -> Result<Region, Refusal> {
+        self.turn.work(|core, _| core.nic.deregister(handle))
+    }
+
+    /// Returns the attributes of a registered memory.
+    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
+        self.turn.work(|core, _| core.nic.memory_attributes(handle))
+    }
+
+    /// Changes the attributes of a registered memory.
+    pub fn set_memory_attributes(&self, handle: u32, attributes: MemoryAttributes) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.set_memory_attributes(handle, attributes))
+    }
+
+    /// Creates a completion queue for up to `entries` completions.
+    pub fn create_queue(&self, entries: usize) -> Result<u32, Refusal> {
+        self.turn.work(|core, _| core.nic.create_queue(entries))
+    }
+
+    /// Changes the capacity of a completion queue.
+    pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.resize_queue(queue, entries))
+    }
+
+    /// Destroys a completion queue.
+    pub fn destroy_queue(&self, queue: u32) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.destroy_queue(queue))
+    }
+
+    /// Creates an idle VI and returns its number.
+    pub fn create_vi(
+        &self,
+        attributes: ViAttributes,
+        send_queue: Option<u32>,
+        receive_queue: Option<u32>,
+    ) -> Result<u32, Refusal> {
+        self.turn.work(|core, _| core.nic.create_vi(attributes, send_queue, receive_queue))
+    }
+
+    /// Destroys an idle VI.
+    pub fn destroy_vi(&self, vi: u32) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.destroy_vi(vi))?;
+        for queue in [Queue::Send(vi), Queue::Receive(vi)] {
+            self.turn.forget_queue(queue);
+        }
+        Ok(())
+    }
+
+    /// Returns a VI's state, its attributes, and whether its send and receive queues are empty.
+    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
+        self.turn.work(|core, now| {
+            core.drive(now);
+            core.nic.vi(vi)
+        })
+    }
+
+    /// Changes the attributes of an idle VI.
+    pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.set_vi(vi, attributes))
+    }
+
+    // ---- work
+
+    /// Posts a descriptor to a send queue.
+    #[inline]
+    pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.post_send(vi, work))
+    }
+
+    /// Posts a descriptor to a receive queue.
+    #[inline]
+    pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.post_receive(vi, cookie, segments))
+    }
+
+    /// Posts a send descriptor in which an error has already been found: see `kiban_vi::Nic`.
+    pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.post_judged_send(vi, work, status))
+    }
+
+    /// Posts a receive descriptor in which an error has already been found.
+    pub fn post_judged_receive(
+        &self,
+        vi: u32,
+        cookie: u64,
+        segments: &[Segment],
+        status: Status,
+    ) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.post_judged_receive(vi, cookie, segments, status))
+    }
+
+    /// Dequeues the next completed descriptor of a send queue without waiting.
+    #[inline]
+    pub fn send_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+        self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
+    }
+
+    /// Dequeues the next completed descriptor of a receive queue without waiting.
+    #[inline]
+    pub fn receive_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+        self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
+    }
+
+    /// Removes the next completion from a completion queue without waiting; returns the VI that has a
+    /// completed descriptor, and whether it is on the receive queue.
+    #[inline]
+    pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
+        self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
+    }
+
+    /// Waits for a completed descriptor of a send queue.
+    ///
+    /// # Errors
+    /// [`Failure`] if there is no such VI, its completions go to a completion queue, the timeout expires, or
+    /// the NIC or its board has gone.
+    pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait(Queue::Send(vi), timeout, |core| core.nic.send_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
+    /// Waits for a completed descriptor of a receive queue.
+    ///
+    /// # Errors
+    /// As for [`Nic::send_wait`].
+    pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait(Queue::Receive(vi), timeout, |core| core.nic.receive_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
+    /// Like [`Nic::receive_wait`], with a wait policy for this call: the receive call of the paper, if it is
+    /// `Wait::Hybrid`. Consecutive calls with one policy share what they learn, separately from the queue's
+    /// own policy.
+    ///
+    /// # Errors
+    /// As for [`Nic::send_wait`].
+    pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Done, Failure> {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait_by(Queue::Receive(vi), Some(wait), timeout, |core| core.nic.receive_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
+    /// Waits for a completion in a completion queue.
+    ///
+    /// # Errors
+    /// [`Failure`] if there is no such queue, the timeout expires, or the NIC or its board has gone.
+    pub fn queue_wait(&self, queue: u32, timeout: Duration) -> Result<(u32, bool), Failure> {
+        let found =
+            self.wait(Queue::Completions(queue), timeout, |core| core.nic.queue_done(queue).transpose());
+        found?.map_err(Failure::Refused)
+    }
+
+    /// Returns the next asynchronous event without waiting.
+    pub fn event(&self) -> Option<Event> {
+        self.turn.look(|core| core.event())
+    }
+
+    /// Waits for the next asynchronous event.
+    ///
+    /// # Errors
+    /// [`Failure`] if the timeout expires, or the NIC or its board has gone.
+    pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
+        self.wait(Queue::Control, timeout, |core| core.event())
+    }
+
+    // ---- connections
+
+    /// Starts listening at a discriminator; requests wait until they are fetched.
+    pub fn listen(&self, discriminator: &[u8]) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.listen(discriminator))
+    }
+
+    /// Stops listening at a discriminator.
+    pub fn unlisten(&self, discriminator: &[u8]) {
+        self.turn.work(|core, _| core.nic.unlisten(discriminator));
+    }
+
+    /// Waits for a request at a discriminator, and listens there from now on.
+    ///
+    /// # Errors
+    /// [`Failure`] if the discriminator is too long, the timeout expires, or the NIC or its board has gone.
+    pub fn connect_wait(&self, discriminator: &[u8], timeout: Duration) -> Result<Request, Failure> {
+        self.listen(discriminator)?;
+        self.wait(Queue::Control, timeout, |core| {
+            let request = core.nic.request_at(discriminator)?;
+            let host = core.address_of(request.path);
+            let from = Address { host, discriminator: request.source };
+            Some(Request { number: request.number, from, remoteness: request.remoteness })
+        })
+    }
+
+    /// Accepts a request with a VI that has the same attributes as the requesting one.
+    pub fn accept(&self, request: &Request, vi: u32) -> Result<(), Refusal> {
+        self.turn.work(|core, now| core.nic.accept(request.number, vi, now))
+    }
+
+    /// Rejects a request.
+    pub fn reject(&self, request: &Request) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.reject(request.number))
+    }
+
+    /// Connects a VI to a listening endpoint; `local` is the discriminator of the local end.
+    ///
+    /// # Errors
+    /// [`Failure`] if no one is listening there, the attributes of the two ends differ, or the timeout
+    /// expires.
+    pub fn connect(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        timeout: Duration,
+    ) -> Result<Remoteness, Failure> {
+        self.begin(vi, local, remote, false, timeout)?;
+        self.peer_wait(vi, timeout)
+    }
+
+    /// Requests a connection with a peer that requests it as well; fetch the result with [`Nic::peer_done`]
+    /// or [`Nic::peer_wait`].
+    ///
+    /// # Errors
+    /// [`Failure`] if the VI is not idle, or there is no path to that host.
+    pub fn connect_peer(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.begin(vi, local, remote, true, timeout)
+    }
+
+    fn begin(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        is_peer: bool,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.turn.work(|core, now| {
+            let path = core.path_to(&remote.host).map_err(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                    Failure::Connect(ConnectError::NoMatch)
+                }
+                io::ErrorKind::InvalidInput => Failure::Refused(Refusal::BadAddress),
+                // All streams that this NIC has on the board are in use.
+                io::ErrorKind::OutOfMemory => Failure::Refused(Refusal::TooMany),
+                _ => Failure::Connect(ConnectError::Unreachable),
+            })?;
+            let until = if timeout == Duration::MAX { Instant::NEVER } else { now + timeout };
+            Ok(core.nic.request(vi, path, (local, &remote.discriminator), is_peer, now, until)?)
+        })
+    }
+
+    /// Returns the result of a VI's request, if it is known, without waiting.
+    pub fn peer_done(&self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
+        self.turn.look(|core| core.nic.outcome(vi).transpose()).transpose()
+    }
+
+    /// Waits for the result of a VI's request.
+    ///
+    /// # Errors
+    /// [`Failure`] if the request failed or the timeout expired, after which the VI is idle; or if there is
+    /// no request.
+    pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<Remoteness, Failure> {
+        let asked = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
+            // There is no request, so there will be no result.
+            Ok(None) => match core.nic.vi(vi) {
+                Ok((ViState::ConnectPending, ..)) => None,
+                Ok((state, ..)) => Some(Err(Refusal::BadState(state))),
+                Err(refusal) => Some(Err(refusal)),
+            },
+            outcome => outcome.transpose(),
+        });
+        match asked {
+            Ok(outcome) => outcome?.map_err(|error| match error {
+                ConnectError::Timeout => Failure::Timeout,
+                error => Failure::Connect(error),
+            }),
+            Err(failure) => {
+                // Withdraw the request: no one waits for its result any more.
+                let _ = self.disconnect(vi);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends a VI's connection, request or error state; the VI becomes idle.
+    pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
+        self.turn.work(|core, _| core.nic.disconnect(vi))
+    }
+
+    // ---- hosts of other processes
+
+    /// Lets other processes of this user attach to this NIC by a name, through rings in shared memory
+    /// ([`crate::attach`]).
+    ///
+    /// # Errors
+    /// The name is in use by another process, or its length is invalid.
+    pub fn serve(&self, name: &str) -> io::Result<()> {
+        self.turn.work(|core, _| core.serve(name))
+    }
+
+    /// Returns the numbers of existing VIs, registered memories and attached hosts.
+    pub fn in_use(&self) -> (usize, usize, usize) {
+        self.turn.work(|core, now| {
+            core.drive(now);
+            let (vis, memories) = core.nic.in_use();
+            (vis, memories, core.desks.channels().count())
+        })
+    }
+
+    // ---- waiting
+
+    /// Sets the wait policy of queues without one of their own.
+    pub fn set_wait(&self, wait: Wait) {
+        self.turn.set_wait(wait);
+    }
+
+    /// Sets the wait policy of one queue.
+    pub fn set_queue_wait(&self, queue: Queue, wait: Wait) {
+        self.turn.set_queue_wait(queue, wait);
+    }
+
+    /// Returns the wait statistics of a queue; `None` before the first wait.
+    pub fn wait_report(&self, queue: Queue) -> Option<Report> {
+        self.turn.wait_report(queue)
+    }
+
+    /// Returns the wait policy of a queue.
+    pub fn wait_policy(&self, queue: Queue) -> Wait {
+        self.turn.wait_policy(queue)
+    }
+
+    fn wait<T>(
+        &self,
+        queue: Queue,
+        timeout: Duration,
+        look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<T, Failure> {
+        self.wait_by(queue, None, timeout, look)
+    }
+
+    fn wait_by<T>(
+        &self,
+        queue: Queue,
+        once: Option<Wait>,
+        timeout: Duration,
+        mut look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<T, Failure> {
+        // Deliver what is still there before reporting that the board has gone.
+        self.turn.wait(queue, once, timeout, |core| {
+            look(core).map(Ok).or_else(|| core.is_gone().then_some(Err(Failure::Gone)))
+        })?
+    }
+}
+
+impl fmt::Debug for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nic({})", self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests;

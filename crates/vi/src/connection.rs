@@ -1,0 +1,276 @@
+//! State of a connection between two VIs, for both directions.
+//!
+//! Flights       a message whose transmission has started is a flight of packets with sequence numbers. A
+//!               cursor marks the next packet; going back to the first missing packet means moving the
+//!               cursor. Flights of an unreliable VI are dropped once sent.
+//! Window        limits the unacknowledged packets. On a path that may lose packets it is halved on loss and
+//!               grows by one per round trip.
+//! Flow control  a peer whose receive queue is empty says so; the sender waits until told otherwise, or
+//!               probes.
+
+use crate::config::Config;
+use crate::desk::{Desk, Letter, letter};
+use crate::traits::{PathTraits, Reliability};
+use crate::wire::{Kind, Place};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// The contents of a flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cargo {
+    /// A descriptor of the send queue, by its number.
+    Work(u64),
+    /// The response to a peer's RDMA Read.
+    Response(Place),
+}
+
+/// A message in transmission.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub first_sequence: u32,
+    pub packets: u32,
+    pub cargo: Cargo,
+}
+
+/// An outstanding RDMA Read of this side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub work: u64,
+    pub received: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub path: u32,
+    pub traits: PathTraits,
+    /// The key in packets from the peer; `peer_key` is the one in packets to it.
+    pub key: u32,
+    pub peer_vi: u32,
+    pub peer_key: u32,
+    /// Whether the peer is known to be connected too.
+    pub confirmed: bool,
+
+    // Sending.
+    pub flights: VecDeque<Flight>,
+    /// The next packet to send: index of its flight, and its index within the flight.
+    pub cursor: (usize, u32),
+    /// The sequence of the next flight's first packet.
+    pub next_sequence: u32,
+    /// Everything before `acknowledged` has been acknowledged; `emitted` and later have never been sent.
+    pub acknowledged: u32,
+    pub emitted: u32,
+    /// The next descriptor to start.
+    pub next_work: u64,
+    pub responses: VecDeque<Place>,
+    pub reads: VecDeque<Reading>,
+    pub window: u32,
+    window_max: u32,
+    /// Packets acknowledged since the window last grew.
+    grown: u32,
+    /// Since when the peer's receive queue is empty.
+    pub held_since: Option<Instant>,
+
+    // Receiving.
+    pub expected: u32,
+    /// Bytes received so far of the current message.
+    pub message: Option<u32>,
+    /// Bytes received so far of the current RDMA Write.
+    pub writing: Option<u32>,
+    /// Packets accepted and not yet acknowledged.
+    pub owed: u32,
+    pub owes_now: bool,
+    pub told_gap: bool,
+    pub told_dry: bool,
+
+    // Time.
+    pub heard_at: Instant,
+    pub(crate) resend_at: Instant,
+    pub(crate) resend_after: Duration,
+    pub(crate) resends: u32,
+    round_trip: Option<Duration>,
+    /// The packet used for the current RTT sample, and when it was sent.
+    timed: Option<(u32, Instant)>,
+    /// Unanswered probes.
+    pub(crate) probes: u32,
+    pub(crate) probe_at: Instant,
+    /// Set if the next packet requests an acknowledgement and is sent even though the peer's queue is empty.
+    pub asks: bool,
+}
+
+impl Connection {
+    /// Builds a control packet to the peer.
+    pub(super) fn letter(&self, kind: Kind, sequence: u32, code: u32) -> Letter {
+        letter(kind, self.peer_vi, self.peer_key, sequence, self.expected, code)
+    }
+
+    pub(super) fn new(
+        (path, traits): (u32, PathTraits),
+        key: u32,
+        (peer_vi, peer_key): (u32, u32),
+        next_work: u64,
+        config: &Config,
+        now: Instant,
+    ) -> Connection {
+        let window_max =
+            if traits.loses_nothing { config.window_packets } else { config.lossy_window_packets };
+        let window_max = window_max.max(1);
+        Connection {
+            path,
+            traits,
+            key,
+            peer_vi,
+            peer_key,
+            confirmed: false,
+            flights: VecDeque::new(),
+            cursor: (0, 0),
+            next_sequence: 0,
+            acknowledged: 0,
+            emitted: 0,
+            next_work,
+            responses: VecDeque::new(),
+            reads: VecDeque::new(),
+            window: window_max,
+            window_max,
+            grown: 0,
+            held_since: None,
+            expected: 0,
+            message: None,
+            writing: None,
+            owed: 0,
+            owes_now: false,
+            told_gap: false,
+            told_dry: false,
+            heard_at: now,
+            resend_at: Instant::NEVER,
+            resend_after: config.resend_after,
+            resends: 0,
+            round_trip: None,
+            timed: None,
+            probes: 0,
+            probe_at: now + config.probe_after,
+            asks: false,
+        }
+    }
+
+    /// Returns whether descriptors complete when their data has been sent, because nothing will be
+    /// retransmitted.
+    pub(super) fn completes_at_departure(&self, reliability: Reliability, config: &Config) -> bool {
+        match reliability {
+            Reliability::Unreliable => true,
+            Reliability::Delivery => self.traits.loses_nothing && config.dry_patience.is_zero(),
+            Reliability::Reception => false,
+        }
+    }
+
+    /// Moves the cursor back so that everything unacknowledged is retransmitted.
+    pub(super) fn go_back(&mut self, desk: &mut Desk) {
+        if self.emitted != self.acknowledged {
+            let first = self.flights.front().map_or(self.acknowledged, |flight| flight.first_sequence);
+            self.cursor = (0, self.acknowledged.wrapping_sub(first));
+            self.timed = None;
+            desk.counters.resends += 1;
+        }
+    }
+
+    pub(super) fn halve_window(&mut self) {
+        if !self.traits.loses_nothing {
+            self.window = (self.window / 2).max(2).min(self.window_max);
+            self.grown = 0;
+        }
+    }
+
+    /// Records the departure of a packet with a sequence.
+    #[inline]
+    pub(super) fn on_departure(&mut self, sequence: u32, desk: &mut Desk, now: Instant) {
+        if sequence == self.emitted {
+            self.emitted = sequence.wrapping_add(1);
+            if !self.traits.loses_nothing && self.timed.is_none() {
+                self.timed = Some((sequence, now));
+            }
+        }
+        if !self.traits.loses_nothing && self.resend_at == Instant::NEVER {
+            self.resend_at = now + self.resend_after;
+            desk.due_at(self.resend_at);
+        }
+    }
+
+    /// Handles an acknowledgement of everything before `sequence`. Returns whether it is new, or `None` if it
+    /// is impossible.
+    #[inline]
+    pub(super) fn on_acknowledged(
+        &mut self,
+        sequence: u32,
+        config: &Config,
+        finished: &mut dyn FnMut(Cargo),
+        now: Instant,
+    ) -> Option<bool> {
+        let news = sequence.wrapping_sub(self.acknowledged);
+        if news == 0 {
+            return Some(false);
+        }
+        if news > self.emitted.wrapping_sub(self.acknowledged) {
+            // An old acknowledgement, or one for a packet never sent.
+            return if (news as i32) < 0 { Some(false) } else { None };
+        }
+        self.acknowledged = sequence;
+        while let Some(flight) = self.flights.front() {
+            let into = sequence.wrapping_sub(flight.first_sequence);
+            if into < flight.packets {
+                if self.cursor.0 == 0 {
+                    self.cursor.1 = self.cursor.1.max(into);
+                }
+                break;
+            }
+            let flight = self.flights.pop_front().expect("it was there");
+            self.cursor = match self.cursor {
+                (0, _) => (0, 0),
+                (flight, packet) => (flight - 1, packet),
+            };
+            finished(flight.cargo);
+        }
+        self.resends = 0;
+        if self.traits.loses_nothing {
+            return Some(true);
+        }
+        if let Some((timed, at)) = self.timed
+            && (sequence.wrapping_sub(timed) as i32) > 0
+        {
+            self.timed = None;
+            let sample = now.since(at);
+            // RFC 6298 without the variance: the RTO is twice the smoothed RTT.
+            let smooth = self.round_trip.map_or(sample, |before| (before * 7 + sample) / 8);
+            self.round_trip = Some(smooth);
+            self.resend_after = (smooth * 2).max(config.resend_after_min);
+        }
+        self.grown += news;
+        if self.grown >= self.window {
+            self.grown = 0;
+            self.window = (self.window + 1).min(self.window_max);
+        }
+        self.resend_at = if self.emitted == sequence { Instant::NEVER } else { now + self.resend_after };
+        Some(true)
+    }
+
+    /// Records that a packet from the peer has arrived.
+    #[inline]
+    pub(super) fn on_heard(&mut self, config: &Config, now: Instant) {
+        self.heard_at = now;
+        self.probes = 0;
+        self.probe_at = now + config.probe_after;
+    }
+
+    /// Returns the retransmission deadline.
+    pub(super) fn resend_at(&self) -> Instant {
+        self.resend_at
+    }
+
+    /// Resumes sending once the peer has a receive descriptor again. Returns whether sending was blocked.
+    pub(super) fn release(&mut self, now: Instant) -> bool {
+        let waited = self.held_since.take().is_some();
+        if waited {
+            self.resend_at = if self.traits.loses_nothing { Instant::NEVER } else { now + self.resend_after };
+        }
+        waited
+    }
+}

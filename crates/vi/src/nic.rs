@@ -1,0 +1,511 @@
+//! The NIC: the calls of the host, and the packets that links fetch.
+
+use crate::config::Config;
+use crate::counters::ViCounters;
+use crate::desk::{CompletionQueue, Desk, LETTERS_MAX, Path};
+use crate::memory::{MemoryAttributes, Registry};
+use crate::refusal::Refusal;
+use crate::request::Incoming;
+use crate::traits::{Event, PathTraits, Reliability, ViAttributes, ViState};
+use crate::vi::Vi;
+use crate::wire;
+use crate::work::{Done, Segment, Status, Work};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use kiban_base::{Instant, Region, RngKey, SecureRng, SharedRoom, Slab};
+
+/// A VI NIC.
+#[derive(Debug)]
+pub struct Nic {
+    pub(crate) config: Config,
+    pub(crate) memory: Registry,
+    pub(crate) vis: Slab<Vi>,
+    pub(crate) paths: Slab<Path>,
+    pub(crate) incoming: Slab<Incoming>,
+    pub(crate) listeners: Vec<Vec<u8>>,
+    pub(crate) desk: Desk,
+    pub(crate) rng: SecureRng,
+}
+
+impl Nic {
+    /// Creates a NIC whose connection keys come from a generator seeded with `key`.
+    pub fn new(config: Config, key: RngKey) -> Nic {
+        let mut rng = SecureRng::new(key);
+        let mut salt = || rng.draw_u32();
+        Nic {
+            memory: Registry::new(config.memories_max, config.tags_max, salt()),
+            vis: Slab::new(config.vis_max, salt()),
+            paths: Slab::new(1 << 16, 0),
+            incoming: Slab::new(config.requests_max, salt()),
+            listeners: Vec::new(),
+            desk: Desk {
+                letters: Vec::new(),
+                events: VecDeque::new(),
+                events_max: config.events_max,
+                queues: Slab::new(config.completion_queues_max, salt()),
+                owing: Vec::new(),
+                ready: Vec::new(),
+                counters: ViCounters::default(),
+                news: false,
+                due: Instant::NEVER,
+            },
+            config,
+            rng,
+        }
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &ViCounters {
+        &self.desk.counters
+    }
+
+    /// Returns whether a connection request still awaits its answer.
+    pub fn has_request(&self, request: u32) -> bool {
+        self.incoming.get(request).is_some()
+    }
+
+    /// Returns the numbers of existing VIs and registered memories.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.vis.len(), self.memory.len())
+    }
+
+    // ---- memory
+
+    /// Creates a protection tag.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`] if the NIC has as many as it may have.
+    pub fn create_tag(&mut self) -> Result<u32, Refusal> {
+        self.memory.create_tag()
+    }
+
+    /// Destroys a protection tag.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownTag`], or [`Refusal::InUse`] while a VI or a memory has it.
+    pub fn destroy_tag(&mut self, tag: u32) -> Result<(), Refusal> {
+        self.memory.destroy_tag(tag)
+    }
+
+    /// Registers memory and returns its handle.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownTag`], or [`Refusal::TooMany`].
+    pub fn register(&mut self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+        self.memory.register(region, attributes)
+    }
+
+    /// Deregisters memory at once and returns the region; descriptors that refer to it end with an error.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownMemory`].
+    pub fn deregister(&mut self, handle: u32) -> Result<Region, Refusal> {
+        self.memory.deregister(handle)
+    }
+
+    /// Returns the attributes of a registered memory.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownMemory`].
+    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
+        self.memory.attributes(handle)
+    }
+
+    /// Changes the attributes of a registered memory.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownMemory`], or [`Refusal::UnknownTag`].
+    pub fn set_memory_attributes(
+        &mut self,
+        handle: u32,
+        attributes: MemoryAttributes,
+    ) -> Result<(), Refusal> {
+        self.memory.set_attributes(handle, attributes)
+    }
+
+    // ---- completion queues
+
+    /// Creates a completion queue for up to `entries` completions.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`].
+    pub fn create_queue(&mut self, entries: usize) -> Result<u32, Refusal> {
+        let queue = CompletionQueue { entries: VecDeque::new(), most: entries, users: 0 };
+        self.desk.queues.insert(queue).ok_or(Refusal::TooMany)
+    }
+
+    /// Changes the capacity of a completion queue.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] if it holds more completions than `entries`.
+    pub fn resize_queue(&mut self, queue: u32, entries: usize) -> Result<(), Refusal> {
+        let queue = self.desk.queues.get_mut(queue).ok_or(Refusal::UnknownQueue)?;
+        if entries < queue.entries.len() {
+            return Err(Refusal::InUse);
+        }
+        queue.most = entries;
+        Ok(())
+    }
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] while a VI uses it.
+    pub fn destroy_queue(&mut self, queue: u32) -> Result<(), Refusal> {
+        match self.desk.queues.get(queue) {
+            None => Err(Refusal::UnknownQueue),
+            Some(CompletionQueue { users: 1.., .. }) => Err(Refusal::InUse),
+            Some(_) => self.desk.queues.remove(queue).map(|_| ()).ok_or(Refusal::UnknownQueue),
+        }
+    }
+
+    /// Removes the next completion and returns the VI that has a completed descriptor to dequeue, and whether
+    /// it is on the receive queue.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownQueue`].
+    #[inline]
+    pub fn queue_done(&mut self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
+        Ok(self.desk.queues.get_mut(queue).ok_or(Refusal::UnknownQueue)?.entries.pop_front())
+    }
+
+    // ---- VIs
+
+    /// Creates an idle VI and returns its number; its completions are also put on the given completion
+    /// queues.
+    ///
+    /// # Errors
+    /// [`Refusal::RdmaRead`] or [`Refusal::TransferBytes`] for attributes that the NIC does not support;
+    /// [`Refusal::UnknownQueue`], [`Refusal::UnknownTag`], [`Refusal::TooMany`].
+    pub fn create_vi(
+        &mut self,
+        attributes: ViAttributes,
+        send_queue: Option<u32>,
+        receive_queue: Option<u32>,
+    ) -> Result<u32, Refusal> {
+        self.check(&attributes)?;
+        for queue in [send_queue, receive_queue].into_iter().flatten() {
+            self.desk.queues.get(queue).ok_or(Refusal::UnknownQueue)?;
+        }
+        self.memory.hold_tag(attributes.tag)?;
+        let Some(vi) = self.vis.insert(Vi::new(attributes, send_queue, receive_queue)) else {
+            self.memory.release_tag(attributes.tag);
+            return Err(Refusal::TooMany);
+        };
+        for queue in [send_queue, receive_queue].into_iter().flatten() {
+            if let Some(queue) = self.desk.queues.get_mut(queue) {
+                queue.users += 1;
+            }
+        }
+        Ok(vi)
+    }
+
+    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), Refusal> {
+        if attributes.reliability == Reliability::Unreliable && attributes.rdma_read {
+            return Err(Refusal::RdmaRead);
+        }
+        if attributes.transfer_bytes_max as usize > self.config.transfer_bytes_max {
+            return Err(Refusal::TransferBytes);
+        }
+        Ok(())
+    }
+
+    /// Destroys a VI.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] unless it is idle; [`Refusal::InUse`] unless its queues
+    /// are empty.
+    pub fn destroy_vi(&mut self, number: u32) -> Result<(), Refusal> {
+        let vi = self.vis.get(number).ok_or(Refusal::UnknownVi)?;
+        if vi.state != ViState::Idle {
+            return Err(Refusal::BadState(vi.state));
+        }
+        if vi.send.len() + vi.receive.len() > 0 {
+            return Err(Refusal::InUse);
+        }
+        let vi = self.vis.remove(number).ok_or(Refusal::UnknownVi)?;
+        self.desk.news = true;
+        self.memory.release_tag(vi.attributes.tag);
+        for queue in [vi.send_queue, vi.receive_queue].into_iter().flatten() {
+            if let Some(queue) = self.desk.queues.get_mut(queue) {
+                queue.users = queue.users.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a VI's state, its attributes, and whether its send and receive queues are empty.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
+        let vi = self.vis.get(vi).ok_or(Refusal::UnknownVi)?;
+        Ok((vi.state, vi.attributes, vi.send.len() == 0, vi.receive.len() == 0))
+    }
+
+    /// Returns the completion queues of a VI, for sends and for receives.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    pub fn queues_of(&self, vi: u32) -> Result<(Option<u32>, Option<u32>), Refusal> {
+        let vi = self.vis.get(vi).ok_or(Refusal::UnknownVi)?;
+        Ok((vi.send_queue, vi.receive_queue))
+    }
+
+    /// Changes the attributes of an idle VI.
+    ///
+    /// # Errors
+    /// [`Refusal::RdmaRead`], [`Refusal::TransferBytes`], [`Refusal::UnknownVi`], [`Refusal::UnknownTag`];
+    /// [`Refusal::BadState`] unless the VI is idle.
+    pub fn set_vi(&mut self, number: u32, attributes: ViAttributes) -> Result<(), Refusal> {
+        self.check(&attributes)?;
+        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if vi.state != ViState::Idle {
+            return Err(Refusal::BadState(vi.state));
+        }
+        self.memory.hold_tag(attributes.tag)?;
+        self.memory.release_tag(vi.attributes.tag);
+        vi.attributes = attributes;
+        Ok(())
+    }
+
+    // ---- work
+
+    /// Posts a descriptor to a send queue. If the VI is in the error state the descriptor is flushed at once.
+    /// An invalid descriptor is accepted and completes with an error status.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] if the VI is idle or connecting; [`Refusal::TooMany`] if
+    /// the queue is full.
+    pub fn post_send(&mut self, number: u32, work: Work<'_>) -> Result<(), Refusal> {
+        self.post_judged_send(number, work, Status::OK)
+    }
+
+    /// Like [`Nic::post_send`], for a descriptor in which the host interface has already found an error (a
+    /// reserved bit, for example): it keeps its position in the queue and completes with `status`.
+    pub fn post_judged_send(&mut self, number: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
+        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if matches!(vi.state, ViState::Idle | ViState::ConnectPending) {
+            return Err(Refusal::BadState(vi.state));
+        }
+        if vi.send.len() >= self.config.descriptors_max {
+            return Err(Refusal::TooMany);
+        }
+        vi.post_send(number, &work, status, &self.config, &mut self.desk);
+        self.deliver();
+        Ok(())
+    }
+
+    /// Posts a descriptor to a receive queue, in any state; if the VI is in the error state it is flushed at
+    /// once.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`], or [`Refusal::TooMany`] if the queue is full.
+    pub fn post_receive(&mut self, number: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
+        self.post_judged_receive(number, cookie, segments, Status::OK)
+    }
+
+    /// Like [`Nic::post_receive`], for a descriptor in which the host interface has already found an error.
+    pub fn post_judged_receive(
+        &mut self,
+        number: u32,
+        cookie: u64,
+        segments: &[Segment],
+        status: Status,
+    ) -> Result<(), Refusal> {
+        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if vi.receive.len() >= self.config.descriptors_max {
+            return Err(Refusal::TooMany);
+        }
+        vi.post_receive(number, cookie, segments, status, &self.config, &mut self.desk);
+        self.deliver();
+        Ok(())
+    }
+
+    /// Dequeues the next completed descriptor of a send queue.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    #[inline]
+    pub fn send_done(&mut self, vi: u32) -> Result<Option<Done>, Refusal> {
+        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.send.dequeue())
+    }
+
+    /// Dequeues the next completed descriptor of a receive queue.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    #[inline]
+    pub fn receive_done(&mut self, vi: u32) -> Result<Option<Done>, Refusal> {
+        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.receive.dequeue())
+    }
+
+    /// Removes and returns the next asynchronous event.
+    pub fn event(&mut self) -> Option<Event> {
+        self.desk.events.pop_front()
+    }
+
+    /// Returns whether there is anything new for the host since the last call, and resets the flag.
+    #[inline]
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.desk.news)
+    }
+
+    // ---- paths
+
+    /// Opens a path to another NIC and returns its number. With `packet_bytes` of at least 256 every set-up
+    /// packet fits.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`].
+    pub fn open_path(&mut self, traits: PathTraits) -> Result<u32, Refusal> {
+        let path = Path { traits, letters: VecDeque::new(), ready: VecDeque::new() };
+        self.paths.insert(path).ok_or(Refusal::TooMany)
+    }
+
+    /// Closes a path; every connection on it is lost.
+    pub fn close_path(&mut self, path: u32) {
+        if self.paths.remove(path).is_none() {
+            return;
+        }
+        let Nic { vis, desk, .. } = self;
+        for (number, vi) in vis.iter_mut() {
+            vi.on_path_gone(number, path, desk);
+        }
+        let stale: Vec<u32> =
+            self.incoming.iter().filter(|(_, request)| request.path == path).map(|(n, _)| n).collect();
+        stale.into_iter().for_each(|number| drop(self.incoming.remove(number)));
+        self.deliver();
+    }
+
+    /// Returns whether a connection, a request or a queued control packet uses a path.
+    pub fn uses(&self, path: u32) -> bool {
+        self.vis.iter().any(|(_, vi)| vi.uses(path))
+            || self.incoming.iter().any(|(_, request)| request.path == path)
+            || self.paths.get(path).is_some_and(|path| !path.letters.is_empty())
+    }
+
+    /// Returns whether a path may have a packet to fetch.
+    #[inline]
+    pub fn has_packet(&self, path: u32) -> bool {
+        self.paths.get(path).is_some_and(|path| !(path.letters.is_empty() && path.ready.is_empty()))
+    }
+
+    /// Writes the next packet of a path into `room` and returns its length, or `None` if there is none.
+    ///
+    /// # Panics
+    /// If `room` is shorter than the path's packets.
+    pub fn fetch(&mut self, number: u32, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
+        let Some((length, checked)) = self.fill_from(number, room, now) else {
+            // A descriptor in error may have queued control packets instead of a packet.
+            self.deliver();
+            return self.has_letter(number).then(|| self.fetch(number, room, now)).flatten();
+        };
+        if checked {
+            wire::fill(room.private(length).expect("checked paths have private rooms"));
+        }
+        self.desk.counters.packets_out += 1;
+        self.deliver();
+        Some(length)
+    }
+
+    pub(crate) fn has_letter(&self, path: u32) -> bool {
+        self.paths.get(path).is_some_and(|path| !path.letters.is_empty())
+    }
+
+    #[inline]
+    pub(crate) fn fill_from(
+        &mut self,
+        number: u32,
+        room: &mut SharedRoom<'_>,
+        now: Instant,
+    ) -> Option<(usize, bool)> {
+        let Nic { config, memory, vis, paths, desk, .. } = self;
+        let path = paths.get_mut(number)?;
+        assert!(room.len() >= path.traits.packet_bytes, "the room holds a packet of the path");
+        if let Some(letter) = path.letters.pop_front() {
+            room.write(0, letter.as_slice().into());
+            return Some((letter.len(), path.traits.checked));
+        }
+        loop {
+            let ready = path.ready.pop_front()?;
+            // The VI may have connected elsewhere since it was queued.
+            let Some(vi) = vis.get_mut(ready).filter(|vi| vi.path() == Some(number)) else { continue };
+            if let Some(length) = vi.emit(ready, config, memory, room, desk, now) {
+                path.ready.push_back(ready);
+                return Some((length, path.traits.checked));
+            }
+            vi.queued = false;
+        }
+    }
+
+    // ---- time
+
+    /// Returns the time at which the NIC next needs [`Nic::settle`]. May be early, never late.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.desk.due
+    }
+
+    /// Ends a burst, after the host has had its chance to answer: queues pending acknowledgements and handles
+    /// expired timers.
+    #[inline]
+    pub fn settle(&mut self, now: Instant) {
+        if !self.desk.owing.is_empty() {
+            self.pay();
+        }
+        if now >= self.desk.due {
+            self.advance(now);
+        }
+    }
+
+    pub(crate) fn pay(&mut self) {
+        for number in core::mem::take(&mut self.desk.owing) {
+            let Some(vi) = self.vis.get_mut(number) else { continue };
+            vi.owing = false;
+            vi.pay(number, &mut self.desk);
+        }
+        self.deliver();
+    }
+
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.desk.due = Instant::NEVER;
+        let Nic { config, vis, desk, incoming, .. } = self;
+        for (number, vi) in vis.iter_mut() {
+            vi.advance(number, config, desk, now);
+        }
+        let stale: Vec<u32> =
+            incoming.iter().filter(|(_, request)| request.until <= now).map(|(n, _)| n).collect();
+        stale.into_iter().for_each(|number| drop(incoming.remove(number)));
+        let next = incoming.iter().map(|(_, request)| request.until).min();
+        next.into_iter().for_each(|at| desk.due_at(at));
+        self.deliver();
+    }
+
+    /// Moves control packets and ready VIs from the desk to their paths.
+    #[inline]
+    pub(crate) fn deliver(&mut self) {
+        let Nic { desk, vis, paths, .. } = self;
+        for (number, letter) in desk.letters.drain(..) {
+            if let Some(path) = paths.get_mut(number)
+                && path.letters.len() < LETTERS_MAX
+            {
+                path.letters.push_back(letter);
+            }
+        }
+        for number in desk.ready.drain(..) {
+            if let Some(vi) = vis.get_mut(number)
+                && !vi.queued
+                && let Some(path) = vi.path().and_then(|path| paths.get_mut(path))
+            {
+                vi.queued = true;
+                path.ready.push_back(number);
+            }
+        }
+    }
+}

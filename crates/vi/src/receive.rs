@@ -1,0 +1,463 @@
+//! Receive path: from packets to the host's memory.
+
+use crate::config::Config;
+use crate::connection::Cargo;
+use crate::desk::{Desk, fault_of, letter};
+use crate::memory::Registry;
+use crate::nic::Nic;
+use crate::traits::{Event, Reliability};
+use crate::vi::Vi;
+use crate::wire::{self as wire, ACK_ROOM, HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, fault, flag};
+use crate::work::{DoneAs, Status};
+use kiban_base::{Instant, SharedBytes};
+
+/// The outcome of a packet with a sequence.
+enum Verdict {
+    /// Accepted.
+    Taken,
+    /// The message is lost, the connection continues (unreliable delivery).
+    Lost,
+    /// No receive descriptor is posted.
+    Dry,
+    /// A protocol violation or access error: a `fault` code.
+    Fault(u32),
+}
+
+impl Nic {
+    /// Handles a packet that arrived on a path.
+    pub fn arrive(&mut self, path: u32, packet: SharedBytes<'_>, now: Instant) {
+        let Nic { config, memory, vis, paths, desk, .. } = self;
+        let Some(its_path) = paths.get(path) else { return };
+        desk.counters.packets_in += 1;
+        // The header is copied before validation: the packet may lie in memory that others write to.
+        let mut front = [0; HEADER_BYTES + PLACE_BYTES];
+        let copied = packet.copy_to(0, &mut front);
+        let is_intact =
+            !its_path.traits.checked || packet.private().is_some_and(|bytes| wire::verify(bytes).is_ok());
+        let Ok((header, _)) = Header::read(&front[..copied], packet.len()) else {
+            desk.counters.malformed += 1;
+            return;
+        };
+        if !is_intact {
+            desk.counters.malformed += 1;
+            return;
+        }
+        if matches!(header.kind, Kind::ConnectRequest | Kind::PeerRequest | Kind::Accept | Kind::Reject) {
+            return self.on_setup(path, &header, packet.after(HEADER_BYTES), now);
+        }
+        let Some(vi) = vis.get_mut(header.vi) else {
+            desk.counters.no_vi += 1;
+            return;
+        };
+        match &mut vi.connection {
+            Some(connection) if connection.key == header.key && connection.path == path => {
+                connection.on_heard(config, now);
+                connection.confirmed = true;
+            }
+            _ => {
+                // Repeat the disconnect for a peer that has not received it.
+                if let Some(grave) = vi.grave
+                    && (grave.key, grave.path) == (header.key, path)
+                    && header.kind != Kind::Disconnect
+                {
+                    let end = letter(Kind::Disconnect, grave.peer_vi, grave.peer_key, 0, 0, grave.fault);
+                    desk.letters.push((path, end));
+                }
+                desk.counters.no_vi += 1;
+                return self.deliver();
+            }
+        }
+        vi.on_packet(header.vi, &header, &front[HEADER_BYTES..copied], packet, config, memory, desk, now);
+        self.deliver();
+    }
+}
+
+impl Vi {
+    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    fn on_packet(
+        &mut self,
+        number: u32,
+        header: &Header,
+        front: &[u8],
+        packet: SharedBytes<'_>,
+        config: &Config,
+        memory: &Registry,
+        desk: &mut Desk,
+        now: Instant,
+    ) {
+        if header.kind == Kind::Disconnect {
+            return self.break_off(number, header.immediate, false, desk);
+        }
+        if self.is_reliable() && !self.on_acknowledged(number, header.acknowledged, config, desk, now) {
+            return self.break_off(number, fault::PROTOCOL, true, desk);
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if header.has(flag::WANTS_ACK) {
+            connection.owes_now = true;
+            desk.ready.push(number);
+        }
+        match header.kind {
+            Kind::Refuse => self.on_refused(number, header, config, desk, now),
+            Kind::Ack => {
+                // A sender blocked by an empty receive queue continues only when told that a descriptor is
+                // available, not on any packet.
+                if header.immediate == ACK_ROOM && connection.release(now) {
+                    desk.ready.push(number);
+                }
+            }
+            kind if kind.is_sequenced() => {
+                if self.is_next(number, header, desk) {
+                    let verdict = self.take(number, header, front, packet, config, memory, desk);
+                    self.answer(number, header, verdict, config, desk);
+                }
+            }
+            _ => self.break_off(number, fault::PROTOCOL, true, desk),
+        }
+    }
+
+    /// Handles an acknowledgement of everything before `sequence`. Returns false if it is impossible.
+    #[inline]
+    fn on_acknowledged(
+        &mut self,
+        number: u32,
+        sequence: u32,
+        config: &Config,
+        desk: &mut Desk,
+        now: Instant,
+    ) -> bool {
+        let Vi { connection: Some(connection), send, .. } = self else { return true };
+        let mut finished = arrayvec::ArrayVec::<u64, 8>::new();
+        let mut rest = alloc::vec::Vec::new();
+        let mut see = |cargo| {
+            // RDMA Reads complete with their responses.
+            if let Cargo::Work(work) = cargo
+                && !send.has_ended(work)
+                && !send.get(work).is_some_and(|work| work.is_read())
+                && let Err(full) = finished.try_push(work)
+            {
+                rest.push(full.element());
+            }
+        };
+        let Some(news) = connection.on_acknowledged(sequence, config, &mut see, now) else { return false };
+        if news {
+            // If a peer with an empty queue has accepted a packet after all, a descriptor was available.
+            connection.release(now);
+            desk.due_at(connection.resend_at());
+            desk.ready.push(number);
+            finished.into_iter().chain(rest).for_each(|work| self.finish_send(number, work, desk));
+        }
+        true
+    }
+
+    /// Returns whether a packet is the next expected one. Acknowledges a duplicate again and requests
+    /// retransmission at a gap.
+    #[inline]
+    fn is_next(&mut self, number: u32, header: &Header, desk: &mut Desk) -> bool {
+        let reliable = self.is_reliable();
+        let Some(connection) = &mut self.connection else { return false };
+        let ahead = header.sequence.wrapping_sub(connection.expected) as i32;
+        if ahead == 0 {
+            return true;
+        }
+        if ahead < 0 {
+            desk.counters.doubled += 1;
+            if reliable {
+                connection.owes_now = true;
+                desk.ready.push(number);
+            }
+            return false;
+        }
+        desk.counters.gaps += 1;
+        if connection.told_dry {
+            // The refusal was the answer; the packets after it will be retransmitted.
+            connection.owes_now = false;
+        }
+        if !reliable {
+            // The partial message is lost; its descriptor stays for the next one.
+            (connection.message, connection.writing) = (None, None);
+            connection.expected = header.sequence;
+            return true;
+        }
+        if !connection.told_gap && !connection.told_dry {
+            connection.told_gap = true;
+            let missing = connection.expected;
+            self.refuse(missing, fault::GAP, desk);
+        }
+        false
+    }
+
+    /// Tells the peer that a packet was not accepted.
+    fn refuse(&mut self, sequence: u32, code: u32, desk: &mut Desk) {
+        let Some(connection) = &mut self.connection else { return };
+        let refusal = connection.letter(Kind::Refuse, sequence, code);
+        (connection.owed, connection.owes_now) = (0, false);
+        desk.letters.push((connection.path, refusal));
+    }
+
+    /// Acts on a verdict.
+    #[inline]
+    fn answer(&mut self, number: u32, header: &Header, verdict: Verdict, config: &Config, desk: &mut Desk) {
+        let reliable = self.is_reliable();
+        let waits = self.attributes.reliability == Reliability::Reception || !config.dry_patience.is_zero();
+        let Some(connection) = &mut self.connection else { return };
+        match verdict {
+            Verdict::Taken | Verdict::Lost => {
+                if matches!(verdict, Verdict::Taken) {
+                    desk.counters.bytes_copied += u64::from(header.payload_bytes);
+                }
+                connection.expected = connection.expected.wrapping_add(1);
+                (connection.told_gap, connection.told_dry) = (false, false);
+                if reliable {
+                    connection.owed += 1;
+                    if connection.owed >= connection.window / 4 {
+                        connection.owes_now = true;
+                        desk.ready.push(number);
+                    } else if !self.owing {
+                        self.owing = true;
+                        desk.owing.push(number);
+                    }
+                }
+            }
+            Verdict::Dry if reliable => {
+                let is_news = !connection.told_dry;
+                connection.told_dry = true;
+                self.refuse(header.sequence, fault::DRY, desk);
+                if is_news {
+                    desk.event(Event::ReceiveQueueEmpty { vi: number });
+                }
+                if !waits {
+                    self.break_off(number, fault::DRY, false, desk);
+                }
+            }
+            Verdict::Dry => {
+                desk.counters.dry += 1;
+                connection.message = None;
+                connection.expected = connection.expected.wrapping_add(1);
+            }
+            Verdict::Fault(code) => {
+                self.refuse(header.sequence, code, desk);
+                self.break_off(number, code, false, desk);
+            }
+        }
+    }
+
+    /// Processes the next expected packet.
+    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    #[inline]
+    fn take(
+        &mut self,
+        number: u32,
+        header: &Header,
+        front: &[u8],
+        packet: SharedBytes<'_>,
+        config: &Config,
+        memory: &Registry,
+        desk: &mut Desk,
+    ) -> Verdict {
+        match header.kind {
+            Kind::Send => self.take_send(number, header, packet.after(HEADER_BYTES), memory, desk),
+            Kind::Write => self.take_write(number, header, front, packet, memory, desk),
+            Kind::ReadRequest => self.take_read_request(number, front, config, memory, desk),
+            _ => self.take_response(number, header, packet.after(HEADER_BYTES), memory, desk),
+        }
+    }
+
+    /// Gives up a message: on an unreliable VI the message is lost, otherwise `fault` ends the connection.
+    fn lost(&mut self, fault: u32) -> Verdict {
+        if self.is_reliable() {
+            return Verdict::Fault(fault);
+        }
+        if let Some(connection) = &mut self.connection {
+            (connection.message, connection.writing) = (None, None);
+        }
+        Verdict::Lost
+    }
+
+    fn take_send(
+        &mut self,
+        number: u32,
+        header: &Header,
+        payload: SharedBytes<'_>,
+        memory: &Registry,
+        desk: &mut Desk,
+    ) -> Verdict {
+        let Some(connection) = &mut self.connection else { return Verdict::Lost };
+        if header.has(flag::FIRST) {
+            connection.message = Some(0);
+        }
+        // A part whose beginning was lost, or that does not continue the last one.
+        if connection.message != Some(header.offset) {
+            return self.lost(fault::PROTOCOL);
+        }
+        let Some(work) = self.receive.first_open() else {
+            connection.message = None;
+            return Verdict::Dry;
+        };
+        let room = self.receive.get(work).map_or(0, |work| work.bytes);
+        let end = header.offset.checked_add(payload.len() as u32);
+        let verdict = match end {
+            Some(end) if end <= room => {
+                let tag = self.attributes.tag;
+                match self.receive.scatter(work, header.offset as usize, payload, tag, memory) {
+                    Some(()) => Status::OK,
+                    None => Status::PROTECTION,
+                }
+            }
+            _ => Status::LENGTH,
+        };
+        let connection = self.connection.as_mut().expect("it was there");
+        if !verdict.is_ok() {
+            let moved = header.offset;
+            connection.message = None;
+            let status = if moved > 0 { verdict.and(Status::PARTIAL) } else { verdict };
+            self.receive.finish(work, status, moved, DoneAs::Receive, None);
+            self.tell_done(number, desk);
+            return self.lost(fault_of(verdict));
+        }
+        connection.message = end;
+        if header.has(flag::LAST) {
+            connection.message = None;
+            desk.counters.messages_in += 1;
+            let immediate = header.has(flag::IMMEDIATE).then_some(header.immediate);
+            self.receive.finish(work, Status::OK, end.unwrap_or(0), DoneAs::Receive, immediate);
+            self.tell_done(number, desk);
+        }
+        Verdict::Taken
+    }
+
+    fn take_write(
+        &mut self,
+        number: u32,
+        header: &Header,
+        front: &[u8],
+        packet: SharedBytes<'_>,
+        memory: &Registry,
+        desk: &mut Desk,
+    ) -> Verdict {
+        let Ok((place, _)) = Place::read(front) else { return self.lost(fault::PROTOCOL) };
+        let Some(connection) = &mut self.connection else { return Verdict::Lost };
+        if header.has(flag::FIRST) {
+            connection.writing = Some(0);
+        }
+        // A part whose predecessor was lost: the RDMA Write must not be reported as complete.
+        if connection.writing != Some(header.offset) {
+            return self.lost(fault::PROTOCOL);
+        }
+        let region =
+            memory.writable(place.handle, self.attributes.tag).filter(|_| self.attributes.rdma_write);
+        let consumes = header.has(flag::LAST) && header.has(flag::IMMEDIATE);
+        let work = if consumes { self.receive.first_open() } else { None };
+        let payload = packet.after(HEADER_BYTES + PLACE_BYTES);
+        // Refused before anything is written: the packet will be retransmitted.
+        if consumes && work.is_none() && region.is_some() {
+            return Verdict::Dry;
+        }
+        if region.and_then(|region| region.write(place.address, payload)).is_none() {
+            desk.event(Event::RdmaProtection { vi: number, write: true });
+            return self.lost(fault::RDMA_PROTECTION);
+        }
+        let end = header.offset.saturating_add(payload.len() as u32);
+        connection.writing = (!header.has(flag::LAST)).then_some(end);
+        if let Some(work) = work {
+            desk.counters.messages_in += 1;
+            self.receive.finish(work, Status::OK, end, DoneAs::RemoteWrite, Some(header.immediate));
+            self.tell_done(number, desk);
+        }
+        Verdict::Taken
+    }
+
+    fn take_read_request(
+        &mut self,
+        number: u32,
+        front: &[u8],
+        config: &Config,
+        memory: &Registry,
+        desk: &mut Desk,
+    ) -> Verdict {
+        let Ok((place, _)) = Place::read(front) else { return self.lost(fault::PROTOCOL) };
+        let Some(connection) = &mut self.connection else { return Verdict::Lost };
+        let in_flight =
+            connection.flights.iter().filter(|flight| matches!(flight.cargo, Cargo::Response(_))).count();
+        if !self.attributes.rdma_read
+            || memory
+                .readable(place.handle, self.attributes.tag)
+                .and_then(|region| region.range(place.address, place.length as usize))
+                .is_none()
+        {
+            desk.event(Event::RdmaProtection { vi: number, write: false });
+            return self.lost(fault::RDMA_PROTECTION);
+        }
+        // Acknowledgements of as many responses again may be outstanding.
+        if connection.responses.len() >= config.reads_max || in_flight > 2 * config.reads_max + 1 {
+            return self.lost(fault::PROTOCOL);
+        }
+        connection.responses.push_back(place);
+        desk.ready.push(number);
+        Verdict::Taken
+    }
+
+    fn take_response(
+        &mut self,
+        number: u32,
+        header: &Header,
+        payload: SharedBytes<'_>,
+        memory: &Registry,
+        desk: &mut Desk,
+    ) -> Verdict {
+        let Some(connection) = &mut self.connection else { return Verdict::Lost };
+        let Some(reading) = connection.reads.front_mut().filter(|reading| reading.received == header.offset)
+        else {
+            return self.lost(fault::PROTOCOL);
+        };
+        let work = reading.work;
+        let whole = self.send.get(work).map_or(0, |work| work.bytes);
+        let end = header.offset.saturating_add(payload.len() as u32);
+        if end > whole || (header.has(flag::LAST) != (end == whole)) {
+            return self.lost(fault::PROTOCOL);
+        }
+        reading.received = end;
+        if self.send.scatter(work, header.offset as usize, payload, self.attributes.tag, memory).is_none() {
+            let status =
+                if header.offset > 0 { Status::PROTECTION.and(Status::PARTIAL) } else { Status::PROTECTION };
+            self.send.finish(work, status, header.offset, DoneAs::Read, None);
+            self.tell_done(number, desk);
+            return Verdict::Fault(fault::DESCRIPTOR);
+        }
+        if end == whole {
+            connection.reads.pop_front();
+            self.finish_send(number, work, desk);
+            // Fenced descriptors may start now.
+            desk.ready.push(number);
+        }
+        Verdict::Taken
+    }
+
+    /// Handles the peer's refusal of a packet.
+    fn on_refused(&mut self, number: u32, header: &Header, config: &Config, desk: &mut Desk, now: Instant) {
+        let Some(connection) = &mut self.connection else { return };
+        match header.immediate {
+            fault::GAP => {
+                connection.halve_window();
+                connection.go_back(desk);
+                desk.ready.push(number);
+            }
+            fault::DRY => self.on_peer_dry(number, config, desk, now),
+            code => {
+                // The descriptor of that packet, if it still exists, completes with the error.
+                let flight = connection
+                    .flights
+                    .iter()
+                    .find(|flight| header.sequence.wrapping_sub(flight.first_sequence) < flight.packets);
+                if let Some(Cargo::Work(work)) = flight.map(|flight| flight.cargo) {
+                    let status = match code {
+                        fault::RDMA_PROTECTION => Status::RDMA_PROTECTION,
+                        fault::LENGTH | fault::PROTECTION => Status::REMOTE_DESCRIPTOR,
+                        _ => Status::TRANSPORT,
+                    };
+                    self.send.end_with(work, status, 0);
+                }
+                self.break_off(number, code, false, desk);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Connection requests: the state kept during set-up, and how they end.
+
+use crate::traits::{PathTraits, Reliability, ViAttributes};
+use crate::wire::{self as wire, refusal};
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_base::Instant;
+
+/// Why an outgoing connection request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No one is listening at that address.
+    NoMatch,
+    /// The other host rejected the request.
+    Rejected,
+    /// The reliability levels differ.
+    Reliability,
+    /// The maximum transfer sizes differ.
+    TransferBytes,
+    /// The qualities of service differ.
+    Qos,
+    /// No answer arrived in time.
+    Timeout,
+    /// The path to the other NIC was closed.
+    Unreachable,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConnectError::NoMatch => {
+                "nobody waits for a connection at that address: start the other side first"
+            }
+            ConnectError::Rejected => "the other side refused the connection",
+            ConnectError::Reliability => "the two ends have different reliability levels: make the VIs alike",
+            ConnectError::TransferBytes => "the two ends differ in their longest message: make the VIs alike",
+            ConnectError::Qos => "the two ends have different qualities of service: make the VIs alike",
+            ConnectError::Timeout => "no answer came in time: is the other side running, and reachable?",
+            ConnectError::Unreachable => {
+                "nobody listens on the other side, or the way there has gone: start the other side first"
+            }
+        })
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+/// The result of an outgoing request.
+pub(crate) type Outcome = Result<Remoteness, ConnectError>;
+
+/// The peer's attributes, as exchanged at set-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remoteness {
+    /// Reliability level; the same as the local one.
+    pub reliability: Reliability,
+    /// Maximum transfer size in bytes.
+    pub transfer_bytes_max: u32,
+    /// Quality of service, opaque.
+    pub qos: u64,
+    /// Whether the peer accepts RDMA Writes.
+    pub rdma_write: bool,
+    /// Whether the peer accepts RDMA Reads.
+    pub rdma_read: bool,
+}
+
+impl Remoteness {
+    pub(crate) fn of(setup: &wire::Setup<'_>) -> Remoteness {
+        Remoteness {
+            reliability: Reliability::ALL[usize::from(setup.reliability.min(2))],
+            transfer_bytes_max: setup.transfer_bytes_max,
+            qos: setup.qos,
+            rdma_write: setup.rdma & 1 != 0,
+            rdma_read: setup.rdma & 2 != 0,
+        }
+    }
+
+    /// Returns the refusal code of the first attribute in which the ends differ.
+    pub(crate) fn differs(&self, own: &ViAttributes) -> Option<u32> {
+        if self.reliability != own.reliability {
+            Some(refusal::RELIABILITY)
+        } else if self.transfer_bytes_max != own.transfer_bytes_max {
+            Some(refusal::TRANSFER_BYTES)
+        } else if self.qos != own.qos {
+            Some(refusal::QOS)
+        } else {
+            None
+        }
+    }
+}
+
+/// An outgoing request in progress.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub path: u32,
+    pub(crate) traits: PathTraits,
+    pub(crate) key: u32,
+    pub(crate) is_peer: bool,
+    pub(crate) local: Vec<u8>,
+    pub(crate) remote: Vec<u8>,
+    pub(crate) until: Instant,
+    pub(crate) again_at: Instant,
+}
+
+/// An incoming request that awaits the host's decision.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub path: u32,
+    pub until: Instant,
+    pub(crate) peer_vi: u32,
+    pub(crate) peer_key: u32,
+    pub(crate) remoteness: Remoteness,
+    /// The discriminators: the peer's, and the local one.
+    pub(crate) source: Vec<u8>,
+    pub(crate) target: Vec<u8>,
+    pub(crate) shown: bool,
+}
+
+/// An incoming connection request, as shown to the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Its number, for [`Nic::accept`](crate::Nic::accept) and [`Nic::reject`](crate::Nic::reject).
+    pub number: u32,
+    /// The path to the requesting NIC.
+    pub path: u32,
+    /// The discriminator of the requesting side.
+    pub source: Vec<u8>,
+    /// The attributes of the requesting VI.
+    pub remoteness: Remoteness,
+}

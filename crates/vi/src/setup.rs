@@ -1,0 +1,436 @@
+//! Connection set-up: between a client and a server, or between peers that both request it.
+//!
+//! ```text
+//! client                      server                peer                          peer
+//!   ConnectRequest  ─────────▶  a listener?           PeerRequest  ──▶ (nobody yet: not answered)
+//!                               the host decides                   ◀──  PeerRequest     (it asks as well)
+//!   connected       ◀─────────  Accept, connected     connected, Accept ──▶             connected
+//!   Ack             ─────────▶  confirmed                          ◀──  Ack             confirmed
+//! ```
+//!
+//! Retransmission  on a path that may lose packets, requests and answers are retransmitted until the peer is
+//!                 heard.
+//! Identifiers     each end gives the other the number of its VI and a random 32-bit key that cannot be
+//!                 derived from earlier keys; packets without them are dropped.
+
+use super::nic::Nic;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::desk::{Desk, Letter, letter};
+use crate::refusal::Refusal;
+use crate::request::{ConnectError, Incoming, Remoteness, Request, Setup};
+use crate::traits::{PathTraits, ViAttributes, ViState};
+use crate::vi::Vi;
+use crate::wire::{self as wire, HEADER_BYTES, Header, Kind, SETUP_PACKET_BYTES_MAX, fault, refusal};
+use alloc::vec::Vec;
+use core::time::Duration;
+use kiban_base::{Instant, SharedBytes};
+
+/// How long an incoming request waits for the host's decision before it is dropped.
+const REQUEST_LIFE: Duration = Duration::from_secs(60);
+
+/// Builds a packet that carries a set-up.
+fn setup_letter(kind: Kind, to: (u32, u32), setup: &wire::Setup<'_>) -> Letter {
+    let mut bytes = [0; SETUP_PACKET_BYTES_MAX];
+    let header = Header {
+        kind,
+        flags: 0,
+        payload_bytes: setup.length() as u16,
+        vi: to.0,
+        key: to.1,
+        sequence: 0,
+        acknowledged: 0,
+        offset: 0,
+        immediate: 0,
+    };
+    header.write(&mut bytes);
+    let length = HEADER_BYTES + setup.write(&mut bytes[HEADER_BYTES..]);
+    Letter::try_from(&bytes[..length]).expect("a letter holds every set-up")
+}
+
+/// Returns the set-up parameters of a VI.
+fn introduce<'a>(
+    number: u32,
+    key: u32,
+    attributes: &ViAttributes,
+    local: &'a [u8],
+    remote: &'a [u8],
+) -> wire::Setup<'a> {
+    wire::Setup {
+        vi: number,
+        key,
+        transfer_bytes_max: attributes.transfer_bytes_max,
+        qos: attributes.qos,
+        reliability: attributes.reliability as u8,
+        rdma: u8::from(attributes.rdma_write) | (u8::from(attributes.rdma_read) << 1),
+        local,
+        remote,
+    }
+}
+
+impl Vi {
+    fn request_letter(&self, number: u32, setup: &Setup) -> Letter {
+        let kind = if setup.is_peer { Kind::PeerRequest } else { Kind::ConnectRequest };
+        let words = introduce(number, setup.key, &self.attributes, &setup.local, &setup.remote);
+        setup_letter(kind, (0, 0), &words)
+    }
+
+    /// Ends an outgoing request with an error.
+    pub(super) fn give_up(&mut self, error: ConnectError, desk: &mut Desk) {
+        self.setup = None;
+        self.state = ViState::Idle;
+        self.outcome = Some(Err(error));
+        desk.news = true;
+    }
+
+    pub(super) fn advance_setup(&mut self, number: u32, config: &Config, desk: &mut Desk, now: Instant) {
+        if let Some(mut setup) = self.setup.take() {
+            if now >= setup.until {
+                return self.give_up(ConnectError::Timeout, desk);
+            }
+            if now >= setup.again_at {
+                setup.again_at = now + config.resend_after;
+                desk.letters.push((setup.path, self.request_letter(number, &setup)));
+            }
+            desk.due_at(setup.until.min(setup.again_at));
+            self.setup = Some(setup);
+        }
+        // The peer may have missed the acceptance: retransmit it.
+        if let Some(connection) = &self.connection
+            && !connection.confirmed
+            && !connection.traits.loses_nothing
+        {
+            if now >= connection.heard_at + config.resend_after {
+                desk.letters.push((connection.path, self.accept_letter(number)));
+            }
+            desk.due_at(now + config.resend_after);
+        }
+    }
+
+    fn accept_letter(&self, number: u32) -> Letter {
+        let connection = self.connection.as_ref().expect("who accepts is connected");
+        let words = introduce(number, connection.key, &self.attributes, &[], &[]);
+        setup_letter(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and what a NIC lends")]
+    fn connect(
+        &mut self,
+        number: u32,
+        path: (u32, PathTraits),
+        key: u32,
+        peer: (u32, u32),
+        config: &Config,
+        desk: &mut Desk,
+        now: Instant,
+    ) {
+        let connection = Connection::new(path, key, peer, self.send.end(), config, now);
+        self.connection = Some(connection);
+        (self.setup, self.grave, self.queued, self.owing) = (None, None, false, false);
+        self.state = ViState::Connected;
+        self.start_clock(desk);
+        desk.ready.push(number);
+        desk.news = true;
+    }
+}
+
+impl Nic {
+    /// Starts listening for requests at a discriminator.
+    ///
+    /// # Errors
+    /// [`Refusal::BadAddress`] if the discriminator is too long, or [`Refusal::TooMany`].
+    pub fn listen(&mut self, local: &[u8]) -> Result<(), Refusal> {
+        if local.len() > self.config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX) {
+            return Err(Refusal::BadAddress);
+        }
+        if !self.listeners.iter().any(|known| known == local) {
+            if self.listeners.len() >= self.config.requests_max {
+                return Err(Refusal::TooMany);
+            }
+            self.listeners.push(local.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the NIC is listening at a discriminator.
+    pub fn listens(&self, local: &[u8]) -> bool {
+        self.listeners.iter().any(|known| known == local)
+    }
+
+    /// Stops listening; rejects requests that the host has not seen.
+    pub fn unlisten(&mut self, local: &[u8]) {
+        self.listeners.retain(|known| known != local);
+        let theirs = |request: &Incoming| !request.shown && request.target == local;
+        let stale: Vec<u32> =
+            self.incoming.iter().filter(|(_, request)| theirs(request)).map(|(n, _)| n).collect();
+        for number in stale {
+            let _ = self.reject_with(number, refusal::NO_MATCH);
+        }
+    }
+
+    /// Returns the next request at a discriminator that the host has not seen.
+    pub fn request_at(&mut self, local: &[u8]) -> Option<Request> {
+        let (number, request) =
+            self.incoming.iter_mut().find(|(_, request)| !request.shown && request.target == local)?;
+        request.shown = true;
+        let (path, remoteness) = (request.path, request.remoteness);
+        Some(Request { number, path, source: request.source.clone(), remoteness })
+    }
+
+    /// Accepts a request with an idle VI.
+    ///
+    /// # Errors
+    /// [`Refusal::Reliability`], [`Refusal::TransferBytes`] or [`Refusal::Qos`] if that attribute differs
+    /// from the peer's; [`Refusal::UnknownRequest`], [`Refusal::UnknownVi`], [`Refusal::BadState`],
+    /// [`Refusal::UnknownPath`].
+    pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), Refusal> {
+        let Nic { config, vis, paths, incoming, desk, rng, .. } = self;
+        let asked = incoming.get(request).ok_or(Refusal::UnknownRequest)?;
+        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if vi.state != ViState::Idle {
+            return Err(Refusal::BadState(vi.state));
+        }
+        match asked.remoteness.differs(&vi.attributes) {
+            Some(refusal::RELIABILITY) => return Err(Refusal::Reliability),
+            Some(refusal::TRANSFER_BYTES) => return Err(Refusal::TransferBytes),
+            Some(_) => return Err(Refusal::Qos),
+            None => {}
+        }
+        let path = paths.get(asked.path).ok_or(Refusal::UnknownPath)?;
+        let (way, peer) = ((asked.path, path.traits), (asked.peer_vi, asked.peer_key));
+        vi.connect(number, way, rng.draw_u32(), peer, config, desk, now);
+        let accept = vi.accept_letter(number);
+        desk.letters.push((way.0, accept));
+        desk.due_at(now + config.resend_after);
+        incoming.remove(request);
+        self.deliver();
+        Ok(())
+    }
+
+    /// Rejects a request.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownRequest`].
+    pub fn reject(&mut self, request: u32) -> Result<(), Refusal> {
+        self.reject_with(request, refusal::REJECTED)
+    }
+
+    fn reject_with(&mut self, request: u32, code: u32) -> Result<(), Refusal> {
+        let asked = self.incoming.remove(request).ok_or(Refusal::UnknownRequest)?;
+        let answer = letter(Kind::Reject, asked.peer_vi, asked.peer_key, 0, 0, code);
+        self.desk.letters.push((asked.path, answer));
+        self.deliver();
+        Ok(())
+    }
+
+    /// Requests the connection of an idle VI over a path, from the local discriminator `local` to `remote`.
+    /// With `is_peer` the other side must request it as well. [`Nic::outcome`] returns the result, at the
+    /// latest at `until`.
+    ///
+    /// # Errors
+    /// [`Refusal::BadAddress`] if a discriminator is too long; [`Refusal::UnknownVi`], [`Refusal::BadState`],
+    /// [`Refusal::UnknownPath`].
+    pub fn request(
+        &mut self,
+        number: u32,
+        path: u32,
+        (local, remote): (&[u8], &[u8]),
+        is_peer: bool,
+        now: Instant,
+        until: Instant,
+    ) -> Result<(), Refusal> {
+        let Nic { config, vis, paths, desk, rng, .. } = self;
+        let most = config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX);
+        if local.len().max(remote.len()) > most {
+            return Err(Refusal::BadAddress);
+        }
+        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if vi.state != ViState::Idle {
+            return Err(Refusal::BadState(vi.state));
+        }
+        let traits = paths.get(path).ok_or(Refusal::UnknownPath)?.traits;
+        // A peer that has not made its request yet does not answer, so retransmit on any path.
+        let again = if traits.loses_nothing && !is_peer { Instant::NEVER } else { now + config.resend_after };
+        let setup = Setup {
+            path,
+            traits,
+            key: rng.draw_u32(),
+            is_peer,
+            local: local.to_vec(),
+            remote: remote.to_vec(),
+            until,
+            again_at: again,
+        };
+        desk.letters.push((path, vi.request_letter(number, &setup)));
+        desk.due_at(again.min(until));
+        vi.setup = Some(setup);
+        vi.outcome = None;
+        vi.state = ViState::ConnectPending;
+        self.deliver();
+        Ok(())
+    }
+
+    /// Returns the result of a VI's request, once.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    pub fn outcome(&mut self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
+        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.outcome.take())
+    }
+
+    /// Ends a VI's connection, outgoing request or error state; the VI becomes idle and its descriptors are
+    /// flushed.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownVi`].
+    pub fn disconnect(&mut self, number: u32) -> Result<(), Refusal> {
+        let Nic { vis, desk, .. } = self;
+        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        if let Some(connection) = vi.connection.take() {
+            desk.letters.push((connection.path, connection.letter(Kind::Disconnect, 0, fault::NONE)));
+        }
+        (vi.setup, vi.grave, vi.outcome) = (None, None, None);
+        vi.state = ViState::Idle;
+        vi.flush(number, desk);
+        // A host that waits for the outcome of the request must be woken: there will be none.
+        desk.news = true;
+        self.deliver();
+        Ok(())
+    }
+
+    /// Calls [`Nic::disconnect`] for every VI.
+    pub fn disconnect_all(&mut self) {
+        let numbers: Vec<u32> = self.vis.iter().map(|(number, _)| number).collect();
+        numbers.into_iter().for_each(|number| {
+            self.disconnect(number).expect("the VI was there, and nobody else has the NIC");
+        });
+    }
+
+    /// Handles a set-up packet.
+    pub(super) fn on_setup(&mut self, path: u32, header: &Header, payload: SharedBytes<'_>, now: Instant) {
+        let mut copy = [0; SETUP_PACKET_BYTES_MAX];
+        let length = payload.copy_to(0, &mut copy);
+        let setup = wire::Setup::read(&copy[..length.min(payload.len())]);
+        match (header.kind, setup) {
+            (Kind::Reject, _) => self.on_reject(path, header),
+            (_, Err(_)) => self.desk.counters.malformed += 1,
+            (Kind::ConnectRequest, Ok((setup, _))) => self.on_request(path, &setup, now),
+            (Kind::PeerRequest, Ok((setup, _))) => self.on_peer(path, &setup, now),
+            (_, Ok((setup, _))) => self.on_accept(path, header, &setup, now),
+        }
+        self.deliver();
+    }
+
+    fn on_request(&mut self, path: u32, setup: &wire::Setup<'_>, now: Instant) {
+        let Nic { vis, incoming, listeners, desk, .. } = self;
+        let from = (setup.vi, setup.key);
+        let is_same =
+            |request: &Incoming| request.path == path && (request.peer_vi, request.peer_key) == from;
+        if incoming.iter().any(|(_, request)| is_same(request)) {
+            return;
+        }
+        let accepted = vis.iter().find(|(_, vi)| {
+            let connection = vi.connection.as_ref();
+            connection.is_some_and(|one| one.path == path && (one.peer_vi, one.peer_key) == from)
+        });
+        if let Some((number, vi)) = accepted {
+            desk.letters.push((path, vi.accept_letter(number)));
+            return;
+        }
+        let request = Incoming {
+            path,
+            until: now + REQUEST_LIFE,
+            peer_vi: setup.vi,
+            peer_key: setup.key,
+            remoteness: Remoteness::of(setup),
+            source: setup.local.to_vec(),
+            target: setup.remote.to_vec(),
+            shown: false,
+        };
+        let is_heard = listeners.iter().any(|known| known == setup.remote);
+        if !is_heard || incoming.insert(request).is_none() {
+            desk.letters.push((path, letter(Kind::Reject, setup.vi, setup.key, 0, 0, refusal::NO_MATCH)));
+            return;
+        }
+        desk.due_at(now + REQUEST_LIFE);
+        desk.news = true;
+    }
+
+    fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
+        let Nic { config, vis, desk, .. } = self;
+        let from = (theirs.vi, theirs.key);
+        let found = vis.iter_mut().find(|(number, vi)| {
+            let asks = vi.setup.as_ref().is_some_and(|ours| {
+                // On a loopback path a VI receives its own request.
+                let is_itself = (*number, ours.key) == from;
+                ours.is_peer
+                    && !is_itself
+                    && ours.path == path
+                    && ours.local == theirs.remote
+                    && ours.remote == theirs.local
+            });
+            let has = vi.connection.as_ref();
+            asks || has.is_some_and(|one| one.path == path && (one.peer_vi, one.peer_key) == from)
+        });
+        // If there is no matching request yet, the peer will retransmit.
+        let Some((number, vi)) = found else { return };
+        if let Some(setup) = vi.setup.take() {
+            let remoteness = Remoteness::of(theirs);
+            if let Some(code) = remoteness.differs(&vi.attributes) {
+                desk.letters.push((path, letter(Kind::Reject, theirs.vi, theirs.key, 0, 0, code)));
+                return vi.give_up(error_of(code), desk);
+            }
+            vi.connect(number, (path, setup.traits), setup.key, from, config, desk, now);
+            vi.outcome = Some(Ok(remoteness));
+            desk.due_at(now + config.resend_after);
+        }
+        desk.letters.push((path, vi.accept_letter(number)));
+    }
+
+    fn on_accept(&mut self, path: u32, header: &Header, theirs: &wire::Setup<'_>, now: Instant) {
+        let Nic { config, vis, desk, .. } = self;
+        let from = (theirs.vi, theirs.key);
+        if let Some(vi) = vis.get_mut(header.vi) {
+            if let Some(connection) = &mut vi.connection
+                && connection.path == path
+                && connection.key == header.key
+                && (connection.peer_vi, connection.peer_key) == from
+            {
+                connection.confirmed = true;
+                connection.owes_now = true;
+                desk.ready.push(header.vi);
+                return;
+            }
+            let expected = vi.setup.take_if(|setup| setup.path == path && setup.key == header.key);
+            if let Some(setup) = expected {
+                vi.connect(header.vi, (path, setup.traits), setup.key, from, config, desk, now);
+                vi.outcome = Some(Ok(Remoteness::of(theirs)));
+                if let Some(connection) = &mut vi.connection {
+                    connection.confirmed = true;
+                    connection.owes_now = true;
+                }
+                return;
+            }
+        }
+        // The acceptance of a request that no longer exists is answered by a disconnect.
+        desk.letters.push((path, letter(Kind::Disconnect, theirs.vi, theirs.key, 0, 0, fault::NONE)));
+    }
+
+    fn on_reject(&mut self, path: u32, header: &Header) {
+        let Nic { vis, desk, .. } = self;
+        let Some(vi) = vis.get_mut(header.vi) else { return };
+        if vi.setup.take_if(|setup| setup.path == path && setup.key == header.key).is_some() {
+            vi.give_up(error_of(header.immediate), desk);
+        }
+    }
+}
+
+const fn error_of(code: u32) -> ConnectError {
+    match code {
+        refusal::NO_MATCH => ConnectError::NoMatch,
+        refusal::RELIABILITY => ConnectError::Reliability,
+        refusal::TRANSFER_BYTES => ConnectError::TransferBytes,
+        refusal::QOS => ConnectError::Qos,
+        _ => ConnectError::Rejected,
+    }
+}

@@ -1,0 +1,67 @@
+//! A VI: two work queues, a state, and the connection if there is one.
+
+use crate::connection::Connection;
+use crate::request::{Outcome, Setup};
+use crate::traits::{Reliability, ViAttributes, ViState};
+use crate::work::WorkQueue;
+
+/// What remains of a broken connection: enough to tell a peer that has not noticed yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grave {
+    pub path: u32,
+    pub key: u32,
+    pub peer_vi: u32,
+    pub peer_key: u32,
+    pub fault: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Vi {
+    pub attributes: ViAttributes,
+    pub state: ViState,
+    pub send: WorkQueue,
+    pub receive: WorkQueue,
+    pub send_queue: Option<u32>,
+    pub receive_queue: Option<u32>,
+    pub connection: Option<Connection>,
+    pub setup: Option<Setup>,
+    /// The result of the host's last request, until the host fetches it.
+    pub outcome: Option<Outcome>,
+    pub grave: Option<Grave>,
+    /// Set while the VI is in its path's ready queue.
+    pub queued: bool,
+    /// Set while the VI is in the desk's list of pending acknowledgements.
+    pub owing: bool,
+}
+
+impl Vi {
+    pub(super) fn new(attributes: ViAttributes, send_queue: Option<u32>, receive_queue: Option<u32>) -> Vi {
+        Vi {
+            attributes,
+            state: ViState::Idle,
+            send: WorkQueue::default(),
+            receive: WorkQueue::default(),
+            send_queue,
+            receive_queue,
+            connection: None,
+            setup: None,
+            outcome: None,
+            grave: None,
+            queued: false,
+            owing: false,
+        }
+    }
+
+    pub(super) fn is_reliable(&self) -> bool {
+        self.attributes.reliability != Reliability::Unreliable
+    }
+
+    /// Returns the path of the connection.
+    pub(super) fn path(&self) -> Option<u32> {
+        self.connection.as_ref().map(|connection| connection.path)
+    }
+
+    pub(super) fn uses(&self, path: u32) -> bool {
+        self.path() == Some(path) || self.setup.as_ref().is_some_and(|setup| setup.path == path)
+    }
+}

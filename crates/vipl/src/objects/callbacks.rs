@@ -1,0 +1,110 @@
+//! Lines of callbacks, and the threads that call them.
+
+use crate::abi::{VIP_CQ_CALLBACK, VIP_ERROR_HANDLER, VIP_PVOID, VIP_RETURN, VIP_VI_CALLBACK};
+use crate::border::Answer;
+use kiban_os::lock;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+/// Callbacks that wait for one queue at most.
+const LINE_MAX: usize = 1024;
+
+/// A pointer of the program's that is handed back to it, and never followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(pub(crate) VIP_PVOID);
+
+// SAFETY: it is a value to us; what it points to is between the program and its callback, on whatever thread.
+unsafe impl Send for Context {}
+
+/// A function of the program, by what it waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum Callback {
+    Work(VIP_VI_CALLBACK),
+    Entry(VIP_CQ_CALLBACK),
+}
+
+/// Who wants to be called for one queue, in order.
+#[derive(Default)]
+pub(crate) struct Line(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    calls: VecDeque<(Context, Callback)>,
+    /// A thread serves this line.
+    served: bool,
+}
+
+impl Line {
+    /// Stands in line. True: the line needs a thread.
+    pub(crate) fn stand(&self, context: Context, callback: Callback) -> Answer<bool> {
+        let mut waiting = lock(&self.0);
+        if waiting.calls.len() >= LINE_MAX {
+            return Err(VIP_RETURN::ERROR_RESOURCE);
+        }
+        waiting.calls.push_back((context, callback));
+        Ok(!core::mem::replace(&mut waiting.served, true))
+    }
+
+    /// Serves the line until nobody is left, or `serve` fails: then nothing will come any more.
+    pub(crate) fn serve(&self, mut serve: impl FnMut(Context, Callback) -> Answer) {
+        loop {
+            let next = {
+                let mut waiting = lock(&self.0);
+                let next = waiting.calls.pop_front();
+                waiting.served = next.is_some();
+                next
+            };
+            let Some((context, callback)) = next else { return };
+            if serve(context, callback).is_err() {
+                let mut waiting = lock(&self.0);
+                waiting.calls.clear();
+                waiting.served = false;
+                return;
+            }
+        }
+    }
+
+    /// There is no thread for this line: whoever stands in it is sent away.
+    pub(crate) fn give_up(&self) {
+        *lock(&self.0) = Waiting::default();
+    }
+}
+
+/// The callbacks of a NIC.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) errors: Mutex<Handler>,
+}
+
+impl Callbacks {
+    /// Starts a thread that may call the program.
+    pub(crate) fn start(&self, work: impl FnOnce() + Send + 'static) -> Answer {
+        let thread = std::thread::Builder::new().name("vipl-callback".into()).spawn(work);
+        let thread = thread.map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
+        let mut threads = lock(&self.threads);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until no callback runs any more, but for the one that this is called from.
+    pub(crate) fn end(&self) {
+        let threads = core::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic in it has been told; there is nothing more to say.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Whom a NIC tells.
+#[derive(Default)]
+pub(crate) struct Handler {
+    pub(crate) told: Option<(Context, VIP_ERROR_HANDLER)>,
+    /// A thread listens for events.
+    pub(crate) listening: bool,
+}

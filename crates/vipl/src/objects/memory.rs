@@ -1,0 +1,44 @@
+//! What a program has registered on a NIC.
+
+use super::handle::QuickMap;
+use crate::abi::VIP_RETURN;
+use crate::border::Answer;
+
+/// Memory that a program has registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) address: usize,
+    pub(crate) length: usize,
+    pub(crate) tag: u32,
+}
+
+impl Memory {
+    /// Whether `length` bytes from `address` on lie within.
+    pub(crate) fn holds(&self, address: usize, length: usize) -> bool {
+        address
+            .checked_sub(self.address)
+            .and_then(|at| at.checked_add(length))
+            .is_some_and(|end| end <= self.length)
+    }
+}
+
+/// What a NIC's program has registered, by handle.
+#[derive(Default)]
+pub(crate) struct Memories {
+    pub(crate) by_handle: QuickMap<u32, Memory>,
+    pub(crate) bytes: usize,
+    /// The tag that NULL means, and whether the program has been given it.
+    pub(crate) first_tag: Option<(u32, bool)>,
+}
+
+impl Memories {
+    pub(crate) fn get(&self, handle: u32) -> Answer<&Memory> {
+        self.by_handle.get(&handle).ok_or(VIP_RETURN::INVALID_PARAMETER)
+    }
+
+    /// Forgets everything: the handles, for whoever gives the memory back.
+    pub(crate) fn take_all(&mut self) -> Vec<u32> {
+        self.bytes = 0;
+        self.by_handle.drain().map(|(handle, _)| handle).collect()
+    }
+}

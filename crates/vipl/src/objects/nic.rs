@@ -1,0 +1,78 @@
+//! A NIC as a program holds it: the NIC itself, and what belongs to it.
+
+use super::callbacks::Callbacks;
+use super::handle::{Handle, QuickMap};
+use super::hosts::Hosts;
+use super::memory::Memories;
+use crate::abi::{VIP_CHAR, VIP_NIC_HANDLE};
+use kiban_os::lock;
+use kiban_vi::Config;
+use kiban_vi_runtime::HostAddress;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock, RwLock};
+
+/// How many threads wait at each discriminator of a NIC.
+pub(crate) type Waiters = HashMap<Vec<u8>, usize>;
+
+/// A NIC that a program has opened.
+pub(crate) struct Nic {
+    /// The NIC itself, driven in real time.
+    pub(crate) core: kiban_vi_runtime::Nic,
+    pub(crate) config: Config,
+    pub(crate) host: HostAddress,
+    pub(crate) handle: OnceLock<Handle>,
+    pub(crate) name: [VIP_CHAR; 64],
+    /// The host address: `VipQueryNic` gives a pointer to it.
+    pub(crate) address: Box<[u8]>,
+    pub(crate) memories: RwLock<Memories>,
+    /// Descriptors that are posted, by address: the handle of the memory in which they lie.
+    pub(crate) posted: Mutex<QuickMap<usize, u32>>,
+    /// Handles of what was made on this NIC, by the NIC's own numbers.
+    pub(crate) numbers: Mutex<Numbers>,
+    /// Threads that wait for requests to connect.
+    pub(crate) waiters: Mutex<Waiters>,
+    pub(crate) hosts: Mutex<Option<Hosts>>,
+    pub(crate) callbacks: Callbacks,
+}
+
+/// The handles of what was made on a NIC.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    pub(crate) tags: QuickMap<u32, Handle>,
+    pub(crate) vis: QuickMap<u32, Handle>,
+    pub(crate) queues: QuickMap<u32, Handle>,
+    /// Requests have no number that is told.
+    pub(crate) requests: Vec<Handle>,
+}
+
+/// What a number of the NIC's is of.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Tag,
+    Vi,
+    Queue,
+}
+
+impl Numbers {
+    /// The handles of one kind, by number.
+    pub(crate) fn of(&mut self, kind: Kind) -> &mut QuickMap<u32, Handle> {
+        match kind {
+            Kind::Tag => &mut self.tags,
+            Kind::Vi => &mut self.vis,
+            Kind::Queue => &mut self.queues,
+        }
+    }
+}
+
+impl Nic {
+    pub(crate) fn handle(&self) -> VIP_NIC_HANDLE {
+        self.handle.get().map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
+    }
+
+    /// The handle of a number, for answers; null when it has none.
+    pub(crate) fn handle_of(&self, kind: Kind, number: u32) -> *mut c_void {
+        let mut numbers = lock(&self.numbers);
+        numbers.of(kind).get(&number).map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
+    }
+}
