@@ -25,6 +25,7 @@
 //!                  blocks, whatever the peer sets or sends ([`crate::unix`]).
 //! Limits           a peer that keeps sending bytes keeps waking this side.
 
+use crate::text::printable;
 use crate::unix::{Listener, Peer, is_plain_memory, names};
 use kiban_base::{Bell, Region};
 use rustix::event::{PollFd, PollFlags};
@@ -222,7 +223,11 @@ impl Half {
         if !socket.is_ours() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        send(&socket, &[&(bytes as u64).to_le_bytes(), own], None)?;
+        match send(&socket, &[&(bytes as u64).to_le_bytes(), own], None) {
+            // The callee has already refused the call and hung up; `complete` receives its reason.
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
+            sent => sent?,
+        }
         Ok(Half { socket: Some(socket), wanted: Some(bytes) })
     }
 
@@ -262,7 +267,7 @@ impl Half {
         let (region, caller) = match (self.wanted, memory) {
             (Some(bytes), Some(memory)) => (map(memory.as_fd(), bytes..=bytes)?, Vec::new()),
             (Some(_), None) => {
-                return Err(io::Error::other(String::from_utf8_lossy(said).escape_debug().to_string()));
+                return Err(io::Error::other(printable(&String::from_utf8_lossy(said)).into_owned()));
             }
             (None, _) => {
                 let (wanted, caller) = said.split_first_chunk().ok_or_else(not_understood)?;
@@ -495,6 +500,17 @@ mod tests {
         assert!(!one.is_gone() && !two.is_gone());
         drop(one);
         assert!(two.is_gone());
+    }
+
+    #[test]
+    fn a_call_refused_before_its_hello_tells_the_reason() {
+        let path = std::env::temp_dir().join(String::from_utf8(name("refused")).expect("text"));
+        let door = Door::open_at(&path).expect("the path is free");
+        let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the door is open");
+        door.caller().expect("somebody calls").refuse("no room");
+        let mut half = Half::call_over(socket, b"me", BYTES).expect("the reason is still to be received");
+        let error = half.complete(BYTES..=BYTES).expect_err("it was refused");
+        assert_eq!(error.to_string(), "no room");
     }
 
     #[test]
