@@ -27,8 +27,8 @@ use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, Wait};
 use kiban_board::{Board, Host, Input, Output, Program};
 use kiban_os::clock::Clock;
-use kiban_os::doors::Doors;
-pub use kiban_os::doors::Waker;
+use kiban_os::WaitSet;
+pub use kiban_os::Waker;
 use kiban_os::wait::Waiting;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -108,7 +108,7 @@ pub struct Driver {
     deadline: Instant,
     train: Vec<TimedCell>,
     gone: Vec<(usize, io::Error)>,
-    doors: Arc<Doors>,
+    wait_set: Arc<WaitSet>,
 }
 
 impl Driver {
@@ -126,7 +126,7 @@ impl Driver {
             deadline: Instant::ZERO,
             train: Vec::new(),
             gone: Vec::new(),
-            doors: Doors::new()?,
+            wait_set: WaitSet::new()?,
         })
     }
 
@@ -142,7 +142,7 @@ impl Driver {
 
     /// Returns a handle that wakes the driver from another thread.
     pub fn waker(&self) -> Waker {
-        Doors::waker(&self.doors)
+        WaitSet::waker(&self.wait_set)
     }
 
     /// Attaches a link to a port of its kind: packets to an IP port, frames to an Ethernet port, cells to an
@@ -173,7 +173,7 @@ impl Driver {
             Place::Packets(joint) => joint.link.file(),
             Place::Cells(joint) => joint.link.file(),
         };
-        self.doors.watch_link(port, file);
+        self.wait_set.watch_link(port, file);
         self.places[port] = place;
         self.board.hold(port, false);
         // The link is up: the port looks for its addresses and announces itself.
@@ -183,7 +183,7 @@ impl Driver {
     /// Detaches the link from a port.
     pub fn part(&mut self, port: usize) {
         if let Some(place) = self.places.get_mut(port) {
-            self.doors.forget(port);
+            self.wait_set.forget(port);
             *place = Place::Empty;
         }
     }
@@ -196,7 +196,7 @@ impl Driver {
     /// Adds a program that also has files of the system, which is started in the next turn. Returns its
     /// number.
     pub fn add_outward(&mut self, program: Box<dyn Outward>) -> usize {
-        self.doors.watch_program(program.file(), program.doorbell());
+        self.wait_set.watch_program(program.file(), program.doorbell());
         self.put_program(Worker::Outward(program))
     }
 
@@ -253,7 +253,7 @@ impl Driver {
     /// Runs one turn. Returns whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         let now = self.clock.now();
-        let mut worked = self.doors.take_woken();
+        let mut worked = self.wait_set.take_woken();
         // Before anything arrives, so that listeners are in place.
         self.start(now);
         for port in 0..self.places.len() {
@@ -291,7 +291,7 @@ impl Driver {
                     *held = !freed;
                 }
                 if freed {
-                    self.doors.watch_room(port, false);
+                    self.wait_set.watch_room(port, false);
                     board.hold(port, false);
                     board.handle(Input::Room, now);
                 }
@@ -387,7 +387,7 @@ impl Driver {
     /// Sends what waits for packet links.
     fn send(&mut self, now: Instant) {
         for port in 0..self.places.len() {
-            let Driver { board, places, doors, .. } = self;
+            let Driver { board, places, wait_set, .. } = self;
             let Place::Packets(joint) = &mut places[port] else { continue };
             let Joint { link, outward, outward_bytes, held, .. } = joint;
             *outward_bytes = 0;
@@ -400,7 +400,7 @@ impl Driver {
                 Ok(()) => {
                     *held = true;
                     board.hold(port, true);
-                    doors.watch_room(port, true);
+                    wait_set.watch_room(port, true);
                 }
                 Err(error) => self.lose(port, error),
             }
@@ -453,7 +453,7 @@ impl Driver {
 
     /// Works and waits until a deadline, or until `done` returns true; it is called after every turn.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant, mut done: impl FnMut(&mut Driver) -> bool) {
-        let doors = self.doors.clone();
+        let wait_set = self.wait_set.clone();
         loop {
             while self.turn() {
                 if done(self) {
@@ -466,7 +466,7 @@ impl Driver {
             let deadline = self.deadline().min(until);
             // A turn may have set an earlier deadline, for example for a delayed unit.
             let look = || (self.turn() || self.deadline() < deadline).then_some(());
-            waiting.wait(&*doors, &*doors, deadline, look);
+            waiting.wait(&*wait_set, &*wait_set, deadline, look);
         }
     }
 

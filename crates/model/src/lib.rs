@@ -14,7 +14,7 @@
 //!           whose flags are woven into locks, files or signals, which the checker has not:
 //!           - `os/src/turn`: `helper_drives`, `closed` and the helper's `ends`, which are followed by the
 //!             ring of a bell or by a lock's news. (How followers are counted is modelled.)
-//!           - `os/src/wait/doors.rs`: `woken`, which is stored before the bell rings. The bell's own model
+//!           - `os/src/wait/set.rs`: `woken`, which is stored before the bell rings. The bell's own model
 //!             has a payload that is announced in this order; `Waker` itself is not compiled there.
 //!           - `sandbox/src/threads.rs`: a counter between a thread and its signal handlers.
 //!           - `link/src/frames/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.

@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`clock`], [`wait`] | time, CPU time, pinning; how to wait for work, and how long to spin first |
-//! | [`doors`], [`turn`] | a set of files to sleep on; one machine that several threads drive in turns |
+//! | [`WaitSet`], [`turn`] | a set of files and bells to sleep on; one machine that several threads drive in turns |
 //! | [`channel`] | shared memory and doorbells between two processes |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
 //! | [`unix`] | Unix sockets with untrusted peers |
@@ -34,4 +34,4 @@ pub use clock::Clock;
 pub use files::{exposure, regular};
 pub use lock::{ignore_poison, lock, try_lock};
 pub use net::{interface, packet, udp};
-pub use wait::{EventSleeper, FutexSleeper, Sleeper, Waiting, costs, doors};
+pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

@@ -19,7 +19,7 @@ use kiban_atm::wire::oam::{self, LOCATION_END, Payload};
 use kiban_atm::{HeaderReceiver, Received, TimedCell};
 use kiban_base::{Blocks, Instant, Memory, Pool, SecureRng, Wait};
 use kiban_os::clock::Clock;
-use kiban_os::doors::{Doors, Waker};
+use kiban_os::{WaitSet, Waker};
 use kiban_os::random;
 use kiban_os::wait::Waiting;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ pub struct Pinger {
     memory: Memory,
     rng: SecureRng,
     clock: Clock,
-    doors: Arc<Doors>,
+    wait_set: Arc<WaitSet>,
     /// Tag, sequence number and send time of outstanding pings, the oldest first.
     under_way: VecDeque<(u32, u64, Instant)>,
     inward: VecDeque<TimedCell>,
@@ -104,8 +104,8 @@ impl Pinger {
         segment: bool,
         interface: Interface,
     ) -> io::Result<Pinger> {
-        let doors = Doors::new()?;
-        doors.watch_link(0, link.file());
+        let wait_set = WaitSet::new()?;
+        wait_set.watch_link(0, link.file());
         let clock = Clock::new();
         Ok(Pinger {
             link,
@@ -121,7 +121,7 @@ impl Pinger {
             },
             rng: SecureRng::new(random::key()?),
             clock,
-            doors,
+            wait_set,
             under_way: VecDeque::new(),
             inward: VecDeque::new(),
             outward: VecDeque::new(),
@@ -143,7 +143,7 @@ impl Pinger {
 
     /// Returns a handle that wakes it from another thread.
     pub fn waker(&self) -> Waker {
-        Doors::waker(&self.doors)
+        WaitSet::waker(&self.wait_set)
     }
 
     /// Returns the number of pings sent so far.
@@ -187,13 +187,13 @@ impl Pinger {
     /// # Errors
     /// The link is gone.
     pub fn wait(&mut self, waiting: &mut Waiting, until: Instant) -> io::Result<Event> {
-        let doors = self.doors.clone();
+        let wait_set = self.wait_set.clone();
         loop {
             self.pull()?;
             if let Some(answer) = self.came.pop_front() {
                 return Ok(Event::Answer(answer));
             }
-            if doors.take_woken() {
+            if wait_set.take_woken() {
                 return Ok(Event::Woken);
             }
             if self.clock.now() >= until {
@@ -201,10 +201,10 @@ impl Pinger {
             }
             let deadline = self.link.deadline().min(until);
             let look = || match self.pull() {
-                Ok(()) if self.came.is_empty() && !doors.is_woken() => None,
+                Ok(()) if self.came.is_empty() && !wait_set.is_woken() => None,
                 result => Some(result),
             };
-            waiting.wait(&*doors, &*doors, deadline, look).unwrap_or(Ok(()))?;
+            waiting.wait(&*wait_set, &*wait_set, deadline, look).unwrap_or(Ok(()))?;
         }
     }
 

@@ -19,7 +19,7 @@ use kiban_atm::wire::oam::{LOCATION_END, Payload};
 use kiban_atm::{HeaderReceiver, Name, Received, Switch, TimedCell};
 use kiban_base::{Blocks, Instant, Memory, Pool, Wait};
 use kiban_os::clock::Clock;
-use kiban_os::doors::{Doors, Waker};
+use kiban_os::{WaitSet, Waker};
 use kiban_os::wait::Waiting;
 use std::collections::VecDeque;
 use std::io;
@@ -48,7 +48,7 @@ pub struct SwitchDriver {
     switch: Switch,
     places: Vec<Place>,
     clock: Clock,
-    doors: Arc<Doors>,
+    wait_set: Arc<WaitSet>,
     memory: Memory,
     train: Vec<TimedCell>,
     gone: Vec<(usize, io::Error)>,
@@ -76,7 +76,7 @@ impl SwitchDriver {
             switch,
             places: ports.iter().map(place).collect(),
             clock,
-            doors: Doors::new()?,
+            wait_set: WaitSet::new()?,
             // Links of frames require memory, although no frame is for the switch.
             memory: Memory {
                 transmit: Pool::new(1, 4096),
@@ -100,12 +100,12 @@ impl SwitchDriver {
 
     /// Returns a handle that wakes it from another thread.
     pub fn waker(&self) -> Waker {
-        Doors::waker(&self.doors)
+        WaitSet::waker(&self.wait_set)
     }
 
     /// Attaches a link to a port.
     pub fn join(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
-        self.doors.watch_link(port, link.file());
+        self.wait_set.watch_link(port, link.file());
         self.places[port].link = Some(link);
     }
 
@@ -129,13 +129,13 @@ impl SwitchDriver {
     /// Runs one turn. Returns whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         let now = self.clock.now();
-        let SwitchDriver { switch, places, memory, gone, doors, .. } = self;
+        let SwitchDriver { switch, places, memory, gone, wait_set, .. } = self;
         let mut worked = false;
         for (port, place) in places.iter_mut().enumerate() {
             let Some(link) = &mut place.link else { continue };
             if let Err(error) = link.receive(&mut Lent { now, memory }, &mut place.inward) {
                 gone.push((port, error));
-                doors.forget(port);
+                wait_set.forget(port);
                 place.link = None;
                 worked = true;
             }
@@ -159,7 +159,7 @@ impl SwitchDriver {
     }
 
     fn send(&mut self, port: usize, now: Instant) -> bool {
-        let SwitchDriver { switch, places, memory, train, gone, doors, .. } = self;
+        let SwitchDriver { switch, places, memory, train, gone, wait_set, .. } = self;
         let place = &mut places[port];
         switch.advance(port, now, train);
         place.outward.append(&mut place.answers);
@@ -171,7 +171,7 @@ impl SwitchDriver {
             let sent = link.send(&mut place.outward, &mut Lent { now, memory });
             if let Err(error) = sent {
                 gone.push((port, error));
-                doors.forget(port);
+                wait_set.forget(port);
                 place.link = None;
             }
         }
@@ -197,20 +197,20 @@ impl SwitchDriver {
 
     /// Works and waits until a deadline, until a link is lost, or until another thread wakes it.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant) {
-        let doors = self.doors.clone();
+        let wait_set = self.wait_set.clone();
         loop {
             while self.turn() {
-                if !self.gone.is_empty() || doors.is_woken() || self.clock.now() >= until {
+                if !self.gone.is_empty() || wait_set.is_woken() || self.clock.now() >= until {
                     break;
                 }
             }
-            if !self.gone.is_empty() || doors.take_woken() || self.clock.now() >= until {
+            if !self.gone.is_empty() || wait_set.take_woken() || self.clock.now() >= until {
                 return;
             }
             let deadline = self.deadline().min(until);
             // A turn may have set an earlier deadline, for example for a delayed unit.
-            let look = || (self.turn() || doors.is_woken() || self.deadline() < deadline).then_some(());
-            waiting.wait(&*doors, &*doors, deadline, look);
+            let look = || (self.turn() || wait_set.is_woken() || self.deadline() < deadline).then_some(());
+            waiting.wait(&*wait_set, &*wait_set, deadline, look);
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum Role {
 
 /// A connection, or the listener that waits for it.
 pub(crate) struct Connection {
-    doors: OwnedFd,
+    epoll: OwnedFd,
     listener: Option<TcpListener>,
     stream: Option<TcpStream>,
     /// Whether the epoll watches for room to write.
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Listens at an address, or connects to it.
     pub(crate) fn open(role: Role, addresses: &[SocketAddr], name: String) -> io::Result<Connection> {
-        let doors = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let say = |what: &str, error: io::Error| {
             let more = match (role, error.kind()) {
                 (Role::Call, io::ErrorKind::ConnectionRefused) => {
@@ -71,7 +71,7 @@ impl Connection {
             Role::Listen => {
                 let open = TcpListener::bind(addresses).map_err(|error| say("listen", error))?;
                 open.set_nonblocking(true)?;
-                epoll::add(&doors, &open, EventData::new_u64(0), EventFlags::IN)?;
+                epoll::add(&epoll, &open, EventData::new_u64(0), EventFlags::IN)?;
                 let local = open.local_addr()?;
                 listener = Some(open);
                 local
@@ -95,7 +95,7 @@ impl Connection {
             }
         };
         let mut connection = Connection {
-            doors,
+            epoll,
             listener,
             stream: None,
             looks_for_room: false,
@@ -116,7 +116,7 @@ impl Connection {
     fn take(&mut self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        epoll::add(&self.doors, &stream, EventData::new_u64(1), EventFlags::IN)?;
+        epoll::add(&self.epoll, &stream, EventData::new_u64(1), EventFlags::IN)?;
         self.stream = Some(stream);
         // Only one peer: close the listener, so that the system refuses others.
         self.listener = None;
@@ -130,7 +130,7 @@ impl Connection {
 
     /// Returns the file to wait for.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.doors.as_fd()
+        self.epoll.as_fd()
     }
 
     /// Returns an error that ends the link.
@@ -224,7 +224,7 @@ impl Connection {
         let wants = !self.leaving.is_empty();
         if wants != self.looks_for_room {
             let flags = if wants { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(&self.doors, stream, EventData::new_u64(1), flags)?;
+            epoll::modify(&self.epoll, stream, EventData::new_u64(1), flags)?;
             self.looks_for_room = wants;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! Purpose          peers are answered whatever the program does, at no cost while the program drives by
 //!                  itself.
 //! Polling          it checks at intervals whether anybody has driven lately. If not, it drives: it sleeps on
-//!                  the doors until something arrives or the machine's deadline. The program's next call
+//!                  the wait set until something arrives or the machine's deadline. The program's next call
 //!                  makes it go back to polling.
 
 use super::machine::{Helping, Machine, Place};
@@ -49,7 +49,7 @@ impl<M: Machine, Q: Place> Drop for Helper<M, Q> {
         self.end.called.notify_all();
         if let Some(shared) = self.shared.upgrade() {
             shared.helper_drives.store(false, Ordering::Release);
-            shared.doors.wake();
+            shared.wait_set.ring();
         }
         if let Some(thread) = self.thread.take() {
             // The result is ignored: the helper may have panicked.

@@ -5,18 +5,18 @@
 //! Turn             the [`Machine`] has no thread of its own. A thread that works, looks or waits holds the
 //!                  machine's lock briefly and moves whatever there is to move. Nobody blocks while holding
 //!                  the lock.
-//! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the doors, by its
+//! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the wait set, by its
 //!                  queue's policy ([`crate::wait`]). The others are followers: they sleep until the driver
 //!                  has news for one of them.
 //! Helper           if nobody has driven for a while, a helper thread does, so that peers are answered while
 //!                  the program computes (`helper.rs`). It sleeps until something arrives.
-//! Doors            what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
-//!                  deadline, and threads that change the machine meanwhile (`doors.rs`).
+//! Wait set         what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
+//!                  deadline, and threads that change the machine meanwhile ([`WaitSet`]). Which file caused the
+//!                  wake-up is not reported: the machine checks all its files, or watches an epoll of its own.
 //! Signals          of the program end an interruptible wait ([`Turn::wait_interruptibly`], `signals.rs`).
 //! Limits           one lock per turn: a program that drives much from many threads creates several turns.
 //! Not implemented  fork: a child must not use its parent's turn. Fairness among followers.
 
-mod doors;
 mod followers;
 mod helper;
 mod machine;
@@ -26,23 +26,32 @@ mod signals;
 #[cfg(test)]
 mod tests;
 
-pub use doors::watch;
 pub use machine::{Ended, Helping, Machine, Place};
 pub use signals::ends_this_call;
 pub use signals::quietly;
 
-use self::doors::Doors;
 use self::followers::Followers;
 use self::helper::Helper;
 use self::shared::{Held, Shared};
 use crate::clock::Clock;
+use crate::wait::WaitSet;
 use crate::{lock, try_lock};
 use kiban_base::{Instant, Report, Wait};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+/// Watches a file for input or hang-up, edge-triggered if `edges`, otherwise level-triggered.
+///
+/// # Errors
+/// The system is out of memory, or watches too many files for this user.
+pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+    let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
+    Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
+}
 
 /// A machine and the state of the threads that drive it. Clones share it; its helper ends with the last one.
 pub struct Turn<M: Machine, Q: Place> {
@@ -69,13 +78,16 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         make: impl FnOnce(&OwnedFd) -> Result<M, E>,
     ) -> Result<Turn<M, Q>, E> {
         let clock = Clock::new();
-        let doors = Doors::new()?;
-        let machine = make(doors.epoll())?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let wait_set = WaitSet::new()?;
+        wait_set.watch_program(epoll.as_fd(), None);
+        let machine = make(&epoll)?;
         let shared = Arc::new(Shared {
             held: Mutex::new(Held { machine, sleeps_until: Instant::ZERO, recent: (Instant::ZERO, 0) }),
             clock,
             driver: Mutex::new(()),
-            doors,
+            epoll,
+            wait_set,
             followers: Followers::new(),
             news: (Mutex::new(0), Condvar::new()),
             places: Mutex::default(),
@@ -95,7 +107,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.work(last);
         self.shared.call_followers();
-        self.shared.doors.wake();
+        self.shared.wait_set.ring();
     }
 
     /// Returns the clock of the turn's times.
@@ -136,7 +148,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         // A sleeping driver must wake for an earlier deadline, or for what has just happened. If the helper
         // drives, nobody waits for the latter.
         if earlier || news && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed)) {
-            shared.doors.wake();
+            shared.wait_set.ring();
         }
         done
     }

@@ -1,16 +1,19 @@
 //! State shared by the callers of a turn, and how they drive the machine.
 
-use super::doors::Doors;
 use super::followers::Followers;
 use super::machine::{Ended, Helping, Machine, Place};
 use super::places::Places;
 use super::signals;
 use crate::clock::{Clock, ticks};
-use crate::wait::{Doorbell, Sleeper, Waiting};
+use crate::wait::{Doorbell, Sleeper, WaitSet, Waiting};
 use crate::{lock, try_lock};
 use kiban_base::Instant;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A clock reading is reused for this many ticks: about ten microseconds, less than the precision of any
@@ -27,10 +30,12 @@ pub(super) struct Shared<M, Q> {
     /// A panic inside the machine may leave it partly changed; the other threads continue with that state.
     pub(super) held: Mutex<Held<M>>,
     pub(super) clock: Clock,
-    /// Held by the thread that sleeps on the doors.
+    /// Held by the thread that sleeps on the wait set.
     pub(super) driver: Mutex<()>,
-    /// What the driver sleeps on.
-    pub(super) doors: Doors,
+    /// What the driver sleeps on: `epoll`, and calls of other threads.
+    pub(super) wait_set: Arc<WaitSet>,
+    /// Watches the machine's files.
+    pub(super) epoll: OwnedFd,
     /// Threads that wait without driving.
     pub(super) followers: Followers,
     pub(super) news: (Mutex<u64>, Condvar),
@@ -85,7 +90,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
     pub(super) fn note(&self, now: Instant) {
         self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
         if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
-            self.doors.wake();
+            self.wait_set.ring();
         }
     }
 
@@ -171,7 +176,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         let mut result = self.look_beside(look).map(Ok);
         if result.is_none() {
             if self.helper_drives.swap(false, Ordering::AcqRel) {
-                self.doors.wake();
+                self.wait_set.ring();
             }
             let now = self.clock.now();
             // Bounded, so that a driver that left without a call is noticed before long.
@@ -191,7 +196,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
     pub(super) fn look_beside<T>(&self, look: &mut impl FnMut(&mut M) -> Option<T>) -> Option<T> {
         let (found, news) = self.look(false, look);
         if news {
-            self.doors.wake();
+            self.wait_set.ring();
         }
         found
     }
@@ -221,13 +226,13 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
 impl<M: Machine, Q: Place> Doorbell for Shared<M, Q> {
     fn arm(&self) {
         lock(&self.held).machine.arm();
-        self.doors.bell.arm();
+        self.wait_set.arm();
     }
 
     fn disarm(&self) -> Option<u64> {
         let first = lock(&self.held).machine.disarm();
         // The bell that was rung first ended the sleep.
-        self.doors.bell.disarm().into_iter().chain(first).min()
+        self.wait_set.disarm().into_iter().chain(first).min()
     }
 }
 
@@ -246,7 +251,10 @@ impl<M: Machine, Q: Place> Sleeper<Shared<M, Q>> for Shared<M, Q> {
             held.sleeps_until = until.min(held.machine.deadline());
             timeout = (held.sleeps_until != Instant::NEVER).then(|| held.sleeps_until.since(now));
         }
-        signals::sleep(self.doors.epoll(), timeout.map(crate::wait::timespec).as_ref());
+        signals::sleep(&self.wait_set, timeout);
+        // Edge-triggered files keep an epoll ready until their events are collected.
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; 32];
+        let _ = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()));
         let mut held = lock(&self.held);
         held.sleeps_until = Instant::ZERO;
         held.recent.1 = 0;
@@ -254,6 +262,6 @@ impl<M: Machine, Q: Place> Sleeper<Shared<M, Q>> for Shared<M, Q> {
     }
 
     fn wake(&self, _: &Shared<M, Q>) {
-        self.doors.wake();
+        self.wait_set.ring();
     }
 }

@@ -4,19 +4,19 @@
 //!                  program whose handlers restart calls (`SA_RESTART`, sigaction(2)) notices nothing.
 //! Race             a handler that ran while the waiter spins, before it sleeps, would be missed. So signals
 //!                  are blocked while a thread spins. They are delivered at the sleep itself, which installs
-//!                  the thread's own mask (epoll_pwait(2)), or, if it does not sleep soon, now and then
+//!                  the thread's own mask (ppoll(2)), or, if it does not sleep soon, now and then
 //!                  ([`Held::let_in`]).
 //! Which signal     for signals that were pending, the action of each is looked up. For a signal that ended a
 //!                  sleep, its number is not known: any handler that is installed and does not restart calls
 //!                  is assumed to have run.
 //! Not covered      faults of the program itself (SIGSEGV and the like): they are never blocked.
 
-use rustix::event::Timespec;
+use crate::wait::WaitSet;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null;
+use std::time::Duration;
 
 thread_local! {
     /// The signal mask that a waiting thread had before its wait.
@@ -146,64 +146,18 @@ impl Drop for Held {
     }
 }
 
-/// Sleeps until a file of the epoll is ready, or until the timeout. Blocked signals are delivered during the
-/// sleep.
-pub(super) fn sleep(epoll: &OwnedFd, timeout: Option<&Timespec>) {
-    use rustix::event::epoll::{Event, wait};
-    let mut events = [const { MaybeUninit::<Event>::uninit() }; 32];
-    let Some(mask) = BEFORE.get() else {
-        // On an error the sleep ends early, which is allowed.
-        let _ = wait(epoll, &mut events, timeout);
-        return;
-    };
-    let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; 32];
-    let exact = timeout.map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec as _ });
-    // SAFETY: the epoll is open, `events` has room for `events.len()` events, the timeout is valid or null,
-    // and the mask has at least the kernel's size.
-    let mut code = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            epoll.as_raw_fd(),
-            events.as_mut_ptr(),
-            events.len(),
-            exact.as_ref().map_or(null(), std::ptr::from_ref),
-            &raw const mask,
-            size_of::<u64>(),
-        )
-    };
-    if code < 0 && last_error() == Some(libc::ENOSYS) {
-        // Before Linux 5.11 only milliseconds are possible: the sleep may be up to a millisecond too long.
-        let millis = timeout.map_or(-1, |time| {
-            time.tv_sec
-                .saturating_mul(1000)
-                .saturating_add(time.tv_nsec / 1_000_000 + 1)
-                .min(i64::from(i32::MAX))
-        });
-        // SAFETY: as above.
-        code = unsafe {
-            libc::epoll_pwait(
-                epoll.as_raw_fd(),
-                events.as_mut_ptr().cast(),
-                events.len() as _,
-                millis as _,
-                &raw const mask,
-            )
-            .into()
-        };
-    }
-    if code < 0 && last_error() == Some(libc::EINTR) && may_end_calls(&mask) {
+/// Sleeps on the set, at most for `timeout`. Blocked signals are delivered during the sleep.
+pub(super) fn sleep(set: &WaitSet, timeout: Option<Duration>) {
+    let mask = BEFORE.get();
+    let interrupted = set.sleep_with(timeout, mask.as_ref());
+    if interrupted && mask.is_some_and(|mask| may_end_calls(&mask)) {
         ENDS.set(true);
     }
-}
-
-fn last_error() -> Option<i32> {
-    std::io::Error::last_os_error().raw_os_error()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::epoll;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     static RUN: AtomicU32 = AtomicU32::new(0);
@@ -229,7 +183,7 @@ mod tests {
 
     #[test]
     fn handlers_run_at_the_sleep_and_end_calls_if_they_do_not_restart_them() {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a file may be had");
+        let wait_set = WaitSet::new().expect("descriptors are left");
         for (flags, ends) in [(0, true), (libc::SA_RESTART, false)] {
             set(libc::SIGUSR2, flags);
             let before = RUN.load(Ordering::SeqCst);
@@ -237,7 +191,7 @@ mod tests {
             raise(libc::SIGUSR2);
             assert_eq!(RUN.load(Ordering::SeqCst), before, "it waits");
             // For ever, if the signal were lost.
-            sleep(&epoll, None);
+            sleep(&wait_set, None);
             assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 1, ends));
             drop(held);
             let held = Held::new();

@@ -18,8 +18,8 @@
 //!                  one system call.
 
 mod calibrate;
-pub mod doors;
 mod offers;
+mod set;
 mod sleepers;
 #[cfg(test)]
 mod tests;
@@ -27,5 +27,6 @@ mod waiting;
 
 pub use calibrate::costs;
 pub use offers::{LONG, Offers};
+pub use set::{WaitSet, Waker};
 pub use sleepers::{Doorbell, EventSleeper, FutexSleeper, Sleeper, ring, timespec, wake_on_time};
 pub use waiting::{Waiting, switched_away};

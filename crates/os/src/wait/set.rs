@@ -1,8 +1,10 @@
-//! The set of files and bells that a driver of links sleeps on, and how other threads wake it.
+//! The set of files and bells that a driver sleeps on, and how other threads wake it.
 //!
 //! Sleep            on the files of links and programs, under any waiting policy. Files are polled only
-//!                  during a sleep: a permanent registration (epoll) would cost the sender a call for every
-//!                  packet, whether or not anybody sleeps.
+//!                  during a sleep (ppoll(2)): a permanent registration (epoll) would cost the sender a call
+//!                  for every packet, whether or not anybody sleeps. A driver of many files has them watched
+//!                  by an epoll, and puts that epoll into the set ([`crate::turn`]).
+//! Signals          a thread that holds signals back passes its own mask, which applies during the sleep.
 //! Bells            in shared memory are armed together with the set's own bell.
 //! Wake             [`Waker`], from any thread: a flag, and an event if the driver sleeps.
 
@@ -29,7 +31,7 @@ enum Whose {
 type Others = Vec<Arc<dyn Doorbell + Send + Sync>>;
 
 /// The set of files and bells that wake a driver.
-pub struct Doors {
+pub struct WaitSet {
     own: EventSleeper,
     /// The first entry is the set's own eventfd.
     files: Mutex<Vec<(Whose, libc::pollfd)>>,
@@ -39,21 +41,21 @@ pub struct Doors {
     woken: AtomicBool,
 }
 
-impl Doors {
+impl WaitSet {
     /// Returns a set that contains only its own eventfd.
     ///
     /// # Errors
     /// The system has no descriptors left.
-    pub fn new() -> io::Result<Arc<Doors>> {
-        let doors = Doors {
+    pub fn new() -> io::Result<Arc<WaitSet>> {
+        let set = WaitSet {
             own: EventSleeper::new()?,
             files: Mutex::default(),
             bell: Bell::default(),
             others: Mutex::default(),
             woken: AtomicBool::new(false),
         };
-        doors.watch(Whose::Own, doors.own.as_fd());
-        Ok(Arc::new(doors))
+        set.watch(Whose::Own, set.own.as_fd());
+        Ok(Arc::new(set))
     }
 
     fn watch(&self, whose: Whose, file: BorrowedFd<'_>) {
@@ -61,7 +63,7 @@ impl Doors {
         lock(&self.files).push((whose, file));
     }
 
-    /// Watches a link's file for reading until [`Doors::forget`], in place of the file that the link had
+    /// Watches a link's file for reading until [`WaitSet::forget`], in place of the file that the link had
     /// before.
     pub fn watch_link(&self, number: usize, file: Option<BorrowedFd<'_>>) {
         self.forget(number);
@@ -99,13 +101,20 @@ impl Doors {
         self.woken.load(Ordering::Acquire)
     }
 
+    /// Wakes the thread that sleeps on this set.
+    pub(crate) fn ring(&self) {
+        if self.bell.ring(machine_nanos) {
+            self.own.wake(&self.bell);
+        }
+    }
+
     /// Returns a handle that wakes the thread that sleeps on this set.
-    pub fn waker(doors: &Arc<Doors>) -> Waker {
-        Waker(doors.clone())
+    pub fn waker(set: &Arc<WaitSet>) -> Waker {
+        Waker(set.clone())
     }
 }
 
-impl Doorbell for Doors {
+impl Doorbell for WaitSet {
     fn arm(&self) {
         lock(&self.others).iter().for_each(|other| other.arm());
         self.bell.arm();
@@ -117,8 +126,20 @@ impl Doorbell for Doors {
     }
 }
 
-impl Sleeper<Doors> for Doors {
-    fn sleep(&self, _: &Doors, timeout: Option<Duration>) {
+impl Sleeper<WaitSet> for WaitSet {
+    fn sleep(&self, _: &WaitSet, timeout: Option<Duration>) {
+        self.sleep_with(timeout, None);
+    }
+
+    fn wake(&self, _: &WaitSet) {
+        self.own.wake(&self.bell);
+    }
+}
+
+impl WaitSet {
+    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; the thread has the signal mask `mask`
+    /// meanwhile, if there is one. Returns whether a signal handler ended the sleep.
+    pub(crate) fn sleep_with(&self, timeout: Option<Duration>, mask: Option<&libc::sigset_t>) -> bool {
         let mut list: SmallVec<[libc::pollfd; 16]> =
             lock(&self.files).iter().map(|(_, file)| *file).collect();
         let timeout = timeout.map(|length| libc::timespec {
@@ -126,31 +147,26 @@ impl Sleeper<Doors> for Doors {
             tv_nsec: length.subsec_nanos().into(),
         });
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the list and the timeout outlive the call, which writes only to the list. A closed
-        // descriptor is reported in `revents` and does no harm.
-        let ready =
-            unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, std::ptr::null()) };
+        let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the list, the timeout and the mask outlive the call, which writes only to the list. A
+        // closed descriptor is reported in `revents` and does no harm.
+        let ready = unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, mask) };
         // On an error the sleep ends early, which is allowed.
         if ready > 0 && list[0].revents != 0 {
             self.own.hear();
         }
-    }
-
-    fn wake(&self, _: &Doors) {
-        self.own.wake(&self.bell);
+        ready < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     }
 }
 
 /// Wakes a driver from another thread.
 #[derive(Clone)]
-pub struct Waker(Arc<Doors>);
+pub struct Waker(Arc<WaitSet>);
 
 impl Waker {
     /// Ends the driver's wait; the driver then checks whether it is done.
     pub fn wake(&self) {
         self.0.woken.store(true, Ordering::Release);
-        if self.0.bell.ring(machine_nanos) {
-            self.0.own.wake(&self.0.bell);
-        }
+        self.0.ring();
     }
 }
