@@ -150,9 +150,10 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
         // Contents that were cut stay until they are gone on with.
         for (name, size) in resumable {
             let ended = Running::honest(resume(&place, size, &server.file(&name)), &[]).ended();
-            // Where the request that begins was lost, or the answer that ends it, the server knows of no
-            // transfer, or has it whole.
-            let is_unknown = ended.err.contains("6004 activity not recognized");
+            // If the request that begins was lost, or the answer that ends it, the server knows of no
+            // transfer, has the file whole, or has removed what it could of a transfer that failed.
+            let answers = ["6004 activity not recognized", "activity no longer exists"];
+            let is_unknown = answers.iter().any(|answer| ended.err.contains(answer));
             let ended = match is_unknown {
                 true => Running::honest(put(&place, size, &server.file(&name)), &[]).ended(),
                 false => ended,

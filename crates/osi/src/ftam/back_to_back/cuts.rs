@@ -146,6 +146,32 @@ fn a_file_that_changed_meanwhile_is_not_recovered() {
 }
 
 #[test]
+fn a_docket_whose_contents_were_removed_is_of_an_activity_that_no_longer_exists() {
+    let mut ground = Ground::new();
+    ground.here.put(&path("mine"), &[7; 20_000]);
+    let mut pair = Pair::connected(&mut ground);
+    pair.left = Some(14);
+    pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut ground.here).unwrap();
+    (0..100).for_each(|_| _ = pair.round(&mut ground));
+    let key = lose(pair, &mut ground).expect("it was cut");
+    ground.there.crash();
+    for number in 0..100 {
+        let token = format!("begun-{number}");
+        crate::ftam::filestore::Disk::discard(&mut ground.there, &path("x"), &token);
+    }
+    ground.locks = Locks::new(100);
+    let mut pair = Pair::connected(&mut ground);
+    pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
+    pair.run(&mut ground);
+    match &pair.events[..] {
+        [Event::Ended(Err(failure))] => {
+            assert_eq!(errors(failure), [ErrorIdentifier::ACTIVITY_NO_LONGER_EXISTS.0]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn without_recovery_nothing_is_left_behind() {
     for cut in 0..60 {
         let mut ground = Ground::new();

@@ -230,18 +230,27 @@ impl Responder {
         let resumed = match (record.text("way").and_then(way_of), record.text("token")) {
             (Some(way), Some(token)) => {
                 let begun = store.disk.resume(&path, way, token, point.at);
+                let begun = begun.map_err(|failed| match failed {
+                    // A failed transfer's contents were removed, its docket could not be.
+                    Trouble::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
+                    failed => trouble(failed),
+                });
                 begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
             }
-            _ => store.disk.look(&path).and_then(|entry| match stamp_of(&record) == Some(entry.stamp) {
-                true => Ok((None, Some(entry))),
-                false => Err(Trouble::Changed),
-            }),
+            _ => store
+                .disk
+                .look(&path)
+                .and_then(|entry| match stamp_of(&record) == Some(entry.stamp) {
+                    true => Ok((None, Some(entry))),
+                    false => Err(Trouble::Changed),
+                })
+                .map_err(trouble),
         };
         let (begun, entry): (_, Option<Entry>) = match resumed {
             Ok(resumed) => resumed,
             Err(failed) => {
                 store.locks.give(hold);
-                return Err(trouble(failed));
+                return Err(failed);
             }
         };
         self.selected = Some(Selected {
