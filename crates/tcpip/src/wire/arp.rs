@@ -4,44 +4,45 @@
 //! | hardware 16 = 1 | protocol 16 = 0800 | 6 | 4 | operation 16 | sender MAC 6, IPv4 4 | target MAC 6, IPv4 4 |
 //! ```
 //!
-//! Behind    an Ethernet header with EtherType 0806; bytes behind the packet are the link's padding.
+//! Receive path     the packet follows an Ethernet header with EtherType 0x0806; bytes after it are link
+//!                  padding.
 
 use core::net::Ipv4Addr;
 
 use kiban_base::{Malformed, ethernet::Mac, numbers::ether_type};
 
-/// Bytes of a packet.
+/// Length of a packet, bytes.
 pub const PACKET_BYTES: usize = 28;
 
 const HARDWARE_ETHERNET: u16 = 1;
 
-/// What a packet asks or says.
+/// The ARP operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Operation {
-    /// At which MAC is the target's IPv4 address?
+    /// Asks for the MAC address of the target IPv4 address.
     Request = 1,
-    /// The sender's IPv4 address is at the sender's MAC.
+    /// Reports the sender's MAC address for the sender's IPv4 address.
     Reply = 2,
 }
 
-/// A packet.
+/// An ARP packet for IPv4 over Ethernet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// What it asks or says.
+    /// The operation.
     pub operation: Operation,
-    /// Who sends it.
+    /// MAC address of the sender.
     pub sender_mac: Mac,
-    /// The sender's address; unspecified in a probe (RFC 5227 §1.1).
+    /// IPv4 address of the sender; unspecified in a probe (RFC 5227 §1.1).
     pub sender: Ipv4Addr,
-    /// Who is meant; zero in a request.
+    /// MAC address of the target; zero in a request.
     pub target_mac: Mac,
-    /// The address that is asked for.
+    /// IPv4 address of the target; in a request, the address to resolve.
     pub target: Ipv4Addr,
 }
 
 impl Packet {
-    /// Reads a packet; bytes behind it are not looked at.
+    /// Decodes a packet. Bytes after it are ignored.
     ///
     /// # Errors
     /// `Truncated`; `HardwareType`; `ProtocolType`; `AddressLength`; `Operation`.
@@ -69,15 +70,15 @@ impl Packet {
         Ok((packet, PACKET_BYTES))
     }
 
-    /// Always [`PACKET_BYTES`].
+    /// Returns [`PACKET_BYTES`].
     pub const fn length(&self) -> usize {
         PACKET_BYTES
     }
 
-    /// Writes the packet at the front of `target`.
+    /// Writes the packet at the front of `target`. Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the packet.
+    /// If `target` is shorter than the packet.
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<PACKET_BYTES>().expect("room for an ARP packet of 28 bytes");
         bytes[..2].copy_from_slice(&HARDWARE_ETHERNET.to_be_bytes());

@@ -1,6 +1,7 @@
 //! ICMP messages of IPv4 (RFC 792, RFC 1191 §4).
 //!
-//! Goal      the eight bytes in front of every message; what follows is data or the packet that caused it.
+//! Purpose          decode and encode the eight bytes in front of every message. After them follows data, or
+//!                  the packet that caused the error.
 //!
 //! ```text
 //! | type 8 | code 8 | checksum 16 | by type 32 | data, or header and 8 bytes or more of a packet
@@ -10,24 +11,25 @@
 //!   12     bad parameter   pointer 8     | unused 24
 //! ```
 //!
-//! Checksum  covers the whole message: [`fill`] and [`verify`] take the sum of what follows the header.
+//! Checksum         covers the whole message: [`fill`] and [`verify`] take the sum of what follows the
+//!                  header.
 
 use kiban_base::Sum;
 
 use kiban_base::{Malformed, checksum};
 
-/// Bytes of the header in front of every message.
+/// Length of the header of every message, bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Code of an unreachable message: no such network.
+/// Code of destination unreachable: network unreachable.
 pub const UNREACHABLE_NETWORK: u8 = 0;
-/// Code of an unreachable message: no such host.
+/// Code of destination unreachable: host unreachable.
 pub const UNREACHABLE_HOST: u8 = 1;
-/// Code of an unreachable message: the host does not know the protocol.
+/// Code of destination unreachable: protocol unreachable.
 pub const UNREACHABLE_PROTOCOL: u8 = 2;
-/// Code of an unreachable message: nobody at that port.
+/// Code of destination unreachable: port unreachable.
 pub const UNREACHABLE_PORT: u8 = 3;
-/// Code of an unreachable message: too long for the next hop, and not to be fragmented.
+/// Code of destination unreachable: fragmentation needed and DF set.
 pub const UNREACHABLE_TOO_LONG: u8 = 4;
 
 const ECHO_REPLY: u8 = 0;
@@ -39,38 +41,37 @@ const PARAMETER_PROBLEM: u8 = 12;
 /// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
-    /// Send this back.
+    /// Echo request (ping).
     EchoRequest {
-        /// Names the asker.
+        /// Identifier, chosen by the sender of the request.
         identifier: u16,
-        /// Counts its requests.
+        /// Sequence number of the request.
         sequence: u16,
     },
-    /// Here it is back.
+    /// Echo reply.
     EchoReply {
-        /// As it was in the request.
+        /// Copied from the request.
         identifier: u16,
-        /// As it was in the request.
+        /// Copied from the request.
         sequence: u16,
     },
     /// The packet could not be delivered.
     Unreachable {
         /// See the `UNREACHABLE_` constants.
         code: u8,
-        /// With [`UNREACHABLE_TOO_LONG`], the longest packet that the next hop takes; 0 from old routers (RFC
-        /// 1191).
+        /// With [`UNREACHABLE_TOO_LONG`], the MTU of the next hop, bytes; 0 from routers older than RFC 1191.
         next_hop_mtu: u16,
     },
-    /// The packet passed too many routers (code 0) or was not completed in time (code 1).
+    /// Time exceeded: the TTL ran out (code 0), or reassembly timed out (code 1).
     TimeExceeded {
-        /// Which of the two.
+        /// The ICMP code.
         code: u8,
     },
-    /// The packet's header is wrong.
+    /// Parameter problem: a field of the header is invalid.
     ParameterProblem {
-        /// 0: the pointer says where.
+        /// The ICMP code; 0: `pointer` is valid.
         code: u8,
-        /// The byte of the header that is wrong.
+        /// Offset of the invalid byte in the header.
         pointer: u8,
     },
     /// Any other type.
@@ -79,13 +80,13 @@ pub enum Header {
         kind: u8,
         /// The code.
         code: u8,
-        /// Bytes 4 to 8.
+        /// Bytes 4 to 7 of the message.
         rest: [u8; 4],
     },
 }
 
 impl Header {
-    /// Reads the header at the front of a message. The checksum is not looked at: see [`verify`].
+    /// Decodes the header at the front of a message. The checksum is not verified: see [`verify`].
     ///
     /// # Errors
     /// `Truncated`.
@@ -107,29 +108,31 @@ impl Header {
         Ok((header, HEADER_BYTES))
     }
 
-    /// Always [`HEADER_BYTES`].
+    /// Returns [`HEADER_BYTES`].
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Whether this reports an error: never answered with another error (RFC 1122 §3.2.2).
+    /// Returns whether the message is an error, which must not be answered with another error (RFC 1122
+    /// §3.2.2).
     #[inline]
     pub const fn is_error(&self) -> bool {
         match self {
             Header::Unreachable { .. } | Header::TimeExceeded { .. } | Header::ParameterProblem { .. } => {
                 true
             }
-            // Source quench and redirect, which are not taken apart here.
+            // Source quench and redirect, which have no variant of their own.
             Header::Other { kind, .. } => matches!(*kind, 4 | 5),
             Header::EchoRequest { .. } | Header::EchoReply { .. } => false,
         }
     }
 
-    /// Writes the header at the front of `target` with a checksum of zero: see [`fill`].
+    /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
+    /// the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the header.
+    /// If `target` is shorter than the header.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<HEADER_BYTES>().expect("room for an ICMP header of 8 bytes");
@@ -146,10 +149,10 @@ impl Header {
     }
 }
 
-/// Completes the checksum of a header in front of bytes whose sum is `rest`.
+/// Computes and stores the checksum of a message: the header, and what follows it with the sum `rest`.
 ///
 /// # Panics
-/// When `header` is shorter than 8 bytes.
+/// If `header` is shorter than 8 bytes.
 #[inline]
 pub fn fill(header: &mut [u8], rest: Sum) {
     let header = &mut header[..HEADER_BYTES];
@@ -158,10 +161,11 @@ pub fn fill(header: &mut [u8], rest: Sum) {
     header[2..4].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Checks the checksum of a message: the header at the front of `header` and bytes whose sum is `rest`.
+/// Verifies the checksum of a message: the header at the front of `header`, and what follows it with the sum
+/// `rest`.
 ///
 /// # Errors
-/// `Truncated`; `Checksum`.
+/// `Truncated`; `Checksum` if it does not match.
 #[inline]
 pub fn verify(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     let header = header.get(..HEADER_BYTES).ok_or(Malformed::Truncated)?;

@@ -9,21 +9,22 @@
 //!   128, 129  echo            identifier 16 | sequence 16
 //! ```
 //!
-//! Checksum  covers a pseudo-header too (RFC 4443 §2.3): `rest` is that and the sum of what follows the
-//!           header.
-//! Left out  neighbour discovery comes up as [`Header::Other`]: see [`crate::wire::discovery`].
+//! Checksum         also covers a pseudo-header (RFC 4443 §2.3): `rest` is the sum of that and of what
+//!                  follows the header.
+//! Not implemented  neighbour discovery messages are returned as [`Header::Other`]: see
+//!                  [`crate::wire::discovery`].
 
 use kiban_base::Sum;
 
 use crate::wire::icmp;
 use kiban_base::Malformed;
 
-/// Bytes of the header in front of every message.
+/// Length of the header of every message, bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Code of an unreachable message: no such address (RFC 4443 §3.1).
+/// Code of destination unreachable: address unreachable (RFC 4443 §3.1).
 pub const UNREACHABLE_ADDRESS: u8 = 3;
-/// Code of an unreachable message: nobody at that port.
+/// Code of destination unreachable: port unreachable.
 pub const UNREACHABLE_PORT: u8 = 4;
 
 const UNREACHABLE: u8 = 1;
@@ -38,53 +39,54 @@ const ECHO_REPLY: u8 = 129;
 pub enum Header {
     /// The packet could not be delivered.
     Unreachable {
-        /// 0 no route, 1 forbidden, 3 no such host, 4 nobody at that port.
+        /// The ICMPv6 code: 0 no route, 1 administratively prohibited, 3 address unreachable, 4 port
+        /// unreachable.
         code: u8,
     },
-    /// The packet is too long for the next hop.
+    /// Packet too big for the next hop.
     TooLong {
-        /// The longest packet that the next hop takes, in bytes.
+        /// MTU of the next hop, bytes.
         mtu: u32,
     },
-    /// The packet passed too many routers (code 0) or was not completed in time (code 1).
+    /// Time exceeded: the hop limit ran out (code 0), or reassembly timed out (code 1).
     TimeExceeded {
-        /// Which of the two.
+        /// The ICMPv6 code.
         code: u8,
     },
-    /// The packet's header is wrong.
+    /// Parameter problem: a header field is invalid.
     ParameterProblem {
-        /// 0 wrong field, 1 unknown next header, 2 unknown option.
+        /// The ICMPv6 code: 0 invalid field, 1 unknown next header, 2 unknown option.
         code: u8,
-        /// The byte of the packet that is wrong.
+        /// Offset of the invalid byte in the packet.
         pointer: u32,
     },
-    /// Send this back.
+    /// Echo request (ping).
     EchoRequest {
-        /// Names the asker.
+        /// Identifier, chosen by the sender of the request.
         identifier: u16,
-        /// Counts its requests.
+        /// Sequence number of the request.
         sequence: u16,
     },
-    /// Here it is back.
+    /// Echo reply.
     EchoReply {
-        /// As it was in the request.
+        /// Copied from the request.
         identifier: u16,
-        /// As it was in the request.
+        /// Copied from the request.
         sequence: u16,
     },
     /// Any other type.
     Other {
-        /// The type; below 128 an error.
+        /// The type; types below 128 are errors.
         kind: u8,
         /// The code.
         code: u8,
-        /// Bytes 4 to 8.
+        /// Bytes 4 to 7 of the message.
         rest: [u8; 4],
     },
 }
 
 impl Header {
-    /// Reads the header at the front of a message. The checksum is not looked at: see [`verify`].
+    /// Decodes the header at the front of a message. The checksum is not verified: see [`verify`].
     ///
     /// # Errors
     /// `Truncated`.
@@ -108,13 +110,14 @@ impl Header {
         Ok((header, HEADER_BYTES))
     }
 
-    /// Always [`HEADER_BYTES`].
+    /// Returns [`HEADER_BYTES`].
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Whether this reports an error: never answered with another error (RFC 4443 §2.4(e)).
+    /// Returns whether the message is an error, which must not be answered with another error (RFC 4443
+    /// §2.4(e)).
     #[inline]
     pub const fn is_error(&self) -> bool {
         match self {
@@ -124,10 +127,11 @@ impl Header {
         }
     }
 
-    /// Writes the header at the front of `target` with a checksum of zero: see [`fill`].
+    /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
+    /// the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the header.
+    /// If `target` is shorter than the header.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<HEADER_BYTES>().expect("room for an ICMPv6 header of 8 bytes");
@@ -147,19 +151,20 @@ impl Header {
     }
 }
 
-/// Completes the checksum of a header; `rest` is the pseudo-header and what follows the header.
+/// Computes and stores the checksum of a message; `rest` is the sum of the pseudo-header and of what follows
+/// the header.
 ///
 /// # Panics
-/// When `header` is shorter than 8 bytes.
+/// If `header` is shorter than 8 bytes.
 #[inline]
 pub fn fill(header: &mut [u8], rest: Sum) {
     icmp::fill(header, rest);
 }
 
-/// Checks the checksum of a message; `rest` is the pseudo-header and what follows the header.
+/// Verifies the checksum of a message; `rest` is the sum of the pseudo-header and of what follows the header.
 ///
 /// # Errors
-/// `Truncated`; `Checksum`.
+/// `Truncated`; `Checksum` if it does not match.
 #[inline]
 pub fn verify(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     icmp::verify(header, rest)

@@ -1,29 +1,29 @@
-//! The front of an IP packet of either family, for code that only inspects packets: links that place payload,
-//! and links that leave checksums to others or complete them.
+//! The IP header fields that both families share, for code that only inspects packets: links that place
+//! payload in pages, and links that offload or complete checksums.
 
 use super::{ipv4, ipv6};
 use core::net::IpAddr;
 use kiban_base::{Malformed, Sum, checksum};
 
-/// What the header of a packet says.
+/// The header fields that both families share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Front {
-    /// Who sent it.
+    /// Source address.
     pub source: IpAddr,
-    /// Who it is for.
+    /// Destination address.
     pub target: IpAddr,
-    /// What stands behind the header; with IPv6 perhaps an extension header.
+    /// Protocol number of what follows the header; with IPv6 this may be an extension header.
     pub protocol: u8,
-    /// Bytes of the header, IPv4's options among them.
+    /// Length of the header, bytes, including IPv4 options.
     pub header_bytes: usize,
-    /// Bytes behind the header, as it says.
+    /// Payload length according to the header, bytes.
     pub payload_bytes: usize,
-    /// Whether it is a part of another, as IPv4's header says.
+    /// Whether the IPv4 header marks the packet as a fragment; always false for IPv6.
     pub is_fragment: bool,
 }
 
 impl Front {
-    /// Reads the header of a packet of which only the beginning need be there. Its checksum is not looked at.
+    /// Decodes the header of a packet that may be cut off after the header. The checksum is not verified.
     ///
     /// # Errors
     /// Those of [`ipv4::Header::read_quoted`] and [`ipv6::Header::read_quoted`].
@@ -51,7 +51,7 @@ impl Front {
         })
     }
 
-    /// The sum of the pseudo-header in front of `bytes` of the transport protocol.
+    /// Returns the sum of the pseudo-header for a transport header and payload of `bytes` bytes.
     #[inline]
     pub fn pseudo(&self, bytes: usize) -> Sum {
         checksum::pseudo(self.source, self.target, self.protocol, bytes)

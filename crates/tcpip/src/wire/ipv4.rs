@@ -1,63 +1,65 @@
 //! The IPv4 header (RFC 791 §3.1).
 //!
-//! Goal      20 bytes, checked once; options are carried, not interpreted.
+//! Purpose          decode and encode the fixed header. Options are returned as bytes, not interpreted; see
+//!                  [`crate::wire::ipv4_options`].
 //!
 //! ```text
 //! | version 4, words 4 | class 8 | total length 16 | identification 16 | 0 DF MF, offset/8 13 |
 //! | time to live 8 | protocol 8 | checksum 16 | source 32 | target 32 | options 0..40 |
 //! ```
 //!
-//! Checksum  covers the header alone: [`Header::write`] completes it, [`verify`] checks it, [`fill`] renews
-//!           it after a field was changed in place. [`Header::read`] looks at the structure only, because a
-//!           real link may have checked it already.
+//! Checksum         covers only the header. [`Header::write`] computes it, [`verify`] checks it, [`fill`]
+//!                  recomputes it after a field was changed in place. [`Header::read`] does not check it,
+//!                  because the link may already have done so.
 
 use core::net::Ipv4Addr;
 
 use kiban_base::{Malformed, checksum};
 
-/// Bytes of a header without options.
+/// Length of a header without options, bytes.
 pub const HEADER_BYTES: usize = 20;
-/// Bytes of the longest header.
+/// Length of the longest header, bytes.
 pub const HEADER_BYTES_MAX: usize = 60;
-/// Bytes of the longest packet.
+/// Length of the longest packet, bytes.
 pub const PACKET_BYTES_MAX: usize = 65535;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// The header of a packet; its options lie in the bytes it was read from.
+/// An IPv4 header. `options` borrows from the bytes that were decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header<'a> {
     /// DSCP in the high six bits (RFC 2474), ECN in the low two (RFC 3168).
     pub traffic_class: u8,
-    /// Bytes of header and payload.
+    /// Total length: header and payload, bytes.
     pub total_bytes: u16,
-    /// Names the packet among the fragments of others.
+    /// Identification: common to all fragments of one packet.
     pub identification: u16,
-    /// DF: a router that cannot pass the packet whole drops it.
+    /// DF: routers must not fragment the packet.
     pub dont_fragment: bool,
-    /// MF: this is not the last fragment.
+    /// MF: more fragments follow this one.
     pub more_fragments: bool,
-    /// Where this payload stands in the whole packet's, in bytes; a multiple of 8.
+    /// Fragment offset: position of this payload in that of the original packet, bytes; a multiple of 8.
     pub fragment_offset_bytes: u16,
-    /// Routers left to pass.
+    /// TTL: number of hops left.
     pub time_to_live: u8,
-    /// See [`kiban_base::numbers::protocol`].
+    /// Protocol number of the payload (see [`kiban_base::numbers::protocol`]).
     pub protocol: u8,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Who it is for.
+    /// Destination address.
     pub target: Ipv4Addr,
-    /// The options with their padding: a multiple of 4 bytes, at most 40.
+    /// Options with padding: a multiple of 4 bytes, at most 40.
     pub options: &'a [u8],
 }
 
 impl<'a> Header<'a> {
-    /// Reads the header at the front of a packet. Bytes behind the total length are the link's padding.
+    /// Decodes the header at the front of a packet. Bytes after the total length are link padding and are
+    /// ignored.
     ///
     /// # Errors
-    /// Those of [`Header::read_quoted`]; `TotalLength` when the packet runs beyond the bytes.
+    /// Those of [`Header::read_quoted`]; `TotalLength` if the total length exceeds the bytes given.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Result<(Header<'a>, usize), Malformed> {
         let (header, header_bytes) = Header::read_quoted(bytes)?;
@@ -67,8 +69,7 @@ impl<'a> Header<'a> {
         Ok((header, header_bytes))
     }
 
-    /// Reads the header of a packet of which only the beginning is there, as an ICMP error quotes it (RFC
-    /// 792).
+    /// Decodes the header of a packet that may be cut off, as quoted in an ICMP error (RFC 792).
     ///
     /// # Errors
     /// `Truncated`; `Version`; `HeaderLength` (RFC 791 §3.1: at least 5 words); `TotalLength`;
@@ -95,8 +96,8 @@ impl<'a> Header<'a> {
         }
         let fragment = u16::from_be_bytes([*f0, *f1]);
         let fragment_offset_bytes = (fragment & OFFSET) * 8;
-        // RFC 791 §3.2: no packet is longer than 65,535 bytes; a fragment beyond that overruns a receiver's
-        // buffer.
+        // RFC 791 §3.2: a packet has at most 65,535 bytes. A fragment that ends beyond that could overrun a
+        // reassembly buffer.
         if usize::from(fragment_offset_bytes) + usize::from(total_bytes) > PACKET_BYTES_MAX {
             return Err(Malformed::FragmentRange);
         }
@@ -117,29 +118,29 @@ impl<'a> Header<'a> {
         Ok((header, header_bytes))
     }
 
-    /// Bytes of this header with its options.
+    /// Returns the length of the header with options, bytes.
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES + self.options.len()
     }
 
-    /// Bytes of payload: what the total length leaves behind the header.
+    /// Returns the payload length: the total length minus the header, bytes.
     #[inline]
     pub const fn payload_bytes(&self) -> usize {
         (self.total_bytes as usize).saturating_sub(self.length())
     }
 
-    /// Whether this packet is a part of another.
+    /// Returns whether the packet is a fragment.
     #[inline]
     pub const fn is_fragment(&self) -> bool {
         self.more_fragments || self.fragment_offset_bytes != 0
     }
 
-    /// Writes the header with its checksum at the front of `target`.
+    /// Writes the header, including its checksum, at the front of `target`. Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than [`Header::length`], or the options are not a multiple of 4 up to 40
-    /// bytes.
+    /// If `target` is shorter than [`Header::length`], or `options` is longer than 40 bytes or not a multiple
+    /// of 4.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let header_bytes = self.length();
@@ -163,7 +164,8 @@ impl<'a> Header<'a> {
             self.source.to_bits(),
             self.target.to_bits(),
         ];
-        // Summed from the values: reading back bytes that were just stored one by one would stall.
+        // The checksum is computed from the values: reading back bytes that were just stored one by one would
+        // stall.
         let sum = checksum::of_words(&words).plus(checksum::of_header(self.options));
         words[2] |= u32::from(sum.checksum());
         let (places, _) = fixed.as_chunks_mut::<4>();
@@ -175,17 +177,17 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Reads nothing but the target of a packet that may have options behind these bytes.
+/// Returns the destination address from the first 20 bytes of a packet, without validating anything.
 #[inline]
 pub fn target(fixed: &[u8; HEADER_BYTES]) -> Ipv4Addr {
     let [.., t0, t1, t2, t3] = *fixed;
     Ipv4Addr::new(t0, t1, t2, t3)
 }
 
-/// Forms the checksum of a header with its options anew.
+/// Recomputes the checksum of a header with its options.
 ///
 /// # Panics
-/// When `header` is shorter than 20 bytes.
+/// If `header` is shorter than 20 bytes.
 #[inline]
 pub fn fill(header: &mut [u8]) {
     header[10..12].fill(0);
@@ -193,10 +195,11 @@ pub fn fill(header: &mut [u8]) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Checks the checksum of a header with its options: exactly the bytes that [`Header::read`] counted.
+/// Verifies the checksum of a header. `header` must be exactly the bytes that [`Header::read`] returned as
+/// its length.
 ///
 /// # Errors
-/// `Checksum`.
+/// `Checksum` if it does not match.
 #[inline]
 pub fn verify(header: &[u8]) -> Result<(), Malformed> {
     if checksum::of_header(header).is_intact() { Ok(()) } else { Err(Malformed::Checksum) }

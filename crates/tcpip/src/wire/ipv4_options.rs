@@ -1,7 +1,7 @@
 //! Options of the IPv4 header (RFC 791 §3.1, RFC 2113, RFC 1122 §3.2.1.8).
 //!
-//! Goal      a walk over the options of a header that a peer wrote: every length is checked before it is
-//!           believed.
+//! Purpose          iterate over the options of a received header; every length is validated before it is
+//!                  used.
 //!
 //! ```text
 //! | kind 8 |                     0 end of list, 1 no operation
@@ -30,14 +30,14 @@ pub const ROUTER_ALERT: u8 = 148;
 pub struct Item<'a> {
     /// The kind: copied flag, class and number.
     pub kind: u8,
-    /// Where it stands among the options, bytes.
+    /// Offset of the option within the options, bytes.
     pub at: usize,
-    /// What stands behind kind and length.
+    /// The data after kind and length.
     pub data: &'a [u8],
 }
 
-/// A walk over options; padding is passed over, and the walk ends at the end of the list, of the bytes, or at
-/// the first option that breaks a rule.
+/// An iterator over options. It skips padding, and ends at the end-of-list option, at the end of the bytes,
+/// or after the first malformed option.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     options: &'a [u8],
@@ -45,12 +45,12 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk over the options of a header ([`crate::wire::ipv4::Header::options`]).
+    /// Creates an iterator over the options of a header ([`crate::wire::ipv4::Header::options`]).
     pub const fn new(options: &'a [u8]) -> Walk<'a> {
         Walk { options, at: 0 }
     }
 
-    /// Where the walk stands: after an error, at the option that is wrong.
+    /// Returns the offset of the next option, bytes; after an error, that of the malformed option.
     pub const fn at(&self) -> usize {
         self.at
     }
@@ -71,7 +71,8 @@ impl<'a> Iterator for Walk<'a> {
                     return Some(Ok(item));
                 }
                 _ => {
-                    // The place stays for whoever reports it; the walk is over.
+                    // End the iteration, but keep `at`, which the caller reports in a parameter problem
+                    // message.
                     self.options = &self.options[..self.at];
                     return Some(Err(Malformed::OptionLength));
                 }

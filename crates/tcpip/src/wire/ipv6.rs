@@ -4,14 +4,14 @@
 //! | version 4, class 8, flow label 20 | payload length 16 | next header 8 | hop limit 8 | source 128 | target 128 |
 //! ```
 //!
-//! Left out  extension headers come up as `next_header`: see [`crate::wire::ipv6_extension`]. Jumbograms (RFC
-//!           2675).
+//! Not implemented  extension headers are returned as `next_header`, see [`crate::wire::ipv6_extension`];
+//!                  jumbograms (RFC 2675).
 
 use core::net::Ipv6Addr;
 
 use kiban_base::Malformed;
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const HEADER_BYTES: usize = 40;
 
 /// The fixed header of a packet.
@@ -19,25 +19,26 @@ pub const HEADER_BYTES: usize = 40;
 pub struct Header {
     /// DSCP in the high six bits (RFC 2474), ECN in the low two (RFC 3168).
     pub traffic_class: u8,
-    /// 20 bits that name a flow (RFC 6437).
+    /// Flow label, 20 bits (RFC 6437).
     pub flow_label: u32,
-    /// Bytes behind this header, extension headers included.
+    /// Payload length, bytes, including extension headers.
     pub payload_bytes: u16,
-    /// See [`kiban_base::numbers::protocol`].
+    /// Protocol number of the next header (see [`kiban_base::numbers::protocol`]).
     pub next_header: u8,
-    /// Routers left to pass.
+    /// Number of hops left.
     pub hop_limit: u8,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Who it is for.
+    /// Destination address.
     pub target: Ipv6Addr,
 }
 
 impl Header {
-    /// Reads the header at the front of a packet. Bytes behind the payload length are the link's padding.
+    /// Decodes the header at the front of a packet. Bytes after the payload length are link padding and are
+    /// ignored.
     ///
     /// # Errors
-    /// `Truncated`; `Version`; `TotalLength` when the payload length runs beyond the bytes.
+    /// `Truncated`; `Version`; `TotalLength` if the payload length exceeds the bytes given.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let (header, header_bytes) = Header::read_quoted(bytes)?;

@@ -1,6 +1,6 @@
-//! Formats: a checked view and a plain representation of every header of this family.
+//! Wire formats: a decoded, validated representation of every header of this family.
 //!
-//! One file per header, all alike:
+//! One file per header; all have the same methods:
 //!
 //! ```text
 //! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    check once, believe afterwards
@@ -8,8 +8,9 @@
 //! x.write(&mut [u8]) -> usize                               into the front of the slice
 //! ```
 //!
-//! A rule that a peer's bytes break is a [`Malformed`](kiban_base::Malformed). A slice too short to write
-//! into is the caller's fault and panics.
+//! `read` validates every field it returns, so later code need not. A violated rule is reported as a
+//! [`Malformed`](kiban_base::Malformed). `write` panics if the target slice is too short, because that is a
+//! bug of the caller.
 
 pub mod arp;
 pub mod discovery;

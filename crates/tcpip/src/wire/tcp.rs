@@ -1,6 +1,7 @@
 //! The TCP header and its options (RFC 9293 §3.1 and §3.2, RFC 7323, RFC 2018).
 //!
-//! Goal      the two shapes of a running connection, no options and timestamps alone, in one comparison each.
+//! Purpose          decode and encode headers. The two common cases of an established connection, no options
+//!                  and timestamps only, take one comparison each.
 //!
 //! ```text
 //! | source port 16 | target port 16 | sequence 32 | acknowledgment 32 |
@@ -10,12 +11,12 @@
 //! 5 n SACK: (left 32, right 32) 1..4 | 8 10 timestamps: value 32, echo 32
 //! ```
 //!
-//! Reading   unknown options are passed over (RFC 9293 §3.1, MUST-6); a length that is not the kind's own, or
-//!           that runs beyond the header, makes the segment malformed.
-//! Writing   the order and padding that Linux uses, so a peer's own fast path meets what it expects: MSS;
-//!           SACK permitted and timestamps in 12 bytes; window shift; SACK blocks.
-//! Checksum  covers pseudo-header, header and payload: `rest` is the first and the last.
-//! Left out  what options mean, and on which segments they may stand: see [`crate::tcp`].
+//! Receive path     unknown options are skipped (RFC 9293 §3.1, MUST-6). An option length that is invalid for
+//!                  its kind, or runs beyond the header, makes the segment malformed.
+//! Transmit path    options are written in Linux's order and padding, so that a peer's fast path matches
+//!                  them: MSS; SACK permitted and timestamps in 12 bytes; window scale; SACK blocks.
+//! Checksum         covers pseudo-header, header and payload: `rest` is the sum of pseudo-header and payload.
+//! Not implemented  the meaning of options, and on which segments they are valid: see [`crate::tcp`].
 
 use core::{
     fmt,
@@ -26,18 +27,19 @@ use kiban_base::Sum;
 
 use kiban_base::{Malformed, checksum};
 
-/// Bytes of a header without options.
+/// Length of a header without options, bytes.
 pub const HEADER_BYTES: usize = 20;
-/// Bytes of the longest header.
+/// Length of the longest header, bytes.
 pub const HEADER_BYTES_MAX: usize = 60;
-/// The most SACK blocks that fit beside nothing else; 3 beside timestamps (RFC 2018 §3).
+/// Most SACK blocks in one segment; 3 if timestamps are present (RFC 2018 §3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
-/// Bytes that timestamps take with their padding.
+/// Length of the timestamps option with padding, bytes.
 pub const TIMESTAMPS_BYTES: usize = 12;
-/// `NOP NOP`, kind 8, length 10: what Linux and BSD put in front of timestamps (RFC 7323 appendix A).
+/// `NOP NOP`, kind 8, length 10: the bytes that Linux and BSD put in front of timestamps (RFC 7323 appendix
+/// A).
 pub const TIMESTAMPS_ALONE: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];
-/// `SACK permitted`, kind 8, length 10: the same place, used for both.
+/// `SACK permitted`, kind 8, length 10: the padding replaced by the SACK-permitted option.
 const TIMESTAMPS_AND_SACK: [u8; 4] = [SACK_PERMITTED, 2, TIMESTAMPS, 10];
 
 const END: u8 = 0;
@@ -48,51 +50,51 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// A place in a stream: 32 bits that wrap, compared by the shorter way round (RFC 9293 §3.4).
+/// A sequence number: 32 bits that wrap, compared modulo 2^32 (RFC 9293 §3.4).
 ///
-/// There is no order among all of them, so this is not `Ord`: `a.lt(b)` holds when `b` is less than 2^31
-/// ahead.
+/// Not `Ord`, because sequence numbers have no total order: `a.lt(b)` is true if `b` is less than 2^31 ahead
+/// of `a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Sequence(pub u32);
 
 impl Sequence {
-    /// Whether `self` stands before `other`.
+    /// Returns whether `self` is before `other`.
     #[inline]
     pub const fn lt(self, other: Sequence) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether `self` stands before `other` or with it.
+    /// Returns whether `self` is before or equal to `other`.
     #[inline]
     pub const fn le(self, other: Sequence) -> bool {
         self.0.wrapping_sub(other.0) as i32 <= 0
     }
 
-    /// Whether `self` stands behind `other`.
+    /// Returns whether `self` is after `other`.
     #[inline]
     pub const fn gt(self, other: Sequence) -> bool {
         other.lt(self)
     }
 
-    /// Whether `self` stands behind `other` or with it.
+    /// Returns whether `self` is after or equal to `other`.
     #[inline]
     pub const fn ge(self, other: Sequence) -> bool {
         other.le(self)
     }
 
-    /// Bytes from `self` on to `later`: below 2^31 when `self.le(later)`.
+    /// Returns the number of bytes from `self` to `later`; below 2^31 if `self.le(later)`.
     #[inline]
     pub const fn distance(self, later: Sequence) -> u32 {
         later.0.wrapping_sub(self.0)
     }
 
-    /// The one that stands behind.
+    /// Returns the later of two sequence numbers.
     #[inline]
     pub const fn max(self, other: Sequence) -> Sequence {
         if self.lt(other) { other } else { self }
     }
 
-    /// The one that stands before.
+    /// Returns the earlier of two sequence numbers.
     #[inline]
     pub const fn min(self, other: Sequence) -> Sequence {
         if self.lt(other) { self } else { other }
@@ -135,7 +137,7 @@ impl fmt::Display for Sequence {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No bit set.
+    /// No flag set.
     pub const NONE: Flags = Flags(0);
     /// No more data from the sender.
     pub const FIN: Flags = Flags(0x01);
@@ -143,36 +145,36 @@ impl Flags {
     pub const SYN: Flags = Flags(0x02);
     /// Reset the connection.
     pub const RST: Flags = Flags(0x04);
-    /// Hand up at once.
+    /// Push: deliver the data at once.
     pub const PSH: Flags = Flags(0x08);
-    /// The acknowledgment field is meant.
+    /// The acknowledgment field is valid.
     pub const ACK: Flags = Flags(0x10);
-    /// The urgent field is meant.
+    /// The urgent pointer is valid.
     pub const URG: Flags = Flags(0x20);
-    /// Congestion was seen (RFC 3168).
+    /// ECN echo: congestion was experienced (RFC 3168).
     pub const ECE: Flags = Flags(0x40);
     /// The congestion window was reduced (RFC 3168).
     pub const CWR: Flags = Flags(0x80);
 
-    /// Whether all bits of `other` are set here.
+    /// Returns whether all flags of `other` are set.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set here.
+    /// Returns whether any flag of `other` is set.
     #[inline]
     pub const fn has_any(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// These bits and those of `other`.
+    /// Returns these flags and those of `other`.
     #[inline]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// These bits without those of `other`.
+    /// Returns these flags without those of `other`.
     #[inline]
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
@@ -215,18 +217,18 @@ impl fmt::Debug for Flags {
 /// The timestamps option (RFC 7323 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timestamps {
-    /// TSval: the sender's clock.
+    /// TSval: the sender's timestamp clock.
     pub value: u32,
-    /// TSecr: the last value that the sender took from its peer.
+    /// TSecr: the timestamp of the peer that the sender echoes.
     pub echo: u32,
 }
 
-/// A run of bytes that arrived out of order (RFC 2018 §3).
+/// A SACK block: a contiguous run of bytes that arrived out of order (RFC 2018 §3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlock {
     /// The first byte of the run.
     pub left: Sequence,
-    /// The byte behind the run.
+    /// The byte after the run.
     pub right: Sequence,
 }
 
@@ -238,14 +240,14 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// No blocks.
+    /// Creates an empty list.
     #[inline]
     pub const fn new() -> Self {
         const EMPTY: SackBlock = SackBlock { left: Sequence(0), right: Sequence(0) };
         SackBlocks { blocks: [EMPTY; SACK_BLOCKS_MAX], count: 0 }
     }
 
-    /// Appends a block; says `false` and changes nothing when there are four already.
+    /// Appends a block and returns true; returns false if there are [`SACK_BLOCKS_MAX`] already.
     #[inline]
     pub fn push(&mut self, block: SackBlock) -> bool {
         match self.blocks.get_mut(usize::from(self.count)) {
@@ -258,13 +260,13 @@ impl SackBlocks {
         }
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[inline]
     pub fn as_slice(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.count)]
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -285,18 +287,19 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
-/// The options of a segment that are known here.
+/// The supported options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// The longest segment that the sender takes, in bytes of payload (RFC 9293 §3.7.1).
+    /// MSS: the largest payload that the sender accepts, bytes (RFC 9293 §3.7.1).
     pub mss: Option<u16>,
-    /// The shift of the sender's windows, as it stands on the wire; above 14 counts as 14 (RFC 7323 §2.3).
+    /// Window scale: the shift of the sender's windows, as on the wire; values above 14 count as 14 (RFC 7323
+    /// §2.3).
     pub window_shift: Option<u8>,
-    /// The sender understands SACK blocks (RFC 2018 §2).
+    /// SACK permitted: the sender accepts SACK blocks (RFC 2018 §2).
     pub sack_permitted: bool,
     /// Timestamps (RFC 7323 §3).
     pub timestamps: Option<Timestamps>,
-    /// What the sender holds out of order (RFC 2018 §3).
+    /// SACK blocks: the data that the sender of the segment holds out of order (RFC 2018 §3).
     pub sack: SackBlocks,
 }
 
@@ -310,9 +313,9 @@ impl Options {
         sack: SackBlocks::new(),
     };
 
-    /// Bytes that these options take with their padding: a multiple of 4, at most 40.
+    /// Returns the length of the options with padding, bytes: a multiple of 4, at most 40.
     ///
-    /// As many SACK blocks count as there is room for: 4, or 3 beside timestamps, fewer beside the rest.
+    /// Counts only the SACK blocks that fit: 4, or 3 with timestamps, fewer with further options.
     #[inline]
     pub const fn length(&self) -> usize {
         let before = self.bytes_before_sack();
@@ -322,7 +325,7 @@ impl Options {
         }
     }
 
-    /// Reads the bytes between the fixed header and the payload.
+    /// Decodes the options: the bytes between the fixed header and the payload.
     ///
     /// # Errors
     /// `OptionLength`.
@@ -351,7 +354,7 @@ impl Options {
                 }
                 _ => {}
             }
-            // RFC 9293 §3.1: the length counts the kind and itself.
+            // RFC 9293 §3.1: the length includes the kind and length bytes.
             let length = usize::from(*rest.first().ok_or(Malformed::OptionLength)?);
             if length < 2 {
                 return Err(Malformed::OptionLength);
@@ -392,7 +395,7 @@ impl Options {
         if target.is_empty() {
             return;
         }
-        // What nearly every segment carries.
+        // Common case: timestamps only.
         if let (Some(stamps), Ok(place)) =
             (self.timestamps, <&mut [u8; TIMESTAMPS_BYTES]>::try_from(&mut *target))
             && !self.sack_permitted
@@ -448,32 +451,32 @@ impl Options {
     }
 }
 
-/// The header of a segment.
+/// A TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Who sent it.
+    /// Source port.
     pub source_port: u16,
-    /// Who it is for.
+    /// Destination port.
     pub target_port: u16,
-    /// The place of the first byte of payload, or of SYN.
+    /// SEG.SEQ: sequence number of the first payload byte, or of the SYN.
     pub sequence: Sequence,
-    /// The place of the next byte that the sender expects, with ACK.
+    /// SEG.ACK: the next sequence number that the sender expects; valid with ACK.
     pub acknowledgment: Sequence,
-    /// The control bits.
+    /// The flags.
     pub flags: Flags,
-    /// The window as it stands on the wire, not shifted.
+    /// SEG.WND: the window field as on the wire, unscaled.
     pub window: u16,
-    /// Where urgent data ends, relative to `sequence`, with URG.
+    /// Urgent pointer: end of the urgent data relative to `sequence`; valid with URG.
     pub urgent: u16,
     /// The options.
     pub options: Options,
 }
 
 impl Header {
-    /// Reads the header at the front of a segment. The checksum is not looked at: see [`verify`].
+    /// Decodes the header at the front of a segment. The checksum is not verified: see [`verify`].
     ///
     /// # Errors
-    /// `Truncated`; `HeaderLength` (at least 5 words, at most the segment); `OptionLength`.
+    /// `Truncated`; `HeaderLength` if the data offset is below 5 words or beyond the segment; `OptionLength`.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let Some((fixed, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -496,16 +499,17 @@ impl Header {
         Ok((header, header_bytes))
     }
 
-    /// Bytes of this header with its options.
+    /// Returns the length of the header with options, bytes.
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES + self.options.length()
     }
 
-    /// Writes the header at the front of `target` with a checksum of zero: see [`fill`].
+    /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
+    /// the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than [`Header::length`].
+    /// If `target` is shorter than [`Header::length`].
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let header_bytes = self.length();
@@ -524,28 +528,28 @@ impl Header {
         header_bytes
     }
 
-    /// What a segment with `payload_bytes` takes of the sequence space: SYN and FIN count one each (RFC 9293
-    /// §3.4).
+    /// Returns SEG.LEN, the sequence space of a segment with `payload_bytes`: SYN and FIN count one each (RFC
+    /// 9293 §3.4).
     #[inline]
     pub const fn sequence_bytes(&self, payload_bytes: usize) -> u32 {
         payload_bytes as u32 + self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32
     }
 }
 
-/// The eight bytes of a segment that an ICMP error quotes at least (RFC 792): which connection, and which
-/// place in it.
+/// The first eight bytes of a segment, which every ICMP error quotes (RFC 792): ports and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quoted {
-    /// Who sent the segment: whoever receives the error.
+    /// Source port of the quoted segment, a port of the host that receives the error.
     pub source_port: u16,
-    /// Who it was for.
+    /// Destination port of the quoted segment.
     pub target_port: u16,
-    /// The place of its first byte.
+    /// Sequence number of the quoted segment.
     pub sequence: Sequence,
 }
 
 impl Quoted {
-    /// Reads the beginning of a segment; for a UDP datagram the ports are right, and the rest means nothing.
+    /// Decodes the first eight bytes of a segment. For a UDP datagram the ports are valid and `sequence` is
+    /// meaningless.
     ///
     /// # Errors
     /// `Truncated`.
@@ -559,10 +563,10 @@ impl Quoted {
     }
 }
 
-/// Completes the checksum of a header with its options; `rest` is pseudo-header and payload.
+/// Computes and stores the checksum of a segment; `rest` is the sum of pseudo-header and payload.
 ///
 /// # Panics
-/// When `header` is shorter than 20 bytes.
+/// If `header` is shorter than 20 bytes.
 #[inline]
 pub fn fill(header: &mut [u8], rest: Sum) {
     header[16..18].fill(0);
@@ -570,11 +574,11 @@ pub fn fill(header: &mut [u8], rest: Sum) {
     header[16..18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Checks the checksum of a header with its options, exactly the bytes that [`Header::read`] counted; `rest`
-/// is pseudo-header and payload.
+/// Verifies the checksum of a segment. `header` must be exactly the bytes that [`Header::read`] returned as
+/// its length; `rest` is the sum of pseudo-header and payload.
 ///
 /// # Errors
-/// `Checksum`.
+/// `Checksum` if it does not match.
 #[inline]
 pub fn verify(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     if checksum::of_header(header).plus(rest).is_intact() { Ok(()) } else { Err(Malformed::Checksum) }
@@ -588,7 +592,7 @@ fn read_timestamps(value: &[u8]) -> Result<Timestamps, Malformed> {
     Ok(Timestamps { value: u32::from_be_bytes([v0, v1, v2, v3]), echo: u32::from_be_bytes([e0, e1, e2, e3]) })
 }
 
-/// The options still to be written, four bytes at a time.
+/// The remaining space for options, filled in words of four bytes.
 struct Line<'a> {
     rest: &'a mut [u8],
 }
