@@ -160,7 +160,7 @@ impl Ip {
         let route = self.routes.find(target)?;
         match target {
             IpAddr::V4(_) if self.is_ours(route.source) => Some(route.source),
-            // That one is somebody's behind this host: another of the port's, or any.
+            // The route's source belongs to a host behind this one: use another address of the port, or any.
             IpAddr::V4(_) => {
                 let own = self.routes.direct(route.port).map(|direct| direct.source);
                 let own = own.filter(|source| source.is_ipv4()).find(|source| self.is_ours(*source));

@@ -1,17 +1,17 @@
-//! Reassembly: fragments become datagrams again (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 8200 §4.5).
+//! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 8200 §4.5).
 //!
-//! Goal      a datagram whole or not at all, whatever order its fragments come in; both families.
-//! Payload   the slices that came are referred to. Only a datagram of more slices than a PDU holds is moved
-//!           together into fewer pages; a few bytes that stand in the heads of later fragments are moved too.
-//! Overlap   fragments never overlap by themselves: one that overlaps another, or contradicts where the
-//!           datagram ends, gives up the datagram, and what still comes of it is dropped until its time is
-//!           over (RFC 5722 §4, done for IPv4 as well). One that is there already, byte for byte in place,
-//!           does no harm.
-//! Bounds    bytes and fragments held, datagrams, fragments of one datagram; the oldest datagram makes room.
-//!           What is charged is what memory is held: whole pages, since a fragment may hold one of its own,
-//!           and the PDU.
-//! Time      a datagram that is not whole after `timeout` is given up; if its first fragment had come, its
-//!           sender hears of it.
+//! Purpose          deliver a datagram whole or not at all, for both families, whatever the order of its
+//!                  fragments.
+//! Payload          is referenced, not copied. Only if a datagram has more slices than a PDU holds is it
+//!                  copied into fewer pages. Payload bytes in the heads of later fragments are copied too.
+//! Overlap          a fragment that overlaps another, or contradicts the end of the datagram, discards the
+//!                  whole datagram; later fragments of it are dropped until its timeout (RFC 5722 §4, applied
+//!                  to IPv4 as well). An exact duplicate is ignored.
+//! Limits           bytes and fragments held, datagrams, fragments per datagram; at a limit the oldest
+//!                  datagram is evicted. The charge is for the memory that is really held: whole pages, since
+//!                  a fragment may occupy a page of its own, and the PDU.
+//! Timeout          an incomplete datagram is discarded after `timeout`. If its first fragment has arrived,
+//!                  the sender gets a time exceeded error.
 
 use super::config::ReassemblyConfig;
 use super::counters::IpCounters;
@@ -21,44 +21,46 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::{Context, Instant, Pdu};
 
-/// What a PDU without its body is charged, bytes.
+/// Bytes charged for a PDU without its body.
 const PDU_BYTES: usize = 1024;
-/// A first fragment whose headers are longer is not quoted: there must be room for more headers in front.
+/// Longest headers of a first fragment that is quoted in an error: the head needs room for further headers in
+/// front.
 const QUOTED_HEADER_BYTES_MAX: usize = 64;
 
-/// What fragments of one datagram have in common.
+/// The fields that identify the datagram to which a fragment belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub(super) source: IpAddr,
     pub(super) target: IpAddr,
-    /// Zero with IPv6, where it is no part of the name.
+    /// Zero for IPv6, where it does not identify the datagram.
     pub(super) protocol: u8,
     pub(super) identification: u32,
 }
 
-/// A fragment: its payload and where it belongs.
+/// A received fragment.
 pub(super) struct Piece {
     pub(super) from: usize,
     pub(super) more: bool,
-    /// Of the first fragment, all bytes in front of the payload; of others, nothing.
+    /// All bytes before the payload in the first fragment; empty for others.
     pub(super) header: Vec<u8>,
     pub(super) next_header: u8,
     pub(super) brief: Brief,
     pub(super) pdu: Pdu,
 }
 
-/// A datagram put together.
+/// A reassembled datagram.
 pub(super) struct Whole {
     pub(super) pdu: Pdu,
     pub(super) next_header: u8,
     pub(super) brief: Brief,
 }
 
-/// A datagram whose time is over.
+/// A datagram whose reassembly has timed out.
 pub(super) struct Late {
     pub(super) source: IpAddr,
     pub(super) target: IpAddr,
-    /// The first fragment as it came, if it is to be quoted.
+    /// The first fragment as received, to be quoted in a time exceeded error; `None` if it must not or cannot
+    /// be quoted.
     pub(super) pdu: Option<Pdu>,
 }
 
@@ -74,7 +76,7 @@ struct Datagram {
     key: Key,
     until: Instant,
     parts: Vec<Part>,
-    /// Where it ends, once the last fragment has come.
+    /// Length of the datagram, once the last fragment has arrived.
     end: Option<usize>,
     header: Vec<u8>,
     next_header: u8,
@@ -92,14 +94,14 @@ impl Datagram {
     }
 }
 
-/// What a new fragment is to those that are there.
+/// How a new fragment relates to those held.
 enum Fit {
     New(usize),
     Duplicate,
     Contradiction,
 }
 
-/// Datagrams that are not whole yet, the oldest first.
+/// The incomplete datagrams, the oldest first.
 pub(super) struct Reassembly {
     config: ReassemblyConfig,
     datagrams: VecDeque<Datagram>,
@@ -112,7 +114,7 @@ impl Reassembly {
         Reassembly { config, datagrams: VecDeque::new(), held_bytes: 0, held_fragments: 0 }
     }
 
-    /// Datagrams that are not whole, given up or not.
+    /// Returns the number of incomplete datagrams, including discarded ones that have not timed out.
     pub(super) fn len(&self) -> usize {
         self.datagrams.len()
     }
@@ -122,7 +124,7 @@ impl Reassembly {
         self.datagrams.front().map_or(Instant::NEVER, |oldest| oldest.until)
     }
 
-    /// A fragment has come: the datagram, if it was the last one missing.
+    /// Adds a fragment. Returns the datagram if it is complete now.
     pub(super) fn add(
         &mut self,
         key: Key,
@@ -179,7 +181,7 @@ impl Reassembly {
             || self.held_fragments >= self.config.fragments_max
         {
             if at == 0 {
-                // It alone is more than may be held, or it is the oldest itself.
+                // This datagram alone exceeds the limit, or it is the oldest itself.
                 counters.reassembly_evicted += 1;
                 self.give_up(0);
                 return None;
@@ -215,7 +217,7 @@ impl Reassembly {
         }
     }
 
-    /// The next datagram whose time is over.
+    /// Removes and returns the next datagram that has timed out.
     pub(super) fn expired(&mut self, cx: &mut Context<'_>, counters: &mut IpCounters) -> Option<Late> {
         if self.deadline() > cx.now {
             return None;
@@ -238,14 +240,15 @@ impl Reassembly {
         datagram
     }
 
-    /// The oldest datagram makes room.
+    /// Discards the oldest datagram to make room.
     fn evict(&mut self, counters: &mut IpCounters) {
         if !self.datagrams.is_empty() && !self.take(0).given_up {
             counters.reassembly_evicted += 1;
         }
     }
 
-    /// Its memory goes home; its name stays, so that what still comes of it begins no new datagram.
+    /// Frees the fragments of a datagram. The entry stays, so that later fragments do not start a new
+    /// datagram.
     fn give_up(&mut self, at: usize) {
         let datagram = &mut self.datagrams[at];
         self.held_bytes -= datagram.charge();
@@ -273,7 +276,7 @@ fn fit(datagram: &Datagram, from: usize, to: usize, more: bool) -> Fit {
     if overlaps || contradicts { Fit::Contradiction } else { Fit::New(place) }
 }
 
-/// One PDU of all parts, in order. Nothing when there is no memory for what has to move.
+/// Joins all parts, in order, into one PDU. Returns `None` if memory ran out.
 fn join(parts: Vec<Part>, cx: &mut Context<'_>) -> Option<Pdu> {
     let mut parts = parts.into_iter().map(|part| part.pdu);
     let mut whole = parts.next().expect("a whole datagram has a part");
@@ -291,7 +294,7 @@ fn join(parts: Vec<Part>, cx: &mut Context<'_>) -> Option<Pdu> {
     Some(whole)
 }
 
-/// More slices than a PDU holds: all of them move into full pages.
+/// Copies all parts into full pages, because they have more slices than a PDU holds.
 fn gather(mut whole: Pdu, rest: impl Iterator<Item = Pdu>, cx: &mut Context<'_>) -> Option<Pdu> {
     let mut pages = Vec::new();
     let mut page = cx.memory.receive.take()?;

@@ -1,10 +1,10 @@
-//! IPv4: its header on the way down and up (RFC 791, RFC 1122 §3.2).
+//! IPv4 input and output (RFC 791, RFC 1122 §3.2).
 //!
-//! Options   are checked for their lengths and passed over, router alert (RFC 2113) among them. A packet with
-//!           a source route is dropped: it exists to come from somewhere else than it says (RFC 7126 §4.3,
-//!           §4.4).
-//! DF        stands on TCP's segments; a datagram goes without, and is cut here when it is longer than the
-//!           way.
+//! Options          only their lengths are checked; all are ignored, router alert (RFC 2113) included, except
+//!                  source routes: a packet with a source route is dropped, because source routes serve to
+//!                  evade filters (RFC 7126 §4.3, §4.4).
+//! DF               is set on TCP's segments if `path_mtu_discovery` is on. Other datagrams are sent without
+//!                  it, and are fragmented here if they exceed the path MTU.
 
 use super::fragment;
 use super::machine::Ip;
@@ -17,17 +17,17 @@ use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::{Context, Pdu};
 use kiban_base::{Malformed, numbers::protocol};
 
-/// All hosts of a link (RFC 1112 §4).
+/// The all-hosts multicast group of a link (RFC 1112 §4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// A first fragment with fewer bytes of TCP hides the flags from filters (RFC 1858 §3.1).
+/// Least TCP bytes in a first fragment; with fewer, filters cannot see the flags (RFC 1858 §3.1).
 const TCP_BYTES_MIN: usize = 16;
 
-/// What options ask for.
+/// The result of checking the options of a packet.
 enum Wish {
     Nothing,
-    /// A source route.
+    /// There is a source route.
     Elsewhere,
-    /// The byte of the header that is wrong.
+    /// An option is malformed; offset of the wrong byte in the header.
     Wrong(usize),
 }
 
@@ -66,20 +66,21 @@ impl Ip {
         let is_segment = protocol == protocol::TCP;
         let mut dont_fragment = is_segment && self.config.path_mtu_discovery;
         if let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age) {
-            // TCP hears of a narrow way by itself; a segment that is too long still is a question to the
-            // router.
+            // TCP is informed of a lower path MTU separately. A segment that is still too long is sent on
+            // purpose, to probe the path.
             if !is_segment {
                 limit = limit.min(path.mtu.into());
             }
             dont_fragment &= !path.locked;
         }
-        // A PDU that may be cut below is judged by its pieces.
+        // If a lower layer segments the PDU, the size of one of its segments counts.
         let piece = if pdu.cut() > 0 { pdu.cut() + pdu.head().len() + HEADER_BYTES } else { total };
         if total > ipv4::PACKET_BYTES_MAX || (piece > limit && is_segment) {
             self.counters.too_long += 1;
             return;
         }
-        // RFC 6864 §4.1: what nobody may cut needs none, and a counter would tell how much others are sent.
+        // RFC 6864 §4.1: a packet that cannot be fragmented needs no identification, and a global counter
+        // would reveal our traffic to others.
         let identification = if dont_fragment {
             0
         } else {
@@ -164,7 +165,7 @@ impl Ip {
         let protocol = header.protocol;
         let (source, target) = (IpAddr::V4(header.source), IpAddr::V4(header.target));
         if !self.own4.contains(&header.target) {
-            // RFC 1122 §3.3.6, §4.2.3.10: what is for everybody is for datagrams alone.
+            // RFC 1122 §3.3.6, §4.2.3.10: broadcast and multicast are accepted for UDP only.
             let is_for_all = header.target == ALL_HOSTS || self.is_broadcast(header.target);
             if !is_for_all || protocol != protocol::UDP {
                 self.counters.not_ours += 1;
@@ -172,8 +173,8 @@ impl Ip {
             }
             brief.to_group = true;
         }
-        // RFC 1122 §3.2.1.3: neither a group nor everybody nor nobody is a source; nor are we, from outside,
-        // nor the loopback net.
+        // RFC 1122 §3.2.1.3: a source must not be multicast, broadcast, unspecified or loopback; nor one of
+        // our own addresses, since those packets never leave the host.
         if header.source.is_multicast()
             || header.source.is_loopback()
             || self.is_broadcast(header.source)
@@ -230,7 +231,8 @@ impl Ip {
             self.counters.fragments_malformed += 1;
             return None;
         }
-        // RFC 1858 §3.1, §3.2 and RFC 3128: TCP's flags stand in the first fragment, and nowhere else.
+        // RFC 1858 §3.1, §3.2 and RFC 3128: TCP's flags must be in the first fragment, and must not be
+        // overwritten by a second one.
         if key.protocol == protocol::TCP && (from == 8 || (from == 0 && bytes < TCP_BYTES_MIN)) {
             self.counters.fragments_tiny += 1;
             return None;

@@ -1,13 +1,13 @@
-//! IPv6: its header and extension headers on the way down and up (RFC 8200).
+//! IPv6 input and output, with extension headers (RFC 8200).
 //!
-//! Chain     hop-by-hop options (first only), destination options, routing headers that ask for nothing any
-//!           more, and fragment headers are walked in place, in the head; TCP, UDP and ICMPv6 end the walk.
-//!           Anything else is reported with the byte that named it (§4). At most [`HEADERS_MAX`] headers and
-//!           [`OPTIONS_MAX`] options in each are walked (RFC 8504 §5.3).
-//! Fragments the whole, with an IPv6 header of its own in front, is walked once more; a fragment header in it
-//! breaks
-//!           a rule.
-//! Down      a datagram longer than the way is cut here (§4.5); TCP's segments are not.
+//! Receive path     the chain of extension headers is walked in place, in the head: hop-by-hop options (first
+//!                  only), destination options, routing headers without segments left, fragment headers. TCP,
+//!                  UDP and ICMPv6 end the walk. Any other header is reported as unknown, with a pointer to
+//!                  the field that named it (§4).
+//! Reassembly       a reassembled packet gets an IPv6 header and is walked again; a fragment header in it is
+//!                  an error.
+//! Transmit path    a datagram longer than the path MTU is fragmented (§4.5); TCP's segments are not.
+//! Limits           at most [`HEADERS_MAX`] headers, and [`OPTIONS_MAX`] options in each (RFC 8504 §5.3).
 
 use super::fragment;
 use super::header::header6;
@@ -22,13 +22,14 @@ use core::net::{IpAddr, Ipv6Addr};
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu};
 
-/// Extension headers of one packet at most.
+/// Most extension headers in one packet.
 const HEADERS_MAX: usize = 8;
-/// Options of one header at most, padding included.
+/// Most options in one header, padding included.
 const OPTIONS_MAX: usize = 8;
-/// Where the header keeps its payload length: what a pointer says about a fragment of a wrong length.
+/// Offset of the payload length in the IPv6 header; the pointer that reports a fragment of invalid length
+/// (§4.5).
 const PAYLOAD_LENGTH_AT: u32 = 4;
-/// Where the header names the next.
+/// Offset of the next header field in the IPv6 header.
 const NEXT_HEADER_AT: usize = 6;
 
 /// Codes of a parameter problem (RFC 4443 §3.4).
@@ -36,15 +37,16 @@ const WRONG_FIELD: u8 = 0;
 const UNKNOWN_HEADER: u8 = 1;
 const UNKNOWN_OPTION: u8 = 2;
 
-/// What the chain of headers says about a packet.
+/// The result of walking the chain of headers.
 enum Verdict {
-    /// Up to this protocol, whose header stands so many bytes from the front.
+    /// Deliver to this protocol; its header is at this offset.
     Up(u8, usize),
-    /// A fragment, whose header stands there.
+    /// The packet is a fragment; its fragment header is at this offset.
     Fragment(Fragment, usize),
-    /// Nobody hears of it; it has been counted.
+    /// Drop the packet silently; it has been counted.
     Drop,
-    /// Its sender hears of it.
+    /// Drop the packet and send a parameter problem to its sender; if `group_too`, also for a multicast
+    /// packet.
     Complain { code: u8, pointer: u32, group_too: bool },
 }
 
@@ -88,7 +90,7 @@ impl Ip {
             return;
         };
         self.counters.fragmented += 1;
-        // RFC 7739 §5.2: drawn for each datagram, by a generator whose outputs do not tell the next.
+        // RFC 7739 §5.2: random for each datagram, from a generator whose outputs do not reveal later ones.
         let identification = cx.rng.draw_u32();
         let (count, mut offset) = (pieces.len(), 0);
         for (at, mut pdu) in pieces.into_iter().enumerate() {
@@ -108,7 +110,8 @@ impl Ip {
         }
     }
 
-    /// `is_whole`: it was put together from fragments.
+    /// Checks a packet that arrived, and returns it without its headers if it is for an upper layer.
+    /// `is_whole` says that it was reassembled from fragments.
     pub(super) fn arrive6(&mut self, mut pdu: Pdu, is_whole: bool, cx: &mut Context<'_>) -> Option<Delivery> {
         let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
             self.counters.malformed += 1;
@@ -136,8 +139,8 @@ impl Ip {
             self.counters.not_ours += 1;
             return None;
         }
-        // An IPv4 address in IPv6's clothes comes from no wire: a dual socket would take it for what it is
-        // not.
+        // An IPv4-mapped source never appears on the wire; a dual-stack socket would mistake the sender for
+        // an IPv4 host.
         let is_disguised = header.source.to_ipv4_mapped().is_some();
         if header.source.is_multicast()
             || header.source.is_loopback()
@@ -153,12 +156,12 @@ impl Ip {
         let (source, target) = (IpAddr::V6(header.source), IpAddr::V6(header.target));
         match self.walk(&mut pdu, header.next_header, &mut brief, is_whole, cx) {
             Verdict::Up(protocol, at) => {
-                // RFC 4862 §5.4.2: only neighbour discovery speaks before it has an address.
+                // RFC 4862 §5.4.2: only neighbour discovery uses the unspecified source.
                 if source.is_unspecified() && protocol != protocol::ICMPV6 {
                     self.counters.bad_source += 1;
                     return None;
                 }
-                // RFC 9293 §3.9.2.3: a stream has two ends.
+                // RFC 9293 §3.9.2.3: TCP does not use multicast.
                 if brief.to_group && protocol == protocol::TCP {
                     self.counters.not_ours += 1;
                     return None;
@@ -170,7 +173,8 @@ impl Ip {
             Verdict::Drop => None,
             Verdict::Complain { code, pointer, group_too } => {
                 if !brief.to_group || group_too {
-                    // RFC 4443 §2.2: a group is no source; the report of one comes from an address of ours.
+                    // RFC 4443 §2.2: an error about a multicast packet is sent from one of our unicast
+                    // addresses.
                     let local = if brief.to_group { self.source_for(source) } else { Some(target) };
                     if let Some(local) = local {
                         let kind = TroubleKind::ParameterProblem { code, pointer };
@@ -182,7 +186,8 @@ impl Ip {
         }
     }
 
-    /// Walks the chain of headers. What stands before the verdict's place is in the head.
+    /// Walks the chain of headers. Everything before the offset in the verdict is then contiguous in the
+    /// head.
     fn walk(
         &mut self,
         pdu: &mut Pdu,
@@ -216,8 +221,8 @@ impl Ip {
                     if fragment.more_fragments || fragment.offset_bytes > 0 {
                         return Verdict::Fragment(fragment, at);
                     }
-                    // RFC 6946 §4: the only fragment is whole by itself, whatever else has its
-                    // identification.
+                    // RFC 6946 §4: an atomic fragment is processed on its own, whatever other fragments have
+                    // the same identification.
                     self.counters.fragments_atomic += 1;
                     brief.in_fragments = true;
                     (next, named_at, at) = (fragment.next_header, at, at + length);
@@ -233,7 +238,8 @@ impl Ip {
                     };
                     let extension = &pdu.head()[at..end];
                     if next == protocol::ROUTING {
-                        // RFC 8200 §4.4, RFC 5095: with segments left it is to be refused, of whatever type.
+                        // RFC 8200 §4.4, RFC 5095: a routing header with segments left is rejected, whatever
+                        // its type.
                         if extension[3] != 0 {
                             self.counters.source_routed += 1;
                             return complain(WRONG_FIELD, at + 2, false);
@@ -254,8 +260,8 @@ impl Ip {
         Verdict::Drop
     }
 
-    /// Brings the extension header at `at` into the head: its length, or nothing when it is not all there or
-    /// too long.
+    /// Moves the extension header at `at` into the head. Returns its length, or `None` if the packet is too
+    /// short or the header too long for the head.
     fn pull_extension(&mut self, pdu: &mut Pdu, at: usize, cx: &mut Context<'_>) -> Option<usize> {
         let Some(moved) = pdu.pull_up(at + 2) else {
             self.counters.malformed += 1;
@@ -268,7 +274,7 @@ impl Ip {
             return None;
         }
         let Some(moved) = pdu.pull_up(at + length) else {
-            // Longer than a head: RFC 8504 §5.3 lets a host have such a limit.
+            // The header is longer than the head holds; RFC 8504 §5.3 permits such a limit.
             self.counters.headers_refused += 1;
             return None;
         };
@@ -291,7 +297,7 @@ impl Ip {
         let front = at + ipv6_extension::HEADER_BYTES;
         let (from, bytes, more) =
             (usize::from(fragment.offset_bytes), pdu.len() - front, fragment.more_fragments);
-        // RFC 8200 §4.5: both are reported, pointing at the field that is wrong.
+        // RFC 8200 §4.5: both errors are reported, with a pointer to the invalid field.
         let pointer = if more && !bytes.is_multiple_of(8) {
             self.counters.fragments_malformed += 1;
             Some(PAYLOAD_LENGTH_AT)
@@ -312,7 +318,7 @@ impl Ip {
             self.counters.fragments_malformed += 1;
             return None;
         }
-        // RFC 7112 §5: the first fragment has all headers, the transport's among them.
+        // RFC 7112 §5: the first fragment must contain all headers up to and including the transport header.
         let transport_bytes = match fragment.next_header {
             protocol::TCP => tcp::HEADER_BYTES,
             protocol::UDP | protocol::ICMPV6 => udp::HEADER_BYTES,
@@ -338,7 +344,8 @@ fn complain(code: u8, pointer: usize, group_too: bool) -> Verdict {
     Verdict::Complain { code, pointer: pointer as u32, group_too }
 }
 
-/// What an options header that stands `at` so many bytes does to its packet: nothing, or a verdict.
+/// Checks the options of an extension header at offset `at` of the packet. Returns a verdict if the packet
+/// must be dropped.
 fn judge_options(extension: &[u8], at: usize) -> Option<Verdict> {
     let mut walk = Walk::new(extension);
     let mut count = 0;

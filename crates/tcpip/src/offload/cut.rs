@@ -1,12 +1,11 @@
-//! Cutting: one large TCP segment becomes packets of the port's size.
+//! Segmentation offload (TSO/GSO): cuts one large TCP segment into packets of the port's size.
 //!
-//! Goal      TCP runs once for tens of kilobytes; the link still sees packets that fit (what network cards
-//!           call segmentation offload).
-//! How       the head of the large segment is an IPv4 or IPv6 header without options and a TCP header, the
-//!           body is payload, the note `cut` says how much of it each packet takes. Every packet gets the
-//!           headers again with its own length, identification, sequence number and checksums. PSH and FIN
-//!           stand on the last (RFC 9293 §3.9.1).
-//! Payload   is referred to, not copied; slices that end where segments end keep their sums.
+//! Purpose          TCP runs once per tens of kilobytes, while the link still sees packets that fit its MTU.
+//! Method           the head of the large segment is an IPv4 or IPv6 header without options and a TCP header,
+//!                  the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
+//!                  a copy of the headers with its own length, identification, sequence number and checksums.
+//!                  PSH and FIN are set on the last packet only (RFC 9293 §3.9.1).
+//! Payload          is referenced, not copied; slices that end at packet boundaries keep their sums.
 
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, ipv6, tcp};
@@ -15,20 +14,20 @@ use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Blocks, Pdu, Slice, Sum};
 
-// Where fields stand in the IPv4 and IPv6 headers (RFC 791 §3.1, RFC 8200 §3).
+// Offsets of fields in the IPv4 and IPv6 headers (RFC 791 §3.1, RFC 8200 §3).
 const LENGTH_AND_IDENTIFICATION: Range<usize> = 2..6;
 const NETWORK_CHECKSUM: Range<usize> = 10..12;
 const PAYLOAD_LENGTH: Range<usize> = 4..6;
-// And in the TCP header (RFC 9293 §3.1).
+// Offsets of fields in the TCP header (RFC 9293 §3.1).
 const SEQUENCE: Range<usize> = 4..8;
 const FLAGS: usize = 13;
 const TRANSPORT_CHECKSUM: Range<usize> = 16..18;
 
-/// Cuts `whole` and hands the packets to `emit` in order. False when memory ran out: the rest is lost, and
-/// TCP will send it again.
+/// Cuts `whole` and passes the packets to `emit` in order. Returns false if PDU memory ran out; the rest is
+/// then dropped, and TCP retransmits it.
 ///
 /// # Panics
-/// When the head of `whole` is not what IP and TCP have written.
+/// If the head of `whole` does not begin with the IP and TCP headers that the stack wrote.
 pub fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bool {
     let (size, total) = (whole.cut(), whole.body_len());
     let mut template = Template::of(whole.head());
@@ -57,7 +56,7 @@ pub fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bo
     true
 }
 
-/// The headers of the whole, with the sums of what every packet has in common.
+/// The headers of the large segment, with the sums of the fields that all packets share.
 struct Template {
     head: [u8; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX],
     bytes: usize,
@@ -65,7 +64,7 @@ struct Template {
     sequence: u32,
     identification: u16,
     flags: u8,
-    /// Sums of the IPv4 header and of pseudo-header and TCP header, without what differs.
+    /// Sums of the IPv4 header, and of pseudo-header and TCP header, without the fields that differ.
     network: Sum,
     transport: Sum,
 }
@@ -101,7 +100,7 @@ impl Template {
         Template { head: copy, bytes, is_ipv4, sequence, identification, flags, network, transport }
     }
 
-    /// Writes the headers of a packet: `payload` bytes from `at` on, whose sum is known.
+    /// Writes the headers of one packet: `payload` bytes from offset `at`, whose sum is `sum`.
     #[inline]
     fn write(&mut self, head: &mut [u8], at: usize, payload: usize, sum: Sum, is_last: bool) {
         let network_bytes = if self.is_ipv4 { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };

@@ -1,13 +1,14 @@
-//! Merging: packets of one TCP stream that follow each other become one large segment.
+//! Receive offload (LRO/GRO): merges consecutive packets of one TCP stream into one large segment.
 //!
-//! Goal      TCP runs once for a burst, not once a packet (what network cards call receive offload).
-//! Which     IPv4 without options or fragments, TCP with nothing but ACK and PSH and no option but timestamps
-//!           in their usual place, checksums right, the same headers but for length, identification, sequence
-//!           and checksum, the next byte in order. Anything else goes up as it came, after what was collected
-//!           before it: order is kept, and nothing is judged here that TCP would judge otherwise.
-//! Payload   is referred to; slices that follow each other in memory become one.
-//! Limits    a merged packet is as long as an IPv4 packet may be; what is collected goes up when the burst
-//!           ends.
+//! Purpose          TCP runs once per burst instead of once per packet.
+//! Conditions       IPv4 without options or fragments; TCP with only ACK and PSH, and no options but
+//!                  timestamps in their usual layout; correct checksums; headers equal except for length,
+//!                  identification, sequence number and checksum; the next byte in order. Any other packet is
+//!                  passed on unchanged, after everything collected before it, so that order is kept and TCP
+//!                  sees every unusual segment itself.
+//! Payload          is referenced; slices that are contiguous in memory become one.
+//! Limits           a merged packet is at most as long as an IPv4 packet; it is passed on at the end of the
+//!                  burst.
 
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, tcp};
@@ -15,22 +16,22 @@ use kiban_base::Pdu;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 
-/// IPv4 and TCP headers without options.
+/// Length of IPv4 and TCP headers without options, bytes.
 const HEAD_BYTES: usize = ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
-/// The same with timestamps (RFC 7323 appendix A).
+/// The same with timestamps (RFC 7323 appendix A), bytes.
 const STAMPED_BYTES: usize = HEAD_BYTES + tcp::TIMESTAMPS_BYTES;
 
-/// What is being collected.
+/// The packet being merged.
 #[derive(Debug, Default)]
 pub struct Merge {
     collected: Option<Pdu>,
-    /// The sequence number that follows it.
+    /// Sequence number after its last byte.
     next: u32,
     packets: usize,
 }
 
 impl Merge {
-    /// A packet has arrived; what is complete goes to `up`.
+    /// Processes a packet that arrived, and passes complete packets to `up`.
     pub fn on_packet(&mut self, mut pdu: Pdu, mut up: impl FnMut(Pdu)) {
         if !may_merge(&pdu) {
             self.flush(&mut up);
@@ -56,7 +57,7 @@ impl Merge {
         self.collected = Some(pdu);
     }
 
-    /// The burst is over: what is collected goes to `up`.
+    /// Ends the burst: passes the collected packet to `up`.
     pub fn flush(&mut self, up: &mut impl FnMut(Pdu)) {
         let Some(mut pdu) = self.collected.take() else { return };
         if self.packets > 1 {
@@ -65,7 +66,7 @@ impl Merge {
             network[2..4].copy_from_slice(&total.to_be_bytes());
             ipv4::fill(network);
         }
-        // Every packet's checksum was right; a merged one has none of its own.
+        // Every packet's checksum was verified; the merged packet has no valid one of its own.
         pdu.set_verified();
         up(pdu);
     }
@@ -75,8 +76,8 @@ fn word(head: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
-/// Whether a packet is of the plain kind, and intact. Headers of a known length are summed and compared
-/// without a loop.
+/// Returns whether a packet may be merged: it has a common header layout and correct checksums. Headers of a
+/// known length are summed and compared without a loop.
 #[inline]
 fn may_merge(pdu: &Pdu) -> bool {
     let head = pdu.head();
@@ -92,9 +93,9 @@ fn may_merge(pdu: &Pdu) -> bool {
 #[inline]
 fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
-    // With options it would be longer than what is here.
+    // With IP options the header would be longer than these bytes.
     let Ok((ip, _)) = ipv4::Header::read_quoted(network) else { return false };
-    // Protocol, no fragment; header length; ACK and perhaps PSH; all of it and nothing behind it.
+    // TCP, no fragment; expected data offset; ACK and possibly PSH; payload; exactly the packet's length.
     if ip.protocol != protocol::TCP
         || ip.is_fragment()
         || head[32] != words
@@ -109,7 +110,8 @@ fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     ipv4::verify(network).is_ok() && tcp::verify(transport, pseudo.plus(pdu.body_sum())).is_ok()
 }
 
-/// Whether two headers say the same but for length, identification, checksums, sequence and PSH.
+/// Returns whether two headers are equal except for length, identification, checksums, sequence number and
+/// PSH.
 #[inline]
 fn follows(one: &[u8], other: &[u8]) -> bool {
     let (Some((one, stamps)), Some((other, other_stamps))) =
@@ -117,7 +119,7 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
     else {
         return false;
     };
-    // No timestamps, or the same: which of two values is echoed is TCP's to judge.
+    // Both without timestamps, or with equal ones: TCP decides which of two values it echoes.
     let same_stamps = match (stamps.first_chunk::<{ tcp::TIMESTAMPS_BYTES }>(), other_stamps.first_chunk()) {
         (Some(one), Some(other)) => one == other,
         (one, other) => one.is_none() && other.is_none(),

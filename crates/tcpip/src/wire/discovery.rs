@@ -11,15 +11,15 @@
 //!   options: | type 8 | length/8 8 | data |
 //! ```
 //!
-//! Reading   a message is believed only when its hop limit was 255, its code 0, its checksum right and every
-//!           option longer than zero (§6.1, §7.1, §8.1): the first is the caller's to check, the last is
-//!           checked here for all options before the message is handed out.
+//! Receive path     a message is valid only with hop limit 255, code 0, a correct checksum and no option of
+//!                  length zero (§6.1, §7.1, §8.1). The caller checks the hop limit and the checksum;
+//!                  [`Message::read`] checks the code and the lengths of all options.
 
 use core::net::Ipv6Addr;
 
 use kiban_base::{Malformed, ethernet::Mac};
 
-/// The hop limit that every message must arrive with (RFC 4861 §11.2).
+/// Hop limit with which every message is sent and must arrive (RFC 4861 §11.2).
 pub const HOP_LIMIT: u8 = 255;
 
 const ROUTER_SOLICITATION: u8 = 133;
@@ -34,7 +34,7 @@ const PREFIX: u8 = 3;
 const REDIRECTED: u8 = 4;
 const MTU: u8 = 5;
 
-/// Whether an ICMPv6 type is one of neighbour discovery's.
+/// Returns whether an ICMPv6 type is a neighbour discovery message.
 pub const fn is_discovery(kind: u8) -> bool {
     kind >= ROUTER_SOLICITATION && kind <= REDIRECT
 }
@@ -42,44 +42,44 @@ pub const fn is_discovery(kind: u8) -> bool {
 /// A message without its options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Which routers are here?
+    /// Asks the routers of the link to advertise themselves.
     RouterSolicitation,
-    /// A router is here.
+    /// Advertises a router, and link parameters.
     RouterAdvertisement {
-        /// For packets that hosts send; 0: not said.
+        /// Hop limit for the hosts' packets; 0: unspecified.
         hop_limit: u8,
-        /// M: addresses are to be had from DHCPv6.
+        /// M: addresses are available by DHCPv6.
         managed: bool,
-        /// O: other settings are to be had from DHCPv6.
+        /// O: other configuration is available by DHCPv6.
         other: bool,
-        /// Seconds for which it is a default router; 0: it is none.
+        /// Lifetime as a default router, seconds; 0: it is not a default router.
         lifetime_seconds: u16,
-        /// How long a neighbour is reachable after a confirmation, ms; 0: not said.
+        /// How long a neighbour counts as reachable after a confirmation, ms; 0: unspecified.
         reachable_ms: u32,
-        /// Between solicitations, ms; 0: not said.
+        /// Interval between retransmitted solicitations, ms; 0: unspecified.
         retransmit_ms: u32,
     },
-    /// Who has this address?
+    /// Asks for the link-layer address of `target`.
     NeighbourSolicitation {
-        /// The address.
+        /// The address in question.
         target: Ipv6Addr,
     },
-    /// I have this address.
+    /// Reports the link-layer address of `target`.
     NeighbourAdvertisement {
-        /// The sender is a router.
+        /// R: the sender is a router.
         router: bool,
-        /// It answers a solicitation.
+        /// S: it answers a solicitation.
         solicited: bool,
-        /// It goes before what is known.
+        /// O: it overrides the cached link-layer address.
         overrides: bool,
-        /// The address.
+        /// The address in question.
         target: Ipv6Addr,
     },
-    /// There is a better first hop.
+    /// Reports a better first hop for a destination.
     Redirect {
-        /// The better hop.
+        /// The better first hop.
         target: Ipv6Addr,
-        /// For packets to this address.
+        /// The destination that it is for.
         destination: Ipv6Addr,
     },
 }
@@ -87,26 +87,26 @@ pub enum Message {
 /// An option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// The MAC of the sender.
+    /// MAC address of the sender.
     SourceLink(Mac),
-    /// The MAC of the target.
+    /// MAC address of the target.
     TargetLink(Mac),
-    /// A prefix (RFC 4861 §4.6.2).
+    /// Prefix information (RFC 4861 §4.6.2).
     Prefix {
-        /// Bits that count.
+        /// Length of the prefix, bits.
         bits: u8,
-        /// L: hosts with this prefix are neighbours.
+        /// L: addresses with this prefix are on the link.
         on_link: bool,
-        /// A: hosts may make themselves addresses of it (RFC 4862).
+        /// A: hosts may autoconfigure addresses from it (RFC 4862).
         autonomous: bool,
-        /// Seconds for which it is valid; all ones: for ever.
+        /// Valid lifetime, seconds; all ones: infinite.
         valid_seconds: u32,
-        /// Seconds for which addresses of it are preferred; all ones: for ever.
+        /// Preferred lifetime of addresses made from it, seconds; all ones: infinite.
         preferred_seconds: u32,
         /// The prefix.
         prefix: Ipv6Addr,
     },
-    /// The beginning of the packet that was redirected.
+    /// The beginning of the packet that caused the redirect.
     Redirected(&'a [u8]),
     /// The MTU of the link, bytes.
     Mtu(u32),
@@ -114,16 +114,17 @@ pub enum Item<'a> {
     Other {
         /// The type.
         kind: u8,
-        /// What stands behind type and length.
+        /// The data after type and length.
         data: &'a [u8],
     },
 }
 
 impl Message {
-    /// Reads a whole ICMPv6 message: what it says, and its options.
+    /// Decodes a complete ICMPv6 message. Returns the message and its options.
     ///
     /// # Errors
-    /// `Truncated`; `Operation` for another type or a code that is not 0; `OptionLength`.
+    /// `Truncated`; `Operation` if the type is no neighbour discovery message or the code is not 0;
+    /// `OptionLength`.
     pub fn read(bytes: &[u8]) -> Result<(Message, Options<'_>), Malformed> {
         let Some((&[kind, code, _, _, a, b, c, d], rest)) = bytes.split_first_chunk::<8>() else {
             return Err(Malformed::Truncated);
@@ -176,7 +177,7 @@ impl Message {
         Ok((message, options))
     }
 
-    /// Bytes of this message without options.
+    /// Returns the length of the message without options, bytes.
     pub const fn length(&self) -> usize {
         match self {
             Message::RouterSolicitation => 8,
@@ -186,11 +187,11 @@ impl Message {
         }
     }
 
-    /// Writes the message at the front of `target` with a checksum of zero: see
-    /// [`crate::wire::icmpv6::fill`].
+    /// Writes the message at the front of `target` with a zero checksum, to be completed by
+    /// [`crate::wire::icmpv6::fill`]. Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than [`Message::length`].
+    /// If `target` is shorter than [`Message::length`].
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = &mut target[..self.length()];
         bytes.fill(0);
@@ -231,7 +232,7 @@ impl Message {
     }
 }
 
-/// The options of a message that was read.
+/// An iterator over the options of a decoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options<'a> {
     rest: &'a [u8],
@@ -268,7 +269,7 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Item<'_> {
-    /// Bytes of this option, padding included.
+    /// Returns the length of the option, bytes, including padding.
     pub const fn length(&self) -> usize {
         match self {
             Item::SourceLink(_) | Item::TargetLink(_) | Item::Mtu(_) => 8,
@@ -278,10 +279,10 @@ impl Item<'_> {
         }
     }
 
-    /// Writes the option at the front of `target`.
+    /// Writes the option at the front of `target`. Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than [`Item::length`], or the option longer than 2040 bytes.
+    /// If `target` is shorter than [`Item::length`], or the option is longer than 2040 bytes.
     pub fn write(&self, target: &mut [u8]) -> usize {
         let length = self.length();
         let bytes = &mut target[..length];
@@ -325,14 +326,14 @@ fn mac(data: &[u8]) -> Mac {
     Mac(*data.first_chunk().expect("six bytes of data"))
 }
 
-/// The group on which everybody listens who might have `address` (RFC 4291 §2.7.1).
+/// Returns the solicited-node multicast address of `address` (RFC 4291 §2.7.1).
 pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | address.to_bits() & 0xff_ffff)
 }
 
-/// All nodes of a link.
+/// The all-nodes multicast address of a link.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// All routers of a link.
+/// The all-routers multicast address of a link.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 #[cfg(test)]

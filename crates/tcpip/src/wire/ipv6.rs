@@ -48,8 +48,7 @@ impl Header {
         Ok((header, header_bytes))
     }
 
-    /// Reads the header of a packet of which only the beginning is there, as an ICMPv6 error quotes it (RFC
-    /// 4443 §2.4).
+    /// Decodes the header of a packet that may be cut off, as quoted in an ICMPv6 error (RFC 4443 §2.4).
     ///
     /// # Errors
     /// `Truncated`; `Version`.
@@ -77,16 +76,17 @@ impl Header {
         Ok((header, HEADER_BYTES))
     }
 
-    /// Always [`HEADER_BYTES`].
+    /// Returns [`HEADER_BYTES`].
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Writes the header at the front of `target`. Bits of the flow label beyond 20 are left out.
+    /// Writes the header at the front of `target`. Only the low 20 bits of the flow label are written.
+    /// Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the header.
+    /// If `target` is shorter than the header.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<HEADER_BYTES>().expect("room for an IPv6 header of 40 bytes");

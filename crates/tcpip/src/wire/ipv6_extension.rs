@@ -5,22 +5,23 @@
 //! | next header 8 | 0 8 | offset/8 13, 0 0, M | identification 32   fragment (§4.5)
 //! ```
 //!
-//! Options   kind 8, length 8, data; the two highest bits of the kind say what to do with an option that is
-//!           not known (§4.2). Kind 0 is a single byte of padding.
+//! Options          kind 8, length 8, data. The two highest bits of the kind say how to handle an unknown
+//!                  option (§4.2). Kind 0 is a single byte of padding.
 
 use kiban_base::Malformed;
 
-/// Bytes of the shortest extension header, and of the fragment header.
+/// Length of the shortest extension header, and of the fragment header, bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// One byte of padding.
+/// Pad1: one byte of padding.
 pub const PAD_ONE: u8 = 0;
-/// More bytes of padding.
+/// PadN: two or more bytes of padding.
 pub const PAD_MORE: u8 = 1;
 /// Router alert (RFC 2711).
 pub const ROUTER_ALERT: u8 = 5;
 
-/// Bytes of a hop-by-hop, destination-options or routing header, from its first two bytes.
+/// Returns the length of a hop-by-hop, destination options or routing header, bytes, from its first two
+/// bytes.
 ///
 /// # Errors
 /// `Truncated`.
@@ -35,18 +36,18 @@ pub fn length(bytes: &[u8]) -> Result<usize, Malformed> {
 /// The fragment header (RFC 8200 §4.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// The first header of the fragmentable part.
+    /// Protocol number of the first header of the fragmentable part.
     pub next_header: u8,
-    /// Where this payload stands in the fragmentable part, in bytes; a multiple of 8.
+    /// Fragment offset: position of this payload in the fragmentable part, bytes; a multiple of 8.
     pub offset_bytes: u16,
-    /// M: this is not the last fragment.
+    /// M: more fragments follow this one.
     pub more_fragments: bool,
-    /// Names the packet among the fragments of others.
+    /// Identification: common to all fragments of one packet.
     pub identification: u32,
 }
 
 impl Fragment {
-    /// Reads the header; reserved bits are ignored.
+    /// Decodes the header; reserved bits are ignored.
     ///
     /// # Errors
     /// `Truncated`.
@@ -64,15 +65,15 @@ impl Fragment {
         Ok((fragment, HEADER_BYTES))
     }
 
-    /// Always [`HEADER_BYTES`].
+    /// Returns [`HEADER_BYTES`].
     pub const fn length(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Writes the header at the front of `target`.
+    /// Writes the header at the front of `target`. Returns the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the header.
+    /// If `target` is shorter than the header.
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<HEADER_BYTES>().expect("room for a fragment header of 8 bytes");
         let [o0, o1] = ((self.offset_bytes & !7) | u16::from(self.more_fragments)).to_be_bytes();
@@ -82,16 +83,18 @@ impl Fragment {
     }
 }
 
-/// What the two highest bits of an option's kind ask of who does not know it (RFC 8200 §4.2).
+/// How to handle an unknown option, according to the two highest bits of its kind (RFC 8200 §4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unknown {
-    /// Pass over it.
+    /// Skip the option.
     Skip,
     /// Discard the packet.
     Discard,
-    /// Discard the packet and say so, to whomever it was sent.
+    /// Discard the packet and send an ICMPv6 parameter problem, even if the packet was sent to a multicast
+    /// address.
     Report,
-    /// Discard the packet and say so unless it was sent to a group.
+    /// Discard the packet and send an ICMPv6 parameter problem, unless the packet was sent to a multicast
+    /// address.
     ReportUnlessGroup,
 }
 
@@ -100,14 +103,14 @@ pub enum Unknown {
 pub struct Item<'a> {
     /// The kind.
     pub kind: u8,
-    /// Where it stands in the header, bytes.
+    /// Offset of the option in the header, bytes.
     pub at: usize,
-    /// What stands behind kind and length.
+    /// The data after kind and length.
     pub data: &'a [u8],
 }
 
 impl Item<'_> {
-    /// What to do if the kind is not known.
+    /// Returns how to handle the option if its kind is unknown.
     pub const fn unknown(&self) -> Unknown {
         match self.kind >> 6 {
             0 => Unknown::Skip,
@@ -118,8 +121,8 @@ impl Item<'_> {
     }
 }
 
-/// A walk over the options of one whole hop-by-hop or destination-options header; single bytes of padding are
-/// passed over.
+/// An iterator over the options of one complete hop-by-hop or destination options header. It skips Pad1, and
+/// ends after the first malformed option.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     header: &'a [u8],
@@ -127,12 +130,13 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk over the options of `header`, all of its bytes.
+    /// Creates an iterator over the options of `header`, a complete extension header.
     pub const fn new(header: &'a [u8]) -> Walk<'a> {
         Walk { header, at: 2 }
     }
 
-    /// Where the walk stands in the header: after an error, at the option that is wrong.
+    /// Returns the offset of the next option in the header, bytes; after an error, that of the malformed
+    /// option.
     pub const fn at(&self) -> usize {
         self.at
     }

@@ -4,34 +4,35 @@
 //! | source port 16 | target port 16 | length 16 | checksum 16 | payload
 //! ```
 //!
-//! Checksum  covers pseudo-header, header and payload: `rest` is the first and the last. Zero in the field
-//!           means that the sender formed none, which IPv4 allows and IPv6 does not (RFC 8200 §8.1).
+//! Checksum         covers pseudo-header, header and payload: `rest` is the sum of pseudo-header and payload.
+//!                  A zero field means that the sender computed none, which IPv4 allows and IPv6 does not
+//!                  (RFC 8200 §8.1).
 
 use kiban_base::Sum;
 
 use kiban_base::{Malformed, checksum};
 
-/// Bytes of the header.
+/// Length of the header, bytes.
 pub const HEADER_BYTES: usize = 8;
-/// Bytes of the longest payload that the length field can say.
+/// Longest payload that the length field can express, bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 65535 - HEADER_BYTES;
 
-/// The header of a datagram.
+/// A UDP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Who sent it, or 0.
+    /// Source port, or 0 if unused.
     pub source_port: u16,
-    /// Who it is for.
+    /// Destination port.
     pub target_port: u16,
-    /// Bytes of header and payload.
+    /// Length of header and payload, bytes.
     pub total_bytes: u16,
 }
 
 impl Header {
-    /// Reads the header at the front of a datagram. The checksum is not looked at: see [`verify_over_ipv4`].
+    /// Decodes the header at the front of a datagram. The checksum is not verified: see [`verify_over_ipv4`].
     ///
     /// # Errors
-    /// `Truncated`; `TotalLength` when the length is below 8 or beyond the bytes.
+    /// `Truncated`; `TotalLength` if the length field is below 8 or exceeds the bytes given.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let Some(&[s0, s1, t0, t1, l0, l1, _, _]) = bytes.first_chunk::<HEADER_BYTES>() else {
@@ -46,22 +47,23 @@ impl Header {
         Ok((Header { source_port, target_port, total_bytes }, HEADER_BYTES))
     }
 
-    /// Always [`HEADER_BYTES`].
+    /// Returns [`HEADER_BYTES`].
     #[inline]
     pub const fn length(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Bytes of payload: what the length leaves behind the header.
+    /// Returns the payload length, bytes: the length field minus the header.
     #[inline]
     pub const fn payload_bytes(&self) -> usize {
         (self.total_bytes as usize).saturating_sub(HEADER_BYTES)
     }
 
-    /// Writes the header at the front of `target` with a checksum of zero: see [`fill`].
+    /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
+    /// the bytes written.
     ///
     /// # Panics
-    /// When `target` is shorter than the header.
+    /// If `target` is shorter than the header.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = target.first_chunk_mut::<HEADER_BYTES>().expect("room for a UDP header of 8 bytes");
@@ -73,26 +75,27 @@ impl Header {
     }
 }
 
-/// Completes the checksum of a header; `rest` is pseudo-header and payload.
+/// Computes and stores the checksum of a datagram; `rest` is the sum of pseudo-header and payload.
 ///
 /// # Panics
-/// When `header` is shorter than 8 bytes.
+/// If `header` is shorter than 8 bytes.
 #[inline]
 pub fn fill(header: &mut [u8], rest: Sum) {
     let header = &mut header[..HEADER_BYTES];
     header[6..8].fill(0);
     let checksum = match checksum::of_header(header).plus(rest).checksum() {
-        // RFC 768: a checksum that comes out as zero is sent as all ones, its other name.
+        // RFC 768: a computed checksum of zero is sent as all ones, because zero means "no checksum".
         0 => 0xffff,
         checksum => checksum,
     };
     header[6..8].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Checks a datagram over IPv4, where no checksum is right too; `rest` is pseudo-header and payload.
+/// Verifies the checksum of a datagram over IPv4, where a datagram without a checksum is valid; `rest` is the
+/// sum of pseudo-header and payload.
 ///
 /// # Errors
-/// `Truncated`; `Checksum`.
+/// `Truncated`; `Checksum` if it does not match.
 #[inline]
 pub fn verify_over_ipv4(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     match header.first_chunk::<HEADER_BYTES>() {
@@ -102,10 +105,11 @@ pub fn verify_over_ipv4(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     }
 }
 
-/// Checks a datagram over IPv6, which must have a checksum; `rest` is pseudo-header and payload.
+/// Verifies the checksum of a datagram over IPv6, where a checksum is mandatory; `rest` is the sum of
+/// pseudo-header and payload.
 ///
 /// # Errors
-/// `Truncated`; `Checksum`.
+/// `Truncated`; `Checksum` if it does not match.
 #[inline]
 pub fn verify_over_ipv6(header: &[u8], rest: Sum) -> Result<(), Malformed> {
     match header.first_chunk::<HEADER_BYTES>() {
