@@ -9,27 +9,27 @@ use core::net::Ipv6Addr;
 use core::time::Duration;
 use kiban_base::{Instant, SecureRng};
 
-/// Router solicitations at most (RFC 4861 §10).
+/// Most router solicitations sent (RFC 4861 §10).
 pub(super) const ROUTER_SOLICITATIONS: u8 = 3;
-/// Redirected targets that are remembered.
+/// Most redirects in effect.
 const REDIRECTS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// Asked for `left` times more, next at the moment.
+    /// Duplicate address detection is running: `left` more probes, the next one at `at`.
     Tentative {
         left: u8,
         at: Instant,
     },
     Ready,
-    /// Somebody else has it.
+    /// Another station has the address.
     Taken,
 }
 
 pub(super) struct Own {
     pub(super) address: Ipv6Addr,
     pub(super) standing: Standing,
-    /// Made from a prefix (or for the link): may be made anew when it is taken.
+    /// The prefix from which it was autoconfigured; a new address may be made if it is a duplicate.
     pub(super) made: Option<Ipv6Addr>,
     pub(super) taken: u8,
     pub(super) valid_until: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Router {
     pub(super) until: Instant,
 }
 
-/// What a link knows of its addresses and routers.
+/// IPv6 addresses, prefixes, routers and redirects of one link.
 pub(super) struct Autoconf {
     pub(super) own: Vec<Own>,
     pub(super) prefixes: Vec<OnLink>,
@@ -55,11 +55,11 @@ pub(super) struct Autoconf {
     pub(super) redirects: VecDeque<(Ipv6Addr, Option<Ipv6Addr>)>,
     pub(super) solicitations: u8,
     pub(super) solicit_at: Instant,
-    /// The first question for an address waits so long (RFC 4862 §5.4.2).
+    /// Random delay before the first duplicate address detection probe (RFC 4862 §5.4.2).
     pub(super) first_wait: Duration,
 }
 
-/// The moment after so many seconds; all ones are for ever (RFC 4861 §4.6.2).
+/// Returns the time `seconds` after `now`; all ones mean infinity (RFC 4861 §4.6.2).
 pub(super) fn after(now: Instant, seconds: u32) -> Instant {
     if seconds == u32::MAX { Instant::NEVER } else { now + Duration::from_secs(seconds.into()) }
 }
@@ -100,7 +100,7 @@ impl Autoconf {
         own.chain(others).chain(routers).min().unwrap_or(Instant::NEVER).min(self.solicit_at)
     }
 
-    /// The router through which packets to `destination` leave, as far as this link knows.
+    /// Returns the router for packets to `destination`; `None` if it is on the link, or no router is known.
     pub(super) fn first_hop(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
         if let Some((_, hop)) = self.redirects.iter().find(|(target, _)| *target == destination) {
             return *hop;
@@ -111,7 +111,7 @@ impl Autoconf {
         self.routers.first().map(|router| router.address)
     }
 
-    /// Remembers a redirect; the one that had to go for it.
+    /// Records a redirect. Returns the redirect that it replaced or evicted, if any.
     pub(super) fn redirect(
         &mut self,
         destination: Ipv6Addr,

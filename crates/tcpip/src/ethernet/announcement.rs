@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use kiban_base::Instant;
 
-/// An address of ours and when it is announced next.
+/// One of our addresses, and when it is announced next.
 pub(super) struct Announcement {
     pub(super) address: Ipv4Addr,
     pub(super) left: u8,

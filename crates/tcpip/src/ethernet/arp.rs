@@ -1,9 +1,9 @@
-//! ARP: where an IPv4 neighbour is (RFC 826, RFC 5227).
+//! ARP: resolves IPv4 neighbours, announces and defends our addresses (RFC 826, RFC 5227).
 //!
-//! Believed  a sender that is known already may say that it has moved; one that asks for us is remembered; a
-//!           stranger's announcement teaches nothing.
-//! Conflict  somebody else with an address of ours is counted, and told that it is ours at most once in
-//!           [`DEFEND_INTERVAL`] (RFC 5227 §2.4(c): sessions go on).
+//! Updates          any packet of a known sender updates its entry. Only a request for one of our addresses
+//!                  creates an entry; announcements of unknown senders are ignored.
+//! Conflict         another station that uses one of our addresses is counted, and our address is announced
+//!                  in defence at most once per [`DEFEND_INTERVAL`] (RFC 5227 §2.4(c): sessions continue).
 
 use super::cache::Word;
 use super::link::Link;
@@ -14,9 +14,9 @@ use kiban_base::ethernet::Mac;
 use kiban_base::numbers::ether_type;
 use kiban_base::{Context, Instant, Pdu};
 
-/// Between two defences of an address (RFC 5227 §1.1).
+/// Least time between two defences of an address (RFC 5227 §1.1).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
-/// Between two announcements of an address (RFC 5227 §1.1).
+/// Time between two announcements of an address (RFC 5227 §1.1).
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Link {
@@ -31,7 +31,8 @@ impl Link {
             return;
         };
         let Packet { operation, sender_mac, sender, target, .. } = packet;
-        // A group is nobody; and who answers for others says so in the frame as well.
+        // The sender must not be a group, broadcast or loopback address, and must match the source of the
+        // frame.
         let is_nobody = sender.is_multicast() || sender.is_broadcast() || sender.is_loopback();
         if sender_mac.is_group() || sender_mac != frame_source || is_nobody {
             self.counters.arp_malformed += 1;
@@ -87,7 +88,7 @@ impl Link {
         }
     }
 
-    /// RFC 5227 §3: a request for the address from the address.
+    /// Sends an ARP announcement (RFC 5227 §3): a request whose sender and target addresses are the same.
     fn announce(&mut self, address: Ipv4Addr, cx: &mut Context<'_>) {
         let packet = Packet {
             operation: Operation::Request,
@@ -115,7 +116,7 @@ impl Link {
     }
 
     pub(super) fn ask_arp(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
-        // The address that is nearest to the neighbour speaks.
+        // The sender is our address on the neighbour's net, or else our first one.
         let near = self.own4.iter().find(|(_, prefix)| prefix.contains(IpAddr::V4(neighbour)));
         let Some((sender, _)) = near.or(self.own4.first()).copied() else { return };
         let packet = Packet {

@@ -1,13 +1,15 @@
-//! Addresses, prefixes and routers of IPv6 (RFC 4861 §6.3, RFC 4862, RFC 7217).
+//! IPv6 stateless address autoconfiguration: addresses, prefixes and routers (RFC 4861 §6.3, RFC 4862, RFC
+//! 7217).
 //!
-//! Address   is *tentative* until nobody has said for a while that it is taken; then it is IP's. It comes
-//!           from the configuration, from the link itself (fe80::), or from a prefix that a router
-//!           advertises; then it is deprecated and goes when its time is over. One that is taken is not used;
-//!           an opaque one is made anew.
-//! Routers   that advertise a lifetime are default routers, in the order in which they came; one that does
-//!           not answer goes to the end.
-//! Hostile   whoever is on the link can advertise: tables have bounds, lifetimes below two hours do not
-//!           shorten what is known (RFC 4862 §5.5.3), MTUs are between 1280 and the link's.
+//! Addresses        come from the configuration, from the link itself (fe80::), or from an advertised prefix;
+//!                  the latter are deprecated and removed when their lifetimes end. A new address is
+//!                  *tentative* until duplicate address detection has passed, and only then usable by IP. A
+//!                  duplicate address is not used; an opaque one is replaced by another.
+//! Routers          that advertise a non-zero lifetime are default routers, in order of discovery; one that
+//!                  does not answer moves to the end of the list.
+//! Limits           any station on the link can send advertisements, so tables are bounded, lifetimes below
+//!                  two hours do not shorten known ones (RFC 4862 §5.5.3), and MTUs must be between 1280 and
+//!                  the link's own.
 
 use super::addresses::{OnLink, Own, Router, Standing, after};
 use super::cache::Word;
@@ -22,18 +24,18 @@ use core::time::Duration;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Context, Instant};
 
-/// RFC 4862 §5.5.3(e): nobody can make an address shorter-lived than this by an advertisement.
+/// RFC 4862 §5.5.3(e): an advertisement cannot shorten the remaining lifetime of an address below this.
 const TWO_HOURS: Duration = Duration::from_secs(7200);
-/// Between two router solicitations (RFC 4861 §10).
+/// Interval between router solicitations (RFC 4861 §10).
 const ROUTER_SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
-/// An opaque identifier that is taken is made anew so many times (RFC 7217 §7).
+/// Most attempts to replace a duplicate opaque identifier (RFC 7217 §7).
 const IDENTIFIERS_MAX: u8 = 3;
-/// The longest time for which a router may declare a neighbour reachable, and between questions.
+/// Greatest accepted values of a router's reachable time and retransmit interval.
 const REACHABLE_MAX: Duration = Duration::from_secs(3600);
 const RETRANSMIT_MAX: Duration = Duration::from_secs(60);
 
 impl Link {
-    /// The addresses that are there from the start.
+    /// Creates the link-local address and the configured addresses.
     pub(super) fn begin_addresses(&mut self) {
         if !self.config.autoconf.enabled {
             return;
@@ -59,7 +61,7 @@ impl Link {
         opaque::join(prefix, identifier)
     }
 
-    /// A new address, (valid, preferred) until then.
+    /// Adds an address with these valid and preferred lifetimes, and starts duplicate address detection.
     fn begin(
         &mut self,
         address: Ipv6Addr,
@@ -99,7 +101,7 @@ impl Link {
         self.autoconf.own.iter().find(|own| own.address == address).map(|own| own.standing)
     }
 
-    /// Whether an address is ours and in use.
+    /// Returns whether an address is ours and in use.
     pub(super) fn has6(&self, address: Ipv6Addr) -> bool {
         self.standing(address) == Some(Standing::Ready)
     }
@@ -108,13 +110,13 @@ impl Link {
         matches!(self.standing(address), Some(Standing::Tentative { .. }))
     }
 
-    /// The address from which questions are asked: the link-local one, or any.
+    /// Returns the source address for solicitations: preferably the link-local one.
     pub(super) fn speaker(&self) -> Option<Ipv6Addr> {
         let ready = self.autoconf.own.iter().filter(|own| own.standing == Standing::Ready);
         ready.map(|own| own.address).max_by_key(|address| address.is_unicast_link_local())
     }
 
-    /// RFC 4862 §5.4.5: somebody else has the address that we wanted.
+    /// Handles a duplicate address (RFC 4862 §5.4.5): gives it up, and replaces an opaque one by another.
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
         self.counters.duplicates += 1;
@@ -188,7 +190,7 @@ impl Link {
         }
     }
 
-    /// RFC 4861 §6.3.7.
+    /// Sends a router solicitation (RFC 4861 §6.3.7).
     fn solicit_routers(&mut self, cx: &mut Context<'_>) {
         self.autoconf.solicitations = self.autoconf.solicitations.saturating_sub(1);
         self.autoconf.solicit_at = match self.autoconf.solicitations {
@@ -204,7 +206,7 @@ impl Link {
         }
     }
 
-    /// RFC 4861 §6.1.2, §6.3.4. False when it breaks a rule.
+    /// Processes a router advertisement (RFC 4861 §6.1.2, §6.3.4). Returns false if it is invalid.
     pub(super) fn on_router_advertisement(
         &mut self,
         message: Message,
@@ -234,7 +236,7 @@ impl Link {
         if reachable_ms > 0 && millis(reachable_ms) <= REACHABLE_MAX {
             self.cache.reachable = millis(reachable_ms);
         }
-        // A question every millisecond would be a flood of our own.
+        // A lower bound: a solicitation every millisecond would flood the link.
         if retransmit_ms > 0 && millis(retransmit_ms) <= RETRANSMIT_MAX {
             self.cache.retransmit = millis(retransmit_ms).max(Duration::from_millis(100));
         }
@@ -269,7 +271,7 @@ impl Link {
         true
     }
 
-    /// RFC 4861 §6.3.4: a default router, or none any more.
+    /// Adds, updates or removes a default router (RFC 4861 §6.3.4).
     fn set_router(&mut self, address: Ipv6Addr, lifetime_seconds: u16, now: Instant) {
         if lifetime_seconds == 0 {
             return self.drop_router(address);
@@ -283,7 +285,7 @@ impl Link {
             self.autoconf.routers.push(Router { address, until });
             self.due.push_back(default_route(address, true));
         }
-        // RFC 4861 §6.3.7: who has a router asks for no more.
+        // RFC 4861 §6.3.7: once a router is known, solicitations stop.
         self.autoconf.solicitations = 0;
         self.autoconf.solicit_at = Instant::NEVER;
     }
@@ -296,7 +298,7 @@ impl Link {
         }
     }
 
-    /// RFC 4861 §6.3.6: a router that does not answer is the last that is asked.
+    /// Moves a router that does not answer to the end of the list (RFC 4861 §6.3.6).
     pub(super) fn put_router_last(&mut self, address: Ipv6Addr) {
         if let Some(at) = self.autoconf.routers.iter().position(|router| router.address == address) {
             let router = self.autoconf.routers.remove(at);
@@ -311,7 +313,7 @@ impl Link {
         if let Some(known) = self.autoconf.prefixes.iter_mut().find(|known| known.prefix == prefix) {
             known.valid_until = valid_until;
         } else if valid_seconds == 0 {
-            // Nothing is known of it, and nothing is to be.
+            // An unknown prefix with a zero lifetime is ignored.
         } else if self.autoconf.prefixes.len() >= self.config.autoconf.prefixes_max {
             self.counters.autoconf_excess += 1;
         } else {
@@ -320,9 +322,9 @@ impl Link {
         }
     }
 
-    /// RFC 4862 §5.5.3.
+    /// Creates or updates the address made from an advertised prefix (RFC 4862 §5.5.3).
     fn set_address(&mut self, prefix: Ipv6Addr, bits: u8, valid: u32, preferred: u32, now: Instant) {
-        // Identifiers have 64 bits; so have prefixes, then.
+        // Interface identifiers have 64 bits, so prefixes must have 64 as well.
         if bits != 64 || preferred > valid {
             self.counters.autoconf_refused += 1;
             return;

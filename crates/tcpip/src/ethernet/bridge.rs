@@ -1,49 +1,49 @@
-//! A learning bridge: behind which of its members is a station (IEEE 802.1D §7.7 to §7.9).
+//! A learning bridge: which member port leads to which station (IEEE 802.1D §7.7 to §7.9).
 //!
-//! Goal      a frame for a station goes where that was last heard, one for all or for somebody unknown goes
-//!           everywhere else.
-//! Learns    the source of every frame, for [`STATION_TIMEOUT`]; a station that moves is found where it
-//!           speaks.
-//! Filters   frames for a station on their own side; frames for the bridge itself (01-80-C2-00-00-01 to -0F,
-//!           §7.12.6).
-//! Limits    [`STATIONS_MAX`]: further stations are not remembered, and frames for them go everywhere.
-//! Left out  the spanning tree: its frames (01-80-C2-00-00-00) go through, so that bridges around find a
-//!           loop.
+//! Purpose          forward a frame to the member where its destination was last seen; flood frames to group
+//!                  addresses and to unknown stations.
+//! Learning         from the source of every frame, for [`STATION_TIMEOUT`]. A station that moves is found at
+//!                  its next frame.
+//! Filtering        frames whose destination is on the side they came from, and frames for the bridge itself
+//!                  (01-80-C2-00-00-01 to -0F, §7.12.6).
+//! Limits           [`STATIONS_MAX`] stations; frames for others are flooded.
+//! Not implemented  the spanning tree; its frames (01-80-C2-00-00-00) are flooded, so that neighbouring
+//!                  bridges detect loops.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use kiban_base::Instant;
 use kiban_base::ethernet::Mac;
 
-/// How long a station that says nothing is remembered (IEEE 802.1D table 7-5).
+/// Ageing time: how long an entry lives after the station's last frame (IEEE 802.1D table 7-5).
 pub const STATION_TIMEOUT: Duration = Duration::from_secs(300);
-/// Stations that are remembered.
+/// Most stations in the table.
 pub const STATIONS_MAX: usize = 4096;
 
-/// Where a frame goes.
+/// Where to forward a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
     /// To one member.
     To(usize),
-    /// To all but the one from which it came.
+    /// To all members except the one from which it came.
     All,
-    /// Nowhere.
+    /// To no member.
     Nowhere,
 }
 
-/// The stations of a bridge; its members are numbers.
+/// The station table of a bridge. Members are identified by number.
 #[derive(Debug, Default)]
 pub struct Bridge {
     stations: BTreeMap<[u8; 6], (usize, Instant)>,
 }
 
 impl Bridge {
-    /// A bridge that knows nobody.
+    /// Creates a bridge with an empty table.
     pub fn new() -> Bridge {
         Bridge::default()
     }
 
-    /// A frame came from a member: where it goes.
+    /// Processes a frame from member `from`, and returns where to forward it.
     pub fn on_frame(&mut self, from: usize, source: Mac, target: Mac, now: Instant) -> Forward {
         if !source.is_group() {
             self.learn(source, from, now);
@@ -72,7 +72,7 @@ impl Bridge {
         self.stations.insert(station.0, (member, now));
     }
 
-    /// Stations that are remembered.
+    /// Returns the number of stations in the table.
     pub fn stations(&self) -> usize {
         self.stations.len()
     }

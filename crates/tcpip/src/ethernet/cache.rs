@@ -1,4 +1,5 @@
-//! Who is where: neighbours' addresses and how well they are known, both families (RFC 826, RFC 4861 §7.3).
+//! The neighbour cache: MAC addresses of neighbours and their reachability, both families (RFC 826, RFC 4861
+//! §7.3).
 //!
 //! ```text
 //!              a packet             an answer                30 s (±50 %)
@@ -9,14 +10,14 @@
 //!       └────────────────────────────────────── PROBE ◄───────────────────┘ 5 s
 //! ```
 //!
-//! Goal      one question a second and neighbour, however many packets wait for the answer (RFC 1122
-//!           §2.3.2.1); a neighbour that has moved or gone is noticed.
-//! Believed  an answer to a question of ours makes a neighbour reachable; whatever else says where somebody
-//!           is, changes what is known already but makes it stale, so that it is asked about before long. ARP
-//!           has the same states.
-//! Limits    `neighbours_max` neighbours, the one that was used longest ago makes room, those that are not
-//!           reachable first; `queue_max` packets wait for a neighbour, `queued_max` for all: the oldest of
-//!           the neighbour goes.
+//! Purpose          send at most one solicitation per second and neighbour, however many packets wait for the
+//!                  answer (RFC 1122 §2.3.2.1), and notice a neighbour that has moved or gone.
+//! Updates          only an answer to our own solicitation makes a neighbour reachable. Another message may
+//!                  change the MAC address of an existing entry, but then the entry becomes stale and is
+//!                  probed when next used. ARP entries have the same states.
+//! Limits           `neighbours_max` entries; the least recently used one is evicted, those that are not
+//!                  reachable first. `queue_max` packets wait per neighbour and `queued_max` in all; at the
+//!                  former limit the neighbour's oldest packet is dropped, at the latter the new one.
 
 use super::config::NeighbourConfig;
 use super::counters::EthernetCounters;
@@ -43,10 +44,10 @@ pub enum Reach {
 }
 
 struct Neighbour {
-    /// Means nothing while it is incomplete.
+    /// Not valid while `reach` is `Incomplete`.
     mac: Mac,
     reach: Reach,
-    /// When the state ends, or the next question is due.
+    /// When the state ends, or the next solicitation is due.
     until: Instant,
     tries: u8,
     is_router: bool,
@@ -54,43 +55,45 @@ struct Neighbour {
     queue: VecDeque<Pdu>,
 }
 
-/// What to do with a packet.
+/// The result of resolving a next hop.
 pub(super) enum Resolved {
-    /// The neighbour is there.
+    /// The MAC address is known.
     Known(Mac, Pdu),
-    /// It waits; whether the neighbour is to be asked for now.
+    /// The packet was queued; `ask`: a solicitation must be sent now.
     Waits { ask: bool },
 }
 
-/// What a moment brings.
+/// A timer event of the cache.
 pub(super) enum Passed {
-    /// Ask for a neighbour: everybody, or itself.
+    /// Send a solicitation for a neighbour: by broadcast or multicast, or by unicast to the MAC address
+    /// given.
     Ask(IpAddr, Option<Mac>),
-    /// A neighbour does not answer; these packets waited for it. One that was known may have moved: the next
-    /// packet asks everybody.
+    /// A neighbour does not answer and was removed; `queue` holds the packets that waited for it.
+    /// `was_known`: its MAC address was known, so it may have moved; the next packet to it starts a new
+    /// resolution.
     Gone { neighbour: IpAddr, was_router: bool, was_known: bool, queue: VecDeque<Pdu> },
 }
 
-/// What somebody said about where a neighbour is.
+/// Information about a neighbour's MAC address, from a received message.
 #[derive(Clone, Copy)]
 pub(super) struct Word {
     pub(super) mac: Option<Mac>,
-    /// It answers a question of ours.
+    /// It answers a solicitation of ours.
     pub(super) solicited: bool,
-    /// It goes before what is known.
+    /// It overrides the cached MAC address.
     pub(super) overrides: bool,
-    /// Whether it says that the neighbour is a router.
+    /// The router flag, if the message carries one.
     pub(super) router: Option<bool>,
-    /// Whether somebody unknown is to be remembered: it has spoken to us.
+    /// Whether to create an entry if there is none: the neighbour is communicating with us.
     pub(super) learn: bool,
 }
 
-/// What came of it.
+/// The result of an update.
 #[derive(Default)]
 pub(super) struct Learned {
     /// Packets that can leave now.
     pub(super) queue: VecDeque<Pdu>,
-    /// It was a router and is none any more.
+    /// The neighbour was a router and no longer is.
     pub(super) no_router: bool,
 }
 
@@ -98,9 +101,9 @@ pub(super) struct Learned {
 pub(super) struct Cache {
     known: BTreeMap<IpAddr, Neighbour>,
     queued: usize,
-    /// No neighbour has anything to do before this.
+    /// No entry has a timer before this.
     next: Instant,
-    /// The base of the time for which an answer is good.
+    /// Base of the randomised time for which an answer keeps a neighbour reachable.
     pub(super) reachable: Duration,
     pub(super) retransmit: Duration,
 }
@@ -143,7 +146,7 @@ impl Cache {
         }
     }
 
-    /// Where `next` is, for a packet.
+    /// Resolves the next hop of a packet, or queues the packet until it is resolved.
     #[inline]
     pub(super) fn resolve(
         &mut self,
@@ -185,7 +188,7 @@ impl Cache {
 
     fn wait(&mut self, next: IpAddr, pdu: Pdu, config: &NeighbourConfig, counters: &mut EthernetCounters) {
         let Some(known) = self.known.get_mut(&next) else { return };
-        // RFC 4861 §7.2.2: when the queue is full the new packet takes the place of the oldest.
+        // RFC 4861 §7.2.2: if the queue is full, the new packet replaces the oldest.
         if known.queue.len() >= config.queue_max.max(1) {
             known.queue.pop_front();
             self.queued -= 1;
@@ -199,8 +202,8 @@ impl Cache {
         known.queue.push_back(pdu);
     }
 
-    /// Whoever sends to `neighbour` hears nothing: the next packet makes it be asked (RFC 1122 §3.3.1.4:
-    /// negative advice).
+    /// Handles negative advice from an upper layer (RFC 1122 §3.3.1.4): makes the entry stale, so that the
+    /// neighbour is probed when next used.
     pub(super) fn doubt(&mut self, neighbour: IpAddr) {
         if let Some(known) = self.known.get_mut(&neighbour)
             && known.reach == Reach::Reachable
@@ -209,7 +212,7 @@ impl Cache {
         }
     }
 
-    /// Somebody says where `neighbour` is (RFC 4861 §7.2.3, §7.2.5, appendix C; RFC 826).
+    /// Updates the cache with information about `neighbour` (RFC 4861 §7.2.3, §7.2.5, appendix C; RFC 826).
     pub(super) fn hear(
         &mut self,
         neighbour: IpAddr,
@@ -249,7 +252,8 @@ impl Cache {
         } else {
             let moved = word.mac.is_some_and(|mac| mac != known.mac);
             if moved && !word.overrides {
-                // RFC 4861 §7.2.5: somebody else claims it, and does not insist.
+                // RFC 4861 §7.2.5: another MAC address without the override flag does not replace the cached
+                // one.
                 if known.reach == Reach::Reachable {
                     (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
                 }
@@ -272,7 +276,7 @@ impl Cache {
         learned
     }
 
-    /// What is due at `now`.
+    /// Handles the timers that are due at `now`.
     pub(super) fn pass(&mut self, now: Instant, config: &NeighbourConfig) -> Vec<Passed> {
         let mut passed = Vec::new();
         if self.next > now {

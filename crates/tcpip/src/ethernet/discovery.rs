@@ -1,9 +1,11 @@
-//! Neighbour discovery: who has an IPv6 address, and where (RFC 4861 §7, §8).
+//! Neighbour discovery: solicitations, advertisements and redirects (RFC 4861 §7, §8).
 //!
-//! Believed  only what has not crossed a router (hop limit 255, §11.2), came whole (RFC 6980) and has its
-//!           form. A solicitation for us is from somebody who will be answered, and is remembered; an
-//!           advertisement that nobody waits for changes what is known, and teaches nothing.
-//! Redirects of the current first hop alone (§8.1), when `accept_redirects` is set.
+//! Validation       a message must not have crossed a router (hop limit 255, §11.2), must not be fragmented
+//!                  (RFC 6980), and must be well-formed.
+//! Updates          a solicitation for one of our addresses creates a cache entry for its sender, because we
+//!                  will answer it. An unsolicited advertisement only updates an existing entry.
+//! Redirects        are accepted from the current first hop only (§8.1), and only if `accept_redirects` is
+//!                  set.
 
 use super::cache::Word;
 use super::link::{Due, Link, group_mac6};
@@ -16,11 +18,11 @@ use kiban_base::ethernet::Mac;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu, Sum};
 
-/// The longest message that is read: one with a few prefixes and a redirected packet's beginning.
+/// Longest message processed, bytes: room for a few prefixes, or for the beginning of a redirected packet.
 const MESSAGE_BYTES_MAX: usize = 1280;
 
 impl Link {
-    /// A message of neighbour discovery has come up; its checksum is right.
+    /// Processes a neighbour discovery message whose checksum is correct.
     pub fn on_discovery(&mut self, delivery: Delivery, cx: &mut Context<'_>) {
         let Delivery { source, target, pdu, brief, .. } = delivery;
         let (IpAddr::V6(source), IpAddr::V6(target)) = (source, target) else { return };
@@ -47,7 +49,7 @@ impl Link {
         let target_link = link(|item| if let Item::TargetLink(mac) = item { Some(mac) } else { None });
         let good = match message {
             Message::RouterSolicitation => {
-                // Hosts have nothing to say to it (§6.2.6).
+                // A host ignores router solicitations (§6.2.6).
                 self.counters.discovery_ignored += 1;
                 true
             }
@@ -72,7 +74,7 @@ impl Link {
         }
     }
 
-    /// §7.1.1, §7.2.3. False when it breaks a rule.
+    /// Processes a neighbour solicitation (§7.1.1, §7.2.3). Returns false if it is invalid.
     fn on_solicitation(
         &mut self,
         source: Ipv6Addr,
@@ -86,7 +88,9 @@ impl Link {
             return false;
         }
         if self.is_tentative(wanted) {
-            // RFC 4862 §5.4.3: another host wants it at the same time; who has it already is not asked here.
+            // RFC 4862 §5.4.3: a solicitation from the unspecified address is another host's duplicate
+            // address detection for the same address. One from a unicast address is address resolution, and
+            // is ignored while our address is tentative.
             if probes {
                 self.on_duplicate(wanted, cx);
             }
@@ -110,7 +114,7 @@ impl Link {
         let option = Item::TargetLink(self.config.mac);
         if let Some(packet) = self.message(wanted, to, advertisement, Some(option), cx) {
             self.counters.advertisements_out += 1;
-            // Where the asker is may not have been said: then it is asked for in its turn.
+            // The solicitation may have carried no link-layer address: then the sender is resolved first.
             if let Some((mac, pdu)) = self.resolve(to.into(), packet, cx) {
                 self.due.push_back(Due::Packet { mac, pdu });
             }
@@ -118,7 +122,7 @@ impl Link {
         true
     }
 
-    /// §7.1.2, §7.2.5. False when it breaks a rule.
+    /// Processes a neighbour advertisement (§7.1.2, §7.2.5). Returns false if it is invalid.
     fn on_advertisement(
         &mut self,
         target: Ipv6Addr,
@@ -132,7 +136,7 @@ impl Link {
         if self.is_tentative(who) {
             self.on_duplicate(who, cx);
         } else if self.has6(who) {
-            // RFC 4862 §5.4.4: too late to give it up; somebody has to look at it.
+            // RFC 4862 §5.4.4: the address is already in use here, so keep it and only count the conflict.
             self.counters.duplicates += 1;
         } else if self.cache.reach(who.into()).is_none() {
             self.counters.discovery_ignored += 1;
@@ -142,7 +146,7 @@ impl Link {
         true
     }
 
-    /// §8.1, §8.3.
+    /// Processes a redirect (§8.1, §8.3).
     fn on_redirect(
         &mut self,
         source: Ipv6Addr,
@@ -175,7 +179,7 @@ impl Link {
         let Link { cache, config, counters, .. } = self;
         let learned = cache.hear(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
         if learned.no_router {
-            // §7.2.5: it is no default router any more.
+            // §7.2.5: it is no longer a default router.
             self.drop_router(neighbour);
         }
         if let Some(mac) = word.mac {
@@ -196,7 +200,7 @@ impl Link {
         }
     }
 
-    /// Sends a message with at most one option to a MAC.
+    /// Sends a message with at most one option to a MAC address. Returns false if there is no memory.
     pub(super) fn send_message(
         &mut self,
         source: Ipv6Addr,

@@ -1,33 +1,34 @@
 //! Interface identifiers of IPv6 addresses: from the MAC (RFC 4291 appendix A), or opaque (RFC 7217).
 //!
-//! Opaque    the same on the same link for ever, another on every other link, and no word about the hardware.
-//!           The standard leaves the function open but for its strength; here it is SipHash-2-4 (Aumasson,
-//!           Bernstein 2012).
+//! Opaque           stable on one link, different on every other, and unrelated to the hardware address. RFC
+//!                  7217 leaves the function open; this is SipHash-2-4 (Aumasson and Bernstein 2012).
 
 use core::hash::Hasher;
 use core::net::Ipv6Addr;
 use kiban_base::ethernet::Mac;
 use siphasher::sip::SipHasher24;
 
-/// The identifier that stands in for a MAC: its halves around ff:fe, the universal bit turned round.
+/// Returns the modified EUI-64 of a MAC address: ff:fe between its halves, and the universal/local bit
+/// inverted.
 pub(super) fn eui64(mac: Mac) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// RFC 7217 §5: prefix, interface and how often it has been found taken, under a key.
+/// Returns the opaque identifier (RFC 7217 §5): a keyed hash of prefix, MAC address and the number of
+/// duplicates found so far.
 pub(super) fn opaque(key: [u64; 2], prefix: Ipv6Addr, mac: Mac, taken: u8) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     let words = [(prefix.to_bits() >> 64) as u64, u64::from_be_bytes([a, b, c, d, e, f, 0, taken])];
     sip(key, &words)
 }
 
-/// An address: the first half from the prefix, the second the identifier.
+/// Returns the address with the upper 64 bits of `prefix` and this interface identifier.
 pub(super) fn join(prefix: Ipv6Addr, identifier: u64) -> Ipv6Addr {
     Ipv6Addr::from_bits(prefix.to_bits() & !u128::from(u64::MAX) | u128::from(identifier))
 }
 
-/// SipHash-2-4 of whole words.
+/// Returns the SipHash-2-4 of `words`.
 fn sip(key: [u64; 2], words: &[u64]) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
     words.iter().for_each(|word| hasher.write(&word.to_le_bytes()));

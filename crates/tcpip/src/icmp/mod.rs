@@ -53,7 +53,7 @@ kiban_base::counters! {
         replies_in,
         /// Errors received.
         errors_in,
-        /// Errors received whose quotation is too short, or is not of a packet of ours.
+        /// Errors received whose quotation is too short, or does not match a packet of ours.
         errors_strange,
         /// Errors sent.
         errors_out,
@@ -84,7 +84,7 @@ pub enum Indication {
         /// Payload bytes of the reply.
         bytes: usize,
     },
-    /// An error arrived about a packet that may not be ours.
+    /// An error arrived. The caller checks whether the quoted packet is really ours.
     Trouble(Trouble),
     /// A neighbour discovery message arrived; its checksum is correct.
     Discovery(Delivery),
@@ -116,7 +116,7 @@ pub struct Icmp {
     ration_since: Instant,
 }
 
-/// Returns the checksum of what is covered besides the message: with IPv6 a pseudo-header (RFC 4443 §2.3).
+/// Returns the sum of the pseudo-header that the checksum covers with IPv6 (RFC 4443 §2.3); zero with IPv4.
 fn pseudo(source: IpAddr, target: IpAddr, length: usize) -> Sum {
     match (source, target) {
         (IpAddr::V6(source), IpAddr::V6(target)) => {

@@ -1,8 +1,8 @@
 //! IPv4 input and output (RFC 791, RFC 1122 §3.2).
 //!
 //! Options          only their lengths are checked; all are ignored, router alert (RFC 2113) included, except
-//!                  source routes: a packet with a source route is dropped, because source routes serve to
-//!                  evade filters (RFC 7126 §4.3, §4.4).
+//!                  source routes: a packet with a source route is dropped, because it lets a sender spoof
+//!                  its address and bypass filters (RFC 7126 §4.3, §4.4).
 //! DF               is set on TCP's segments if `path_mtu_discovery` is on. Other datagrams are sent without
 //!                  it, and are fragmented here if they exceed the path MTU.
 

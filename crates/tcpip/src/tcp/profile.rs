@@ -1,23 +1,23 @@
-//! Profiles: settings that make TCP behave like a system that was measured.
+//! Profiles: sets of settings that make TCP behave like a system that was measured in a paper.
 //!
-//! Goal      figures of old papers can be met by rule instead of by accident, and anybody can see what a rule
-//!           costs.
-//! How       a profile is a value of [`Config`]; each rule is a setting of its own, so that one can be turned
-//!           at a time.
-//! Sources   a setting's comment names its clause or system; here stands what a profile chooses and why.
-//!           *Fitted* means chosen so that a published figure comes out: it explains the figure, it does not
-//!           reproduce it.
-//! Left out  sizes (MSS, buffers): they belong to the experiment, not to the system.
+//! Purpose          reproduce figures of old papers by the rules of the systems measured, and show what each
+//!                  rule costs.
+//! Method           a profile is a value of [`Config`]. Each rule is a setting of its own, so that rules can
+//!                  be changed one at a time.
+//! Sources          the comment of a setting names its clause or system; the comments here explain a
+//!                  profile's choice. *Fitted* means that a value was chosen so that a published figure comes
+//!                  out: it explains the figure but does not reproduce it independently.
+//! Not included     sizes (MSS, buffers), which belong to the experiment, not to the system.
 
 use super::CongestionControl;
 use super::config::{AckUnit, Config, LossDetection, Nagle, Offer};
 use core::time::Duration;
 
-/// The names of the profiles, for [`Config::profile`].
+/// Names of the profiles, for [`Config::profile`].
 pub const PROFILES: [&str; 3] = ["modern", "bsd43", "solaris23"];
 
 impl Config {
-    /// The profile of that name; none if there is none.
+    /// Returns the profile with this name, or `None` if there is none.
     pub fn profile(name: &str) -> Option<Config> {
         match name {
             "modern" => Some(Config::modern()),
@@ -27,16 +27,16 @@ impl Config {
         }
     }
 
-    /// The defaults.
+    /// Returns the default settings.
     pub fn modern() -> Config {
         Config::default()
     }
 
-    /// 4.3BSD with window scaling, as paper \[1\]'s board had it: no timestamps, no selective
-    /// acknowledgements.
+    /// Returns the settings of 4.3BSD with window scaling, as on paper \[1\]'s board: no timestamps, no
+    /// selective acknowledgements.
     ///
-    /// Left out: the small mbufs of writes below 512 bytes, and the 500 ms grain of the retransmission timer,
-    /// of which only the least timeout is kept.
+    /// Not modelled: the small mbufs of writes below 512 bytes, and the 500 ms tick of the retransmission
+    /// timer, of which only the least timeout is kept.
     pub fn bsd43() -> Config {
         Config {
             // `tcp_mss`: rounded down to a cluster; `sosend` copies one cluster (MCLBYTES) a turn.
@@ -44,7 +44,8 @@ impl Config {
             copy_chunk_bytes: Some(1024),
             // `sbreserve`: 2048, or all of a smaller buffer.
             send_low_water_bytes: Some(2048),
-            // `tcp_fasttimo` looks every 200 ms; `tcp_input` itself makes no acknowledgement of data due.
+            // `tcp_fasttimo` runs every 200 ms; `tcp_input` itself never makes an acknowledgement of data
+            // due.
             delayed_ack: Duration::from_millis(200),
             ack_tick: Duration::from_millis(200),
             ack_segments: 0,
@@ -66,9 +67,10 @@ impl Config {
         }
     }
 
-    /// Solaris 2.3 as paper \[2\] saw it. Its source is not public: what tuning guides of later versions
-    /// document is named; what was inferred from the paper's figure 7 and from the region of its text is
-    /// marked *fitted*, with the values that would do as well.
+    /// Returns the settings of Solaris 2.3 as measured in paper \[2\]. Its source is not public: a value
+    /// documented in tuning guides of later versions is marked *documented*; a value inferred from the
+    /// paper's figure 7 and from the range in its text is marked *fitted*, with the range that would fit as
+    /// well.
     pub fn solaris23() -> Config {
         Config {
             // Window scaling and timestamps came with Solaris 2.6, selective acknowledgements with 7.
@@ -76,25 +78,26 @@ impl Config {
             // Documented: the window is a multiple of the MSS, at least `tcp_recv_hiwat_minmss`, 4.
             window_round_to_mss: true,
             window_segments_min: 4,
-            // System V: TCP puts what arrives into the stream, and the window stays.
+            // System V: TCP passes received data to the stream head at once, so the window does not shrink.
             offer: Offer::Whole,
-            // Fitted: with a buffer of 9500 five writes of 4400 bytes go between two stalls: the mark lies in
-            // 17,601 .. 22,000, and two segments of 9140 are 18,280.
+            // Fitted: with a buffer of 9500 bytes, five writes of 4400 bytes fit between two stalls, so the
+            // high-water mark is in 17,601 .. 22,000; two segments of 9140 are 18,280.
             send_round_to_mss: true,
-            // System V: `strwrite` puts a write whole while `canput` says yes.
+            // System V: `strwrite` queues a whole write if `canput` returns true.
             write_beyond_bytes: 64 << 10,
-            // Fitted: 5101 .. 5500. With a buffer of 9500 a writer stays blocked by 4400 bytes, with one of
-            // 10,000 it does not by 4500.
+            // Fitted: 5101 .. 5500. With a buffer of 9500 bytes, a writer is still blocked with 5100 bytes
+            // free; with one of 10,000 it is not with 5500 free.
             send_low_water_bytes: Some(5120),
             // Documented (for directly connected hosts: `tcp_local_dack_interval`): 50 ms. The clock ticks
-            // every 10 ms, so that 40 to 50 ms pass.
+            // every 10 ms, so the delay is 40 to 50 ms.
             delayed_ack: Duration::from_millis(50),
             ack_tick: Duration::from_millis(10),
-            // Fitted: 4601 .. 4650. All acknowledgements of figure 7 that do not wait come after 4650 bytes
-            // or more, and none after 4600.
+            // Fitted: 4601 .. 4650. In figure 7 all acknowledgements that are not delayed follow at least
+            // 4650 bytes, and none follows 4600.
             ack_segments: 0,
             ack_bytes: Some(4620),
-            // Fitted: 3001 .. 3500, by the region of the text. (Later versions: `tcp_naglim_def`, 4095.)
+            // Fitted: 3001 .. 3500, from the range in the paper's text. (Later versions: `tcp_naglim_def`,
+            // 4095.)
             nagle: Nagle::Limit,
             nagle_limit_bytes: 3200,
             // Documented: `tcp_slow_start_initial`, 1.
@@ -103,7 +106,8 @@ impl Config {
         }
     }
 
-    /// What no system of those years had: everything about loss that came after Reno (4.3BSD-Reno, 1990).
+    /// Returns settings without anything that came after 4.3BSD-Reno (1990): no loss recovery later than
+    /// Reno's.
     fn of_1990() -> Config {
         Config {
             congestion: CongestionControl::Reno,

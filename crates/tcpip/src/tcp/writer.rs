@@ -1,10 +1,10 @@
-//! The end of one stream, to append to.
+//! Appends data to the send queue of one session.
 
 use super::fairness::share::Share;
 use super::session::Session;
 use kiban_base::Slice;
 
-/// The end of one stream, see [`Tcp::writer`](super::Tcp::writer).
+/// A writer for one session, from [`Tcp::writer`](super::Tcp::writer). Dropping it updates the memory share.
 pub struct Writer<'a> {
     pub(super) session: &'a mut Session,
     pub(super) share: &'a mut Share,
@@ -15,35 +15,38 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Bytes that may still be appended.
+    /// Returns the bytes that may still be appended.
     #[inline]
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Whether nothing of the stream is under way or waits.
+    /// Returns whether the send queue is empty: everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.session.queued() == 0
     }
 
-    /// Asks for [`Indication::Writable`](super::Indication::Writable): a write was cut short.
+    /// Requests [`Indication::Writable`](super::Indication::Writable) once there is room again, because a
+    /// write was cut short.
     pub fn wait_for_room(&mut self) {
         self.session.writer_waits = true;
     }
 
-    /// Bytes that may be taken of a write of `wanted`: less than the low-water mark only if it is all.
+    /// Returns how many bytes of a write of `wanted` to accept: less than the low-water mark only if that is
+    /// the whole write.
     #[inline]
     pub fn room_for(&self, wanted: usize) -> usize {
         if self.room < wanted.min(self.least) { 0 } else { self.room.min(wanted) }
     }
 
-    /// Bytes at which a slice should end, so that segments are whole slices and their sums known.
+    /// Returns the size at which a slice should end, bytes, so that segments are whole slices whose checksums
+    /// are known.
     #[inline]
     pub fn grain(&self) -> usize {
         self.grain
     }
 
-    /// Appends; beyond the room the slice comes back.
+    /// Appends a slice. Returns the slice as the error if it exceeds the room.
     #[inline]
     pub fn push(&mut self, slice: Slice) -> Result<(), Slice> {
         if slice.len() > self.room {

@@ -90,21 +90,21 @@ pub struct Datagram {
 /// The result of a datagram's arrival.
 #[derive(Debug)]
 pub enum Arrival {
-    /// It is for a socket. The PDU's head and body are its payload.
+    /// The datagram is for a socket.
     Data {
         /// The socket.
         socket: SocketId,
         /// The sender's address and port.
         remote: SocketAddr,
-        /// The payload.
+        /// The payload, in head and body.
         pdu: Pdu,
     },
     /// No socket has that port (RFC 1122 §4.1.3.1 asks for an ICMP error).
     NoSocket {
-        /// The datagram as it came, with its header.
+        /// The datagram with its UDP header.
         pdu: Pdu,
     },
-    /// It was malformed, and has been counted.
+    /// The datagram was malformed; it has been counted.
     Dropped,
 }
 

@@ -1,10 +1,10 @@
 //! Accounts: the peer address and the owner of each session, as small numbers.
 //!
-//! Purpose          what an address or owner holds is summed under a number that the session stores, so that
+//! Purpose          what an address or owner holds is summed under a number stored in each session, so that
 //!                  no segment needs a lookup.
 //! Address          an IPv4 address, or the first 64 bits of an IPv6 address, because a peer chooses the rest
 //!                  itself (RFC 4291 §2.5.4).
-//! Limits           an account exists while one of its sessions does: at most two per session.
+//! Limits           an account exists while one of its sessions does, so there are at most two per session.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

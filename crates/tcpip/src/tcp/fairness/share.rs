@@ -1,46 +1,53 @@
-//! Shares of a common memory: sessions of many addresses and programs over one pool.
+//! Fair sharing of one memory pool among sessions, peer addresses and owners (attached programs).
 //!
-//! Purpose   nobody who wants memory waits for somebody who keeps it: what is kept is bounded by session, by
-//!           peer address and by owner.
-//! Session   may hold half of what all others leave, and half of what others of its address leave of the
-//!           address's share (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998), and below
-//!           `floor_bytes` more than that: n greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
-//! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other
-//!           addresses leave. With `fairness = "flow"` addresses do not count.
-//! Sole      while no other address holds or wants anything, `Earned` and `Live` do not apply: the thresholds
-//!           of the address's sessions only keep an eighth free for the next address. A session may hold one
-//!           floor in any case, and one of the board's own services up to [`FLOORS`] floors (at most half of
-//!           what is free) even out of that eighth. Floors may add up to more than the memory: then the pool
-//!           refuses pages, and sessions get them in turn.
-//! Owner     the same for the sessions of one attached program; the board's own services are one owner, and
-//!           have no bound while they are alone. Addresses share what their owner may hold.
-//! Earned    of the last half a session may hold [`START_BYTES`], and else twice what its peer has
-//!           acknowledged of late; of the last eighth nothing that is not earned; of the last sixteenth an
-//!           eighth of what is. What is left is for those who take what they are sent.
-//! Live      `Earned` alone favours sessions that already hold much. So while less than a quarter is free, no
-//!           session may hold more than an equal part of 7/8 of the memory, divided among owners, then
-//!           addresses, then live sessions (those whose peers acknowledge), counted every second.
-//! Receiving windows are promises, which are not taken back, and few are used at once: a session of the
-//! board's own services, which
-//!           read, is always promised its floor. Those of an attached program beyond its share have that much
-//!           if it is no more than an eighth of the pages that are not in use, divided among the program's
-//!           sessions, and at least an eighth of the floor. Of the pages that are not in use the sessions of
-//!           an owner that has hardly any are promised a quarter.
-//! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged
-//!           `overhead` on top.
-//! Off       a ledger may be told to promise anything to everybody, as boards did before (`Config::shares`).
-//! Cost      what each address and owner holds stands at a number that a session keeps: nothing is looked up.
+//! Purpose          no session starves because another one hoards memory: what is held is bounded per
+//!                  session, per peer address and per owner.
+//! Session          may hold half of what all others leave free, and half of what the other sessions of its
+//!                  address leave of the address's share (dynamic thresholds with a factor of 1: Choudhury
+//!                  and Hahne 1998); up to `floor_bytes` it may exceed that. So n greedy sessions settle at
+//!                  1/(n+1) each, and 1/(n+1) stays free.
+//! Address          the sessions of one peer address (IPv4 /32, IPv6 /64) together may hold half of what
+//!                  other addresses leave. With `fairness = "flow"` addresses are ignored.
+//! Sole address     while no other address holds or wants memory, `Recent progress` and `Live sessions` below
+//!                  do not apply: the sessions' thresholds only keep an eighth free for the next address. A
+//!                  session may always hold one floor; one of the board's own services may hold up to
+//!                  [`FLOORS`] floors (at most half of what is free), even out of that eighth. Floors may add
+//!                  up to more than the memory: then the pool runs out of pages, and sessions get them in
+//!                  turn.
+//! Owner            the same limit for all sessions of one attached program. The board's own services are one
+//!                  owner, which has no limit while it is alone. The addresses of an owner share what the
+//!                  owner may hold.
+//! Recent progress  of the last half of the memory, a session may hold [`START_BYTES`], or twice what its
+//!                  peer has recently acknowledged, if that is more; of the last eighth, only the latter; of
+//!                  the last sixteenth, an eighth of what its peer has acknowledged. The last memory is for
+//!                  sessions whose peers accept data.
+//! Live sessions    the previous rule alone favours sessions that already hold much. So while less than a
+//!                  quarter is free, no session may hold more than an equal part of 7/8 of the memory,
+//!                  divided among owners, then addresses, then live sessions (those whose peers acknowledge
+//!                  data), counted every second.
+//! Receive windows  are promises that cannot be withdrawn, and few are used at the same time. A session of
+//!                  the board's own services, which read promptly, is always promised its floor. A session of
+//!                  a program that exceeds its share is promised its part of an eighth of the free pages
+//!                  (divided among the program's sessions), at most a floor and at least an eighth of one.
+//!                  The sessions of an owner that holds hardly any memory are promised up to a quarter of the
+//!                  free pages.
+//! Overhead         bytes are held in pages that are partly empty, so `overhead` is added to the charge of
+//!                  every session that holds any.
+//! Off              without limits, every session is promised all that it asks for (`Config::shares`).
+//! Cost             the charges of addresses and owners are indexed by numbers stored in the session: no
+//!                  lookups.
 
 use super::claims::Claim;
 use alloc::vec::Vec;
 
-/// Bytes that a session may hold of the last half before its peer has acknowledged anything: one page.
+/// Bytes of the last half of the memory that a session may hold before its peer has acknowledged anything:
+/// one page.
 const START_BYTES: u32 = 4096;
-/// Number of floors that an address, or an owner, may always hold in all while anything is left; likewise
-/// each session of a sole address.
+/// Number of floors that an address or owner may hold in all while any memory is left; also the limit of one
+/// session of a sole address.
 const FLOORS: u64 = 4;
 
-/// Counts live sessions, addresses or owners per period, and keeps the count of the period before.
+/// Counts live sessions, addresses or owners in the current period, and keeps the previous count.
 #[derive(Clone, Copy, Default, Debug)]
 struct Live {
     period: u64,
@@ -80,7 +87,7 @@ struct Account {
     live: Live,
 }
 
-/// The account book of one pool.
+/// The charges of one pool, by owner and address.
 #[derive(Debug)]
 pub(crate) struct Share {
     capacity: u64,
@@ -88,7 +95,7 @@ pub(crate) struct Share {
     overhead: u64,
     limits: bool,
     by_address: bool,
-    /// Free pages, bytes, whether promised or not.
+    /// Bytes in free pages, promised or not.
     unused: u64,
     claims: Vec<Account>,
     /// Owners of live sessions.
@@ -98,7 +105,7 @@ pub(crate) struct Share {
     members: Vec<u32>,
     /// Counts releases of memory.
     releases: u64,
-    /// Whether a session of an address that holds nothing has recently found less than it wants.
+    /// Whether a session of an address that holds no memory has recently found less than it wanted.
     is_contested: bool,
 }
 
@@ -120,12 +127,12 @@ impl Share {
         }
     }
 
-    /// Returns a share that refuses nothing.
+    /// Returns this share without limits.
     pub(crate) fn without_limits(self) -> Share {
         Share { limits: false, ..self }
     }
 
-    /// Returns a share that ignores addresses.
+    /// Returns this share with limits per owner and session only, ignoring addresses.
     pub(crate) fn by_flow(self) -> Share {
         Share { by_address: false, ..self }
     }
@@ -226,14 +233,14 @@ impl Share {
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         if self.held == charged {
-            // Nobody else holds anything: however small the memory is, one session can proceed.
+            // No other session holds memory: even in a very small memory one session can proceed.
             let most = u32::try_from(half.saturating_sub(self.overhead)).unwrap_or(u32::MAX);
             return most.max(floor);
         }
         let most = half.saturating_sub(self.overhead).max(u64::from(floor));
         if self.is_sole(claim) {
-            // Nobody else wants memory: live sessions share evenly; if memory is below the sum of their
-            // floors, they get pages in turn.
+            // No other address wants memory: the address's sessions share it; if it is smaller than the sum
+            // of their floors, they get pages in turn.
             let small = (free / 2).saturating_sub(self.overhead).min(FLOORS * u64::from(floor));
             let small = if claim.is_boards { small } else { 0 };
             return u32::try_from(most.max(small)).unwrap_or(u32::MAX);
@@ -254,7 +261,7 @@ impl Share {
         if self.of(claim.address) == own { room } else { room / 2 }
     }
 
-    /// Returns how much of the last half of `whole` a session may hold, with `free` of it left.
+    /// Returns how many bytes of the last half of `whole` a session may hold while `free` bytes are left.
     fn earned(free: u64, whole: u64, floor: u32, earned: u32) -> u64 {
         let (earned, start) = (u64::from(earned), u64::from(START_BYTES.min(floor)));
         if free > whole / 2 {
@@ -283,7 +290,8 @@ impl Share {
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         let most = half.max(u64::from(floor)).min(room);
-        // Unused promises to others must not close this window: an owner has a quarter of the free pages.
+        // Promises that others do not use must not close this window: each owner may be promised a quarter of
+        // the free pages.
         let owner = self.of(claim.owner);
         let quarter = if self.held == owner { 0 } else { self.unused / 4 };
         let of_unused = quarter.saturating_sub(owner - charged) / 2;
@@ -323,7 +331,7 @@ impl Share {
         self.limits && self.held > self.capacity / 4 * 3
     }
 
-    /// Returns the bytes that nobody holds.
+    /// Returns the bytes that no session holds.
     pub(crate) fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.held)
     }
