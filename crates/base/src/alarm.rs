@@ -1,13 +1,13 @@
 //! A hierarchical timer wheel for deadlines that usually move before they expire.
 //!
-//! Purpose   moving a deadline costs one store; finding the next costs a few bit operations.
-//! Method    the *true* deadline is a field of the owner. The wheel holds an *early* entry for it: moving the
-//!           deadline later leaves the entry alone; when the entry expires, the owner checks its field and
-//!           sets the alarm again. The wheel is never late and may be early.
-//! Wheel     levels of 64 slots; a slot of level n spans 64^n ticks of 1024 ns (Varghese and Lauck 1987,
-//!           hierarchical). An entry is stored at the level of the highest digit in which its tick differs
-//!           from the wheel's, and moves to lower levels as the wheel advances.
-//! Limits    none but memory; one entry per owner if owners use [`Alarm`].
+//! Purpose          moving a deadline costs one store; finding the next costs a few bit operations.
+//! Method           the *true* deadline is a field of the owner. The wheel holds an *early* entry for it:
+//!                  moving the deadline later leaves the entry alone; when the entry expires, the owner
+//!                  checks its field and sets the timer again. The wheel is never late and may be early.
+//! Wheel            levels of 64 slots; a slot of level n spans 64^n ticks of 1024 ns (Varghese and Lauck
+//!                  1987, hierarchical). An entry is stored at the level of the highest digit in which its
+//!                  tick differs from the wheel's, and moves to lower levels as the wheel advances.
+//! Limits           none but memory; one entry per owner if owners use [`Alarm`].
 
 use crate::time::Instant;
 use alloc::vec::Vec;
@@ -111,7 +111,7 @@ impl Alarms {
 
     /// Advances the wheel to `now` and returns one expired entry, or `None` when none is left.
     ///
-    /// The caller passes its time to [`Alarm::came_up`] of the owner and sets the alarm again if the true
+    /// The caller passes its time to [`Alarm::came_up`] of the owner and sets the timer again if the true
     /// deadline is later.
     pub fn due(&mut self, now: Instant) -> Option<(Instant, u32)> {
         loop {
@@ -147,7 +147,7 @@ impl Alarms {
 }
 
 impl Alarm {
-    /// Clears the alarm and returns true if `moment` is its current entry; returns false for an entry
+    /// Clears the timer and returns true if `moment` is its current entry; returns false for an entry
     /// superseded by an earlier one.
     pub fn came_up(&mut self, moment: Instant) -> bool {
         let mine = self.entry == moment;

@@ -1,16 +1,17 @@
 //! A pool: a fixed number of slots that are taken and returned.
 //!
-//! Purpose   provide pages and PDU blocks within a few nanoseconds from memory sized at start; a leaked slot
-//!           is a bug that tests detect.
-//! Take      only the owner of the depot takes slots, from a private free list without atomics.
-//! Return    the owner puts a slot back on its free list. Any other thread pushes it on the *return stack*.
-//!           The owner takes that stack whole when its list is empty, and also every [`COLLECT_EVERY`] takes,
-//!           so that recently used slots, still in the cache, are reused first. A stack that is only ever
-//!           taken whole has no ABA problem.
-//! Drop      the depot may be dropped while slots are in use. It then marks the stack, and the last slot to
-//!           return frees the memory: `owed` reaches zero exactly once, on whichever side comes last.
-//! Proof     `crates/model` runs this code in every order that the memory model allows, within bounds.
-//! Limits    `capacity` slots, fewer than 2^31; `take` returns `None` when all are in use.
+//! Purpose          provide pages and PDU blocks within a few nanoseconds from memory sized at start; a
+//!                  leaked slot is a bug that tests detect.
+//! Take             only the owner of the pool takes slots, from a private free list without atomics.
+//! Return           the owner puts a slot back on its free list. Any other thread pushes it on the *return
+//!                  stack*. The owner takes that stack whole when its list is empty, and also every
+//!                  [`COLLECT_EVERY`] takes, so that recently used slots, still in the cache, are reused
+//!                  first. A stack that is only ever taken whole has no ABA problem.
+//! Drop             the pool may be dropped while slots are in use. It then marks the stack, and the last
+//!                  slot to return frees the memory: the count of slots in use reaches zero exactly once, on
+//!                  whichever side comes last.
+//! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
+//! Limits           `capacity` slots, fewer than 2^31; `take` returns `None` when all are in use.
 
 use crate::atomic::{AtomicI64, AtomicU32, Ordering, UnsafeCell};
 use alloc::boxed::Box;

@@ -193,7 +193,7 @@ impl Account {
     }
 }
 
-/// A period without spinning.
+/// Exponential back-off from spinning after others have used the core.
 #[derive(Clone, Debug, Default)]
 struct Truce {
     until: Instant,

@@ -228,7 +228,7 @@ impl Tcp {
     }
 
     /// Opens a session from `local` (port 0: a free dynamic port is chosen) to `remote`. Its segments leave
-    /// through the TX queue `lane`.
+    /// through the given TX queue.
     ///
     /// # Errors
     /// `BadAddress` if the families differ, an address is unspecified or multicast, or the remote port is
@@ -488,7 +488,8 @@ impl Tcp {
 
     // ---- Segments from IP ----
 
-    /// Processes a segment that arrived on `lane`. The session sends through that TX queue from now on.
+    /// Processes a segment that arrived through the port or circuit of a TX queue. The session sends through
+    /// that TX queue from now on.
     pub fn arrive(&mut self, segment: Segment, lane: usize, cx: &mut Context<'_>, out: &mut Outbox) {
         let Segment { source, target, traffic_class, mut pdu } = segment;
         self.now = cx.now;
@@ -558,8 +559,8 @@ impl Tcp {
         }
     }
 
-    /// Records that a session may hold out-of-order data, so that `give_up_early` need not visit all
-    /// sessions.
+    /// Records that a session may hold out-of-order data, so that freeing it under memory pressure need not
+    /// visit all sessions.
     fn note_early(&mut self, index: u32) {
         let Some(session) = self.table.at(index) else { return };
         if session.early_listed || !session.has_early() {
@@ -608,8 +609,8 @@ impl Tcp {
 
     // ---- Settle and timers ----
 
-    /// Ends a burst: fires due timers and lets the sessions in line send, at most `rooms[lane]` segments per
-    /// TX queue. Call it after each burst and at [`Tcp::deadline`].
+    /// Ends a burst: fires due timers and lets the queued sessions send, at most `rooms[n]` segments through
+    /// TX queue `n`. Call it after each burst and at [`Tcp::deadline`].
     pub fn settle(&mut self, rooms: &[usize], cx: &mut Context<'_>, out: &mut Outbox) {
         self.now = cx.now;
         self.send_share.set_period(period_of(cx.now));
@@ -683,8 +684,7 @@ impl Tcp {
         true
     }
 
-    /// Returns whether sessions wait for the TX queue `lane`: it had no room, or a burst has not been
-    /// settled.
+    /// Returns whether sessions wait for a TX queue: it had no room, or a burst has not been settled.
     pub fn has_work(&self, lane: usize) -> bool {
         self.lines.get(lane).is_some_and(|line| !line.is_empty())
     }

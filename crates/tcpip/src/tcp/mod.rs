@@ -3,16 +3,16 @@
 //! Purpose          carry byte streams over packets. The fast path is data in order without loss, in segments
 //!                  of up to 64 KB handed down in one piece.
 //! Transmit path    the host opens, listens, writes slices, finishes, aborts and consumes. Each call changes
-//!                  a session and puts it in the line of its TX queue; nothing is sent yet.
+//!                  a session and enqueues it in its TX queue; nothing is sent yet.
 //! Receive path     [`Tcp::arrive`] verifies a segment, finds its session by hash and updates it. Events for
 //!                  the host leave as [`Indication`]s; a pending acknowledgement is only recorded.
-//! TX queues        each session sends through one TX queue (`lane`): a port or a circuit. A TX queue without
-//!                  room holds back only its own sessions.
-//! Settle           after a burst, [`Tcp::settle`] lets every session in line send what it may and at most
-//!                  one acknowledgement. Each turn is limited to a few segments, so that many sessions share
-//!                  a port evenly; the line waits while the port has no room.
+//! TX queues        each session sends through one TX queue: a port or a circuit. A TX queue without room
+//!                  holds back only its own sessions.
+//! Settle           after a burst, [`Tcp::settle`] lets every queued session send what it may and at most one
+//!                  acknowledgement. Each turn is limited to a few segments, so that many sessions share a
+//!                  port evenly; sessions stay queued while the port has no room.
 //! Memory           windows and send buffers are shares of the available memory: see `fairness::share`.
-//! Timers           one timer per session: see [`kiban_base::Alarms`].
+//! Timers           one timer per session, in a timer wheel: see [`kiban_base::Alarms`].
 //! Limits           [`Config`] and `receive` bound sessions, backlog, buffers and out-of-order slices.
 //! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
 

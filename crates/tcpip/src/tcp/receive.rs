@@ -138,7 +138,7 @@ impl Early {
         }
     }
 
-    /// Returns the last slice that begins before `place`.
+    /// Returns the range of the last slice that begins before `place`.
     fn piece_before(&self, place: Sequence) -> Option<SackBlock> {
         let index = self.pieces.partition_point(|(start, _)| start.lt(place)).checked_sub(1)?;
         let (left, piece) = &self.pieces[index];

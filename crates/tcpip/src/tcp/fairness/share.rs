@@ -8,7 +8,7 @@
 //!                  1/(n+1) each, and 1/(n+1) stays free.
 //! Address          the sessions of one peer address (IPv4 /32, IPv6 /64) together may hold half of what
 //!                  other addresses leave. With `fairness = "flow"` addresses are ignored.
-//! Sole address     while no other address holds or wants memory, `Recent progress` and `Live sessions` below
+//! Sole address     while no other address holds or wants memory, "Recent progress" and "Live sessions" below
 //!                  do not apply: the sessions' thresholds only keep an eighth free for the next address. A
 //!                  session may always hold one floor; one of the board's own services may hold up to
 //!                  [`FLOORS`] floors (at most half of what is free), even out of that eighth. Floors may add
@@ -27,10 +27,10 @@
 //!                  data), counted every second.
 //! Receive windows  are promises that cannot be withdrawn, and few are used at the same time. A session of
 //!                  the board's own services, which read promptly, is always promised its floor. A session of
-//!                  a program that exceeds its share is promised its part of an eighth of the free pages
-//!                  (divided among the program's sessions), at most a floor and at least an eighth of one.
-//!                  The sessions of an owner that holds hardly any memory are promised up to a quarter of the
-//!                  free pages.
+//!                  a program is always promised its part of an eighth of the free pages (divided among the
+//!                  program's sessions), at most a floor and at least an eighth of one. While other owners
+//!                  hold memory, the sessions of an owner that holds hardly any are promised up to a quarter
+//!                  of the free pages.
 //! Overhead         bytes are held in pages that are partly empty, so `overhead` is added to the charge of
 //!                  every session that holds any.
 //! Off              without limits, every session is promised all that it asks for (`Config::shares`).

@@ -32,7 +32,7 @@ impl Stamps {
         Stamps { offset, recent: 0, recent_at: Instant::ZERO, acknowledged: Sequence(0) }
     }
 
-    /// Starts with `value` from the peer's SYN; `expected` is the sequence number after it.
+    /// Starts with `value` from the peer's SYN; `expected` is RCV.NXT after it.
     pub(crate) fn begin(&mut self, value: u32, expected: Sequence, now: Instant) {
         (self.recent, self.recent_at, self.acknowledged) = (value, now, expected);
     }

@@ -41,8 +41,7 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Processes the deliveries of an acknowledgement. `una` and `next` are current; `least` is the least
-    /// RTT.
+    /// Processes the deliveries of an acknowledgement, whose SND.UNA is `una`; `least` is the least RTT.
     pub(crate) fn on_delivery(
         &mut self,
         delivery: &Delivery,
@@ -75,7 +74,7 @@ impl Rack {
         self.forward = Some(forward.max(highest));
     }
 
-    /// Ends the DSACK round once `una` has passed its end.
+    /// Ends the DSACK round once SND.UNA has passed its end.
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, una: Sequence) {
         self.round_end = self.round_end.filter(|end| una.lt(*end));

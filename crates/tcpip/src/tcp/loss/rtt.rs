@@ -40,7 +40,7 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample from a segment that was sent at `left`, and only then.
+    /// Takes a sample from a segment that was sent once only, at `left`.
     #[inline]
     pub(crate) fn on_delivered(&mut self, left: Instant, now: Instant, config: &Config) {
         let trip = now.since(left);

@@ -13,7 +13,8 @@
 //!                  of a grown SACK block is read. Loss detection continues where it stopped: first
 //!                  transmissions are in stream order, and retransmissions have a queue of their own. So a
 //!                  peer that reports endless holes costs no more for each than for the first.
-//! Without SACK     each duplicate ACK means that *some* segment has arrived: `nameless` counts their bytes.
+//! Without SACK     each duplicate ACK means that *some* segment has arrived; the bytes so counted reduce the
+//!                  flight.
 
 use crate::wire::tcp::{SACK_BLOCKS_MAX, SackBlock, Sequence};
 use alloc::collections::VecDeque;
@@ -184,7 +185,7 @@ impl Scoreboard {
             }
             if done.sacked {
                 self.sacked -= done.bytes();
-                // `popped` counts this one already if it goes.
+                // `popped` already counts this record if it is removed.
                 if popped - usize::from(whole) >= self.border {
                     self.above -= done.bytes();
                 }
@@ -315,7 +316,7 @@ impl Scoreboard {
         self.records[index].end = rest.start;
         self.records.insert(index + 1, rest);
         for cursor in [&mut self.lost_from, &mut self.fresh_from, &mut self.border] {
-            // Both halves stand where the whole stood.
+            // A cursor beyond the record moves past both halves.
             *cursor += usize::from(*cursor > index);
         }
     }

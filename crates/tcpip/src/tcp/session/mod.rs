@@ -1,5 +1,5 @@
-//! One session: its transmission control block, and its handlers for segments, requests and timers (RFC 9293
-//! §3.10).
+//! One TCP connection: its transmission control block (TCB), and its handlers for segments, requests and
+//! timers (RFC 9293 §3.10).
 //!
 //! Transmit path    `append`, `finish` and `abort` change the send queue or state; `output` sends what
 //!                  windows and Nagle allow.

@@ -29,7 +29,7 @@ pub(super) struct Report {
 }
 
 impl Session {
-    /// Processes an acceptable acknowledgement; `una` has already advanced.
+    /// Processes an acceptable acknowledgement; SND.UNA has already advanced.
     #[inline]
     pub(super) fn on_report(&mut self, header: &Header, mut report: Report, desk: &mut Desk<'_, '_>) {
         if self.probe {

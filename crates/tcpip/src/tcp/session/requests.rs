@@ -1,4 +1,4 @@
-//! What the host asks of a session, and what it may know of its room.
+//! Requests of the host on a session, and queries about its room.
 
 use super::tcb::{Desk, Session};
 use crate::tcp::config::{Config, Nagle};
@@ -83,7 +83,7 @@ impl Session {
             None if self.queue.bytes() == 0 => free > 0,
             None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
             Some(low) => {
-                // Of the buffer as it was asked for, rounded or not.
+                // The low-water mark refers to the configured buffer size, not the rounded one.
                 let unused = config.send_buffer_bytes.saturating_sub(self.queue.bytes());
                 free > 0 && unused >= low.min(config.send_buffer_bytes)
             }

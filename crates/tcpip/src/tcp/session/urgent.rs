@@ -1,8 +1,8 @@
 //! Urgent data (RFC 9293 §3.8.5, RFC 6093): a mark in the stream. Urgent bytes are delivered in order.
 //!
-//! Mark             points behind the last urgent byte in both directions (settled by RFC 6093 §4).
-//! Receive path     whenever the mark advances, the host is told how many bytes ahead it is (MUST-32,
-//!                  MUST-33).
+//! Mark             points to the byte after the last urgent one in both directions (settled by RFC 6093 §4).
+//! Receive path     whenever the mark advances, an indication tells the host how many bytes ahead it is
+//!                  (MUST-32, MUST-33).
 //! Transmit path    `mark_urgent` makes all queued data urgent. Segments carry the mark until it is
 //!                  acknowledged; meanwhile no segment exceeds the MSS, because the pointer counts from its
 //!                  own segment.
@@ -37,7 +37,7 @@ impl Session {
         }
     }
 
-    /// Removes our mark once the bytes before `una` cover it.
+    /// Removes our mark once SND.UNA has reached it.
     #[inline]
     pub(super) fn forget_urgent(&mut self) {
         let una = self.una;
@@ -46,8 +46,8 @@ impl Session {
         }
     }
 
-    /// Removes the peer's mark once the bytes before `expected` cover it; later it would compare as ahead
-    /// again, after half of the sequence space.
+    /// Removes the peer's mark once RCV.NXT has reached it; later it would compare as ahead again, after half
+    /// of the sequence space.
     #[inline]
     pub(super) fn pass_urgent(&mut self) {
         let expected = self.expected;

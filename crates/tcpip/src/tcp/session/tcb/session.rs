@@ -28,7 +28,7 @@ use kiban_base::{Alarm, Instant, Sum};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::tcp::session) enum Owed {
     Nothing,
-    /// Delayed, until `ack_at` at the latest.
+    /// Delayed, until the delayed-ACK timer fires at the latest.
     Later,
     Now,
 }
@@ -52,11 +52,12 @@ pub(in crate::tcp) struct Session {
     /// Timestamp state, while we offer the option or after both sides have agreed on it.
     pub(in crate::tcp::session) stamps: Option<Stamps>,
 
-    // Send: una ≤ next ≤ max. The send queue starts at `una`; our FIN follows the queue.
+    // Send: SND.UNA ≤ SND.NXT ≤ highest byte sent. The send queue starts at SND.UNA; our FIN follows the
+    // queue. SND.NXT falls behind the highest byte sent after a timeout.
     pub(in crate::tcp::session) una: Sequence,
     pub(in crate::tcp::session) next: Sequence,
     pub(in crate::tcp::session) max: Sequence,
-    /// End of the last segment that was shorter than the MSS.
+    /// End of the last segment that was shorter than the MSS, for Minshall's variant of Nagle.
     pub(in crate::tcp::session) short_end: Sequence,
     pub(in crate::tcp::session) window: u32,
     pub(in crate::tcp::session) window_max: u32,
@@ -68,19 +69,19 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) finishing: bool,
     /// The host has closed the session and reads no more.
     pub(in crate::tcp::session) left: bool,
-    /// The peer's window is closed and is being probed.
+    /// Persist state: the peer's window is closed, and zero-window probes are sent.
     pub(in crate::tcp::session) probe: bool,
-    /// Scoreboard of the bytes from `una` to `next`.
+    /// SACK scoreboard of the bytes from SND.UNA to SND.NXT.
     pub(in crate::tcp::session) board: Scoreboard,
     pub(in crate::tcp::session) congestion: Congestion,
     pub(in crate::tcp::session) rack: Rack,
     /// Whether both sides use SACK.
     pub(in crate::tcp::session) sack: bool,
-    /// The first lost segment is sent regardless of the windows.
+    /// The first lost segment is retransmitted regardless of the windows.
     pub(in crate::tcp::session) at_once: bool,
     /// Duplicate ACKs in a row, from a peer without SACK.
     pub(in crate::tcp::session) repeats: u8,
-    /// Bytes that further duplicate ACKs may stand for: those outstanding at the first duplicate.
+    /// Bytes that further duplicate ACKs may account for: those outstanding at the first duplicate.
     pub(in crate::tcp::session) nameless_left: u32,
     /// Highest byte sent when a loss was last detected; older duplicate ACKs are ignored (RFC 6582 §3.2).
     pub(in crate::tcp::session) recover: Sequence,
@@ -91,7 +92,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) asked_at: Option<Instant>,
     /// When data was last sent.
     pub(in crate::tcp::session) sent_at: Instant,
-    /// The retransmission timer; also times zero-window probes, FIN-WAIT-2 and TIME-WAIT.
+    /// The retransmission timer (RTO); also times zero-window probes, FIN-WAIT-2 and TIME-WAIT.
     pub(in crate::tcp::session) resend_at: Instant,
     /// Tail probe timer (RFC 8985 §7), and whether it has fired.
     pub(in crate::tcp::session) tail_at: Instant,
@@ -100,7 +101,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) tail_moves: bool,
     /// RACK reordering timer (RFC 8985 §6.2, step 5).
     pub(in crate::tcp::session) reorder_at: Instant,
-    /// Pacing: the next segment may leave at `paced_until`; `pace_at` is the timer of a session that waits
+    /// Pacing: the time before which the next segment must not leave, and the timer of a session that waits
     /// for it.
     pub(in crate::tcp::session) paced_until: Instant,
     pub(in crate::tcp::session) pace_at: Instant,
@@ -111,10 +112,10 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) astray: u32,
     pub(in crate::tcp::session) astray_at: Option<u32>,
 
-    // Receive: `expected` is RCV.NXT, `edge` the right edge of the offered window.
+    // Receive: RCV.NXT, and the right edge of the offered window (RCV.NXT + RCV.WND).
     pub(in crate::tcp::session) expected: Sequence,
     pub(in crate::tcp::session) edge: Sequence,
-    /// The window field last sent: when, at which `expected`, with how many bytes unread, and its value.
+    /// The window field last sent: when, at which RCV.NXT, with how many bytes unread, and its value.
     pub(in crate::tcp::session) offered: (Instant, Sequence, u32, u16),
     pub(in crate::tcp::session) receive_shift: u8,
     /// Bytes delivered that the host has not consumed.

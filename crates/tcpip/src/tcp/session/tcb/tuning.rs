@@ -15,7 +15,7 @@ pub(in crate::tcp::session) struct Tuning {
     pub(in crate::tcp::session) since: Instant,
     /// The receiver's estimate of the round trip.
     pub(in crate::tcp::session) trip: Duration,
-    /// Without timestamps: when `expected` reaches this number, a window has arrived since that time.
+    /// Without timestamps: when RCV.NXT reaches this number, a whole window has arrived since that time.
     pub(in crate::tcp::session) window: Option<(Instant, Sequence)>,
 }
 

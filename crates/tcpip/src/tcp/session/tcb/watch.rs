@@ -28,8 +28,8 @@ pub(in crate::tcp::session) struct Watch {
     pub(in crate::tcp::session) heard_at: Instant,
     /// Since when bytes have waited for their acknowledgement; `NEVER` if none wait.
     pub(in crate::tcp::session) owing_since: Instant,
-    /// Since when the peer has acknowledged less than a floor (or all that was queued, if less), and how many
-    /// of those bytes are left; `NEVER` if nothing is queued.
+    /// Since when the peer has acknowledged less than a floor (`floor_bytes`, or all that was queued, if
+    /// less), and how many of those bytes are left; `NEVER` if nothing is queued.
     pub(in crate::tcp::session) turn_at: Instant,
     pub(in crate::tcp::session) turn_left: u32,
     /// Bytes acknowledged since `earning_since`, and in the period before.
