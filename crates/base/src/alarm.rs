@@ -182,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with an ordered set: never late, and a caller that advances it when asked gets every
-        /// entry on time.
+        /// Compares the wheel with an ordered set: it is never late, and a caller that advances it at every
+        /// deadline gets every entry on time.
         #[test]
         fn a_wheel_behaves_like_an_ordered_set(steps in prop::collection::vec((0u8..3, 0u64..200_000_000_000), 1..80)) {
             let mut alarms = Alarms::new();

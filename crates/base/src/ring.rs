@@ -10,7 +10,7 @@
 //! slot n    turn u32 | length u32 | payload …       turn = n + 1 + laps * slots: the slot is full
 //! ```
 //!
-//! Turns            each slot says itself that it is full. A poller reads the line that holds the data, so a
+//! Turns            each slot carries its own full mark. A poller reads the line that holds the data, so a
 //!                  short entry costs one cache-line transfer between two cores; a shared index would cost
 //!                  two.
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number

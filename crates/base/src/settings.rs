@@ -269,7 +269,7 @@ mod tests {
             size: u32 = 1 << 16,
             /// A choice.
             colour: Colour = Colour::Red,
-            /// Perhaps a size.
+            /// An optional size.
             perhaps: Option<u32> = None,
         }
     }

@@ -110,7 +110,7 @@ impl<T> Depot<T> {
         Some(NonNull::from(&self.home().slots[index as usize]))
     }
 
-    /// Returns a slot on the owner's side without atomics. A slot of another depot goes back to that depot.
+    /// Returns a slot on the owner's side without atomics. A slot of another pool goes back to that pool.
     ///
     /// # Safety
     /// As for [`Slot::bring_home`].

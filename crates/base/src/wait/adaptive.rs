@@ -134,7 +134,7 @@ impl Adaptive {
     /// Records that nothing arrived for `waited`.
     pub(super) fn gave_up(&mut self, waited: Duration, costs: &Costs) {
         let gap = nanos(waited) + self.late;
-        // A shorter wait says nothing about gaps.
+        // A shorter wait is no evidence about gaps.
         if gap >= costs.block() {
             self.gaps.learn(gap);
         }
@@ -184,7 +184,7 @@ impl Account {
                 self.asked = (2 * self.asked).min(1 << 20);
             }
         }
-        // A wait lost to the scheduler says nothing about the plan.
+        // The cost of a wait lost to the scheduler is no evidence about the plan, so cap it.
         let paid = (paid as i64).min(4 * block);
         self.balance = self.balance.saturating_add(twice - paid).clamp(-block, Self::BALANCE_MAX * block);
         if self.balance == Self::BALANCE_MAX * block {

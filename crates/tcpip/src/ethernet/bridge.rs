@@ -92,20 +92,20 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let pause = Mac([0x01, 0x80, 0xc2, 0, 0, 1]);
         let spanning_tree = Mac([0x01, 0x80, 0xc2, 0, 0, 0]);
-        // Moment, from which member, source, target, where it goes.
+        // Time, member, source, destination, decision expected.
         let talk = [
             (0, 0, mac(1), mac(2), Forward::All),
             (1, 1, mac(2), mac(1), Forward::To(0)),
             (2, 0, mac(1), mac(2), Forward::To(1)),
             (3, 0, mac(3), mac(1), Forward::Nowhere),
             (4, 2, mac(1), Mac::BROADCAST, Forward::All),
-            // It has moved.
+            // The station has moved.
             (5, 1, mac(2), mac(1), Forward::To(2)),
             (6, 0, mac(3), pause, Forward::Nowhere),
             (7, 0, mac(3), spanning_tree, Forward::All),
             (304, 0, mac(3), mac(2), Forward::To(1)),
             (305, 0, mac(3), mac(2), Forward::All),
-            // No station is a group.
+            // A group address is never learned as a station.
             (306, 0, Mac::BROADCAST, mac(3), Forward::Nowhere),
         ];
         for (seconds, from, source, target, expected) in talk {
@@ -120,7 +120,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         bridge.on_frame(1, mac(2), Mac::BROADCAST, at(0));
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(299)), Forward::Nowhere, "its own side");
-        // The station has moved and has said nothing: a frame from where it was must still reach it.
+        // The station has moved and has sent nothing since: a frame from its old side must still reach it.
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(300)), Forward::All);
         assert_eq!(bridge.on_frame(2, mac(2), mac(3), at(301)), Forward::To(1));
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(302)), Forward::To(2));

@@ -234,8 +234,8 @@ impl Link {
         self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(self.autoconf.deadline())
     }
 
-    /// Sends a solicitation or ARP request: to everybody, or to the neighbour itself if its MAC address was
-    /// known.
+    /// Sends a solicitation or ARP request: by broadcast or multicast, or by unicast if a MAC address is
+    /// given.
     fn ask(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
         match neighbour {
             IpAddr::V4(neighbour) => self.ask_arp(neighbour, mac, cx),

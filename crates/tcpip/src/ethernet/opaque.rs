@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn sip_hash_gives_the_published_value() {
-        // The vector of the paper's appendix A has 15 bytes; of the reference vectors, those of 8 and 16
-        // bytes are whole words: the bytes 0, 1, 2 … under the key 0, 1, 2 ….
+        // The vector in the paper's appendix A has 15 bytes. The reference vectors of 8 and 16 bytes are
+        // whole words: the bytes 0, 1, 2 … under the key 0, 1, 2 ….
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(sip(key, &[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(sip(key, &[key[0]]), 0x93f5_f579_9a93_2462);
@@ -53,7 +53,7 @@ mod tests {
     fn identifiers_are_what_the_standards_say() {
         let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
         let prefix: Ipv6Addr = "fe80::".parse().unwrap();
-        // RFC 2464 §4's example.
+        // The example of RFC 2464 §4.
         assert_eq!(join(prefix, eui64(mac)).to_bits() as u64, 0x3656_78ff_fe9a_bcde);
         let all = [0, 1, 2].map(|taken| opaque([1, 2], prefix, mac, taken));
         assert!(all[0] != all[1] && all[1] != all[2]);

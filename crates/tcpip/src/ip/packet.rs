@@ -1,4 +1,4 @@
-//! Packets on their way through IP, and packets about which ICMP sends an error.
+//! Packets passed to and from IP, and packets about which ICMP sends an error.
 
 use super::trouble::TroubleKind;
 use core::net::IpAddr;

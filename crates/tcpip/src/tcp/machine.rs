@@ -32,7 +32,7 @@ use kiban_base::{Alarms, Context, Instant, Pdu, SecureRng, Slice, Sum};
 const QUANTUM: usize = 2;
 /// Delay before the next attempt after PDU memory ran out, if no other event comes first.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
-/// How long a peer address that got less memory than it asked for counts as short of memory.
+/// How long an address that found too little memory keeps the pool marked as contested.
 const CONTEST: Duration = Duration::from_secs(5);
 /// Port range for connections opened without a local port (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
@@ -371,7 +371,7 @@ impl Tcp {
         self.send_share.releases()
     }
 
-    /// Appends `slice` to the stream. Never fails for want of room within [`Tcp::room`].
+    /// Appends `slice` to the stream. Always succeeds within [`Tcp::room`].
     ///
     /// # Errors
     /// Returns the slice with `UnknownSession`, `Finished` (the host has finished sending) or `NoRoom`.
@@ -574,8 +574,8 @@ impl Tcp {
         }
     }
 
-    /// Frees the out-of-order data of all sessions: under memory pressure, memory goes to data that can be
-    /// delivered.
+    /// Frees the out-of-order data of all sessions: under memory pressure, data that can be delivered takes
+    /// precedence.
     fn give_up_early(&mut self) {
         for id in self.with_early.drain(..) {
             if let Some(session) = self.table.get_mut(id) {

@@ -223,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Pieces of one stream in any order, overlapping in any way, come out as the stream.
+        /// Pieces of one stream, in any order and with any overlap, are returned in order.
         #[test]
         fn early_pieces_come_out_in_order_and_once(
             start in any::<u32>(),
@@ -238,8 +238,8 @@ mod tests {
                 have[from..from + length].fill(true);
                 let at = Sequence(start.wrapping_add(from as u32));
                 prop_assert!(early.insert(at, slice));
-                // RFC 2018 §4: the first block is the run of what came last, every block is true, none
-                // touches another.
+                // RFC 2018 §4: the first block contains the latest piece, every block covers only received
+                // bytes, and no two blocks are adjacent.
                 let runs = early.runs.as_slice();
                 prop_assert!(runs[0].left.le(at) && (at + length as u32).le(runs[0].right));
                 for (n, run) in runs.iter().enumerate() {
@@ -263,7 +263,7 @@ mod tests {
                 early.again = None;
                 let report = early.report(expected, 4);
                 prop_assert!(report.as_slice().iter().all(|block| expected.lt(block.left)));
-                // As many runs as there are, or as there is room for; each as long as what is here.
+                // All runs are reported, up to the limit, each at its full length.
                 let mut runs = Vec::new();
                 for at in next + 1..260 {
                     if have[at] && !have[at - 1] {

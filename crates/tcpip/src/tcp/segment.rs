@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use kiban_base::Pdu;
 
-/// A segment on its way to or from IP. The TCP header is at the front of the PDU's head.
+/// A segment passed to or from IP. The TCP header is at the front of the PDU's head.
 #[derive(Debug)]
 pub struct Segment {
     /// Source address.

@@ -1,4 +1,4 @@
-//! What only the inside can tell: the ledgers of shared memory go back to nothing.
+//! Tests of internal state: the accounts of shared memory return to zero.
 
 use super::*;
 use alloc::vec;
@@ -9,14 +9,15 @@ use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pool, RngKey, SecureR
 const LEFT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-/// Two TCPs over one memory, joined by nothing: a segment that goes down on one side comes up on the other.
+/// Two TCP machines with one packet memory and no link between them: segments from one are passed straight to
+/// the other.
 struct Pair {
     memory: Memory,
     rng: SecureRng,
     copies: Copies,
     now: Instant,
     ends: [(Tcp, Outbox, Option<SessionId>); 2],
-    /// Bytes that came up and have not been consumed, by end.
+    /// Bytes delivered and not consumed, by end.
     held: [u32; 2],
     reads: bool,
 }
@@ -95,7 +96,7 @@ fn the_ledgers_count_what_is_queued_offered_and_held() {
     pair.send(0, 20_000);
     assert_eq!(pair.held(0).0, 20_000 + 8192);
     pair.run();
-    // Held and offered together stay what was promised.
+    // Unread bytes plus the offered window still equal the promise.
     assert_eq!((pair.held(0).0, pair.held(1).1, pair.held[1]), (0, 256 << 10, 20_000));
 }
 

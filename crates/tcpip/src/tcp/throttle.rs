@@ -1,8 +1,8 @@
 //! A limit on challenge ACKs and similar answers to unexpected segments (RFC 5961 §7).
 //!
-//! A fixed, shared limit reveals to whoever uses it up what others were answered (Cao et al. 2016,
-//! CVE-2016-5696). So the limit of each second is drawn at random, from half of the setting to one and a half
-//! times it.
+//! A fixed, shared limit is a side channel: an attacker who exhausts it learns how many answers others
+//! received (Cao et al. 2016, CVE-2016-5696). So the limit of each second is drawn at random, from half of
+//! the setting to one and a half times it.
 
 use super::Config;
 use core::time::Duration;

@@ -392,7 +392,7 @@ mod tests {
             assert_eq!(read, message);
             assert_eq!(walk.collect::<Vec<_>>(), options);
             for cut in 0..length {
-                // Cut anywhere it is refused, or reads as a message with fewer options.
+                // Truncated anywhere, the message is rejected, or decoded with fewer options.
                 if let Ok((read, walk)) = Message::read(&bytes[..cut]) {
                     assert_eq!(read, message);
                     assert!(walk.count() < options.len());

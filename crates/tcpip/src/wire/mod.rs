@@ -3,14 +3,14 @@
 //! One file per header; all have the same methods:
 //!
 //! ```text
-//! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    check once, believe afterwards
-//! x.length()     -> usize                                   bytes that `write` will fill
-//! x.write(&mut [u8]) -> usize                               into the front of the slice
+//! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    validates the header
+//! x.length()     -> usize                                   bytes that `write` writes
+//! x.write(&mut [u8]) -> usize                               writes at the front of the slice
 //! ```
 //!
-//! `read` validates every field it returns, so later code need not. A violated rule is reported as a
-//! [`Malformed`](kiban_base::Malformed). `write` panics if the target slice is too short, because that is a
-//! bug of the caller.
+//! `read` validates lengths and constant fields, so that later code need not; checksums have functions of
+//! their own. A violated rule is reported as a [`Malformed`](kiban_base::Malformed). `write` panics if the
+//! target slice is too short, because that is a bug of the caller.
 
 pub mod arp;
 pub mod discovery;

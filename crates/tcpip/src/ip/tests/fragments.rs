@@ -1,4 +1,4 @@
-//! Fragments of IPv4: cut, put together, and what a hostile hand makes of them.
+//! IPv4 fragmentation and reassembly, including hostile fragments.
 
 use super::*;
 use alloc::vec;
@@ -49,7 +49,7 @@ impl Bench {
         core::iter::from_fn(|| self.ip.complaint()).collect()
     }
 
-    /// Nothing is held any more.
+    /// Asserts that all memory has been returned.
     fn check_home(&mut self) {
         assert_eq!(self.ip.incomplete(), 0);
         assert_eq!(self.ip.deadline(), Instant::NEVER);
@@ -77,7 +77,7 @@ proptest! {
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
         prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
-        // Home they come as from the peer, the ends exchanged, each in a page of its own.
+        // Send them back as if from the peer: addresses swapped, each fragment in a page of its own.
         let mut packets: Vec<Vec<u8>> = hops.into_iter().map(|hop| {
             let mut bytes = bytes_of(&hop.pdu);
             prop_assert!(bytes.len() <= mtu);
@@ -97,7 +97,7 @@ proptest! {
                 pdu.push_body(bench.memory.receive.take().unwrap().append(part).unwrap()).unwrap();
             }
             got.extend(bench.with(|ip, cx| ip.arrive(pdu, cx)));
-            // What comes again after the last begins a datagram that nobody completes.
+            // A duplicate after the last fragment starts a new datagram, which stays incomplete.
             if twice && packet.len() <= 4096 && packets.len() > 1 {
                 got.extend(bench.arrive(packet));
             }
@@ -135,20 +135,20 @@ fn slices_are_referred_to_as_long_as_they_fit() {
 #[test]
 fn overlaps_and_contradictions_give_up_the_datagram_and_all_that_still_comes() {
     type Row<'a> = (&'a [(usize, bool, usize)], &'a str, u64);
-    // Pieces as (from, more, bytes); a counter; how many pieces came too late.
+    // Fragments as (offset, more, bytes); the counter; how many fragments arrived too late.
     let rows: &[Row<'_>] = &[
         (&[(0, true, 16), (8, true, 16), (24, false, 8)], "fragments_overlapping", 1),
         (&[(8, true, 16), (0, true, 16), (24, false, 8)], "fragments_overlapping", 1),
         (&[(0, true, 32), (8, true, 8), (32, false, 8)], "fragments_overlapping", 1),
         (&[(8, true, 8), (0, true, 32), (32, false, 8)], "fragments_overlapping", 1),
-        // The same place, another length.
+        // The same offset with another length.
         (&[(0, true, 16), (0, true, 8), (16, false, 8)], "fragments_overlapping", 1),
-        // Two ends.
+        // Two last fragments.
         (&[(16, false, 8), (24, false, 8), (0, true, 16)], "fragments_overlapping", 1),
-        // Beyond the end, and an end before what is there.
+        // A fragment beyond the end, and an end before bytes already received.
         (&[(8, false, 8), (16, true, 8), (0, true, 8)], "fragments_overlapping", 1),
         (&[(16, true, 8), (8, false, 8), (0, true, 8)], "fragments_overlapping", 1),
-        // The same piece, once as the last and once not.
+        // The same fragment, once as the last and once not.
         (&[(8, false, 8), (8, true, 8), (0, true, 8)], "fragments_overlapping", 1),
     ];
     for (pieces, counter, late) in rows {
@@ -213,14 +213,14 @@ fn endless_fragments_stay_within_every_bound() {
         fragments_of_one_max: 12,
         timeout: Duration::from_secs(30),
     };
-    // One datagram without an end.
+    // One datagram that never ends.
     let mut bench = roomy(small);
     for at in 0..100 {
         assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());
     }
     assert_eq!((bench.count("fragments_excess"), bench.count("fragments_late")), (1, 87));
     assert!(bench.memory.is_home());
-    // Many datagrams, none of them whole: the oldest make room, for datagrams and for bytes.
+    // Many incomplete datagrams: the oldest are evicted, both at the limit on datagrams and at that on bytes.
     for (parts, alive) in [(1, 10), (8, 5)] {
         let mut bench = roomy(small);
         for id in 0..200 {
@@ -232,13 +232,13 @@ fn endless_fragments_stay_within_every_bound() {
         }
         assert!(bench.count("reassembly_evicted") >= 200 - alive, "{parts}");
         assert!(bench.ip.incomplete() as u64 <= 10);
-        // A good datagram still comes through.
+        // A valid datagram is still reassembled.
         assert!(bench.arrive(&fragment(999, 0, true, b"good----")).is_none());
         assert!(bench.arrive(&fragment(999, 8, false, b"and well")).is_some());
         bench.pass(Duration::from_secs(30));
         bench.check_home();
     }
-    // One fragment that is more than may be held at all.
+    // A single fragment that exceeds the limit on bytes.
     let mut bench = roomy(ReassemblyConfig { bytes_max: 100, ..small });
     assert!(bench.arrive(&fragment(1, 0, true, &noise(8))).is_none());
     assert_eq!(bench.count("reassembly_evicted"), 1);
@@ -252,7 +252,7 @@ fn a_sender_hears_that_time_is_over_only_if_its_first_fragment_came() {
         assert!(bench.arrive(&fragment(7, from, true, &noise(16))).is_none());
         assert_eq!(bench.ip.deadline(), bench.now + Duration::from_secs(60));
         assert!(bench.pass(Duration::from_secs(59)).is_empty());
-        // Later fragments do not lengthen its time.
+        // Later fragments do not extend the timeout.
         assert!(bench.arrive(&fragment(7, 800, true, &noise(16))).is_none());
         let complaints = bench.pass(Duration::from_secs(1));
         assert_eq!(complaints.len(), usize::from(heard));
@@ -341,7 +341,7 @@ fn what_is_for_everybody_is_for_datagrams_alone() {
 #[test]
 fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
     let mut bench = roomy(ReassemblyConfig::default());
-    // (bytes of the packet, what the router said, what is believed, what the way is afterwards)
+    // (packet bytes, MTU reported, MTU returned, path MTU afterwards)
     for (packet, said, believed, afterwards) in [
         (1500, 1500, None, 1500),
         (1000, 1200, None, 1500),
@@ -355,7 +355,7 @@ fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
         assert_eq!(bench.ip.path_mtu(peer(), bench.now), afterwards);
     }
     assert_eq!((bench.count("path_mtu_implausible"), bench.count("path_mtu_lowered")), (2, 3));
-    // Datagrams are cut for it; segments are not, but a way below the floor leaves DF out.
+    // Datagrams are fragmented to fit the path MTU. Segments are not, but below the floor DF is not set.
     let pdu = bench.pdu(&noise(1000));
     assert_eq!(
         bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu }).len(),

@@ -66,7 +66,7 @@ impl Bench {
     }
 }
 
-/// A packet from the peer to us, `change`d before its checksum is formed.
+/// Returns a packet from the peer to us; `change` modifies it before its checksum is computed.
 fn packet(payload: &[u8], change: impl FnOnce(&mut Header<'_>)) -> Vec<u8> {
     let (IpAddr::V4(source), IpAddr::V4(target)) = (peer(), ours()) else { unreachable!() };
     let mut header = Header {
@@ -179,7 +179,8 @@ fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
         (packet(b"x", elsewhere), same(), "not_ours"),
         (packet(b"x", from_us), same(), "bad_source"),
         (packet(b"x", group), same(), "bad_source"),
-        // RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): the last address of our net is everybody.
+        // RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): the last address of our net is its broadcast
+        // address.
         (packet(b"x", |header| header.source = "10.0.0.255".parse().unwrap()), same(), "bad_source"),
     ];
     for (bytes, change, name) in rows {

@@ -29,7 +29,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// A packet from the peer with this behind its header.
+/// Returns a packet from the peer with these bytes after its header.
 fn packet6(next_header: u8, rest: &[u8], change: impl FnOnce(&mut ipv6::Header)) -> Vec<u8> {
     let mut header = ipv6::Header {
         traffic_class: 0,
@@ -123,7 +123,7 @@ fn chains_of_headers_are_walked_refused_or_reported() {
             Some("headers_refused"),
             None,
         ),
-        // A single fragment is whole by itself (RFC 6946).
+        // An atomic fragment is complete by itself (RFC 6946).
         (FRAGMENT, join(&[vec![UDP, 0, 0, 0, 1, 2, 3, 4]]), true, Some("fragments_atomic"), None),
     ];
     for (next_header, rest, up, counter, told) in rows {
@@ -240,7 +240,8 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
         assert_eq!(bench.ip.complaint().map(|complaint| complaint.kind), told);
         assert!(bench.memory.is_home());
     }
-    // Overlaps give up the datagram (RFC 5722); a fragment within a whole is refused; time runs out.
+    // An overlap discards the datagram (RFC 5722); a fragment header within a reassembled packet is rejected;
+    // reassembly times out.
     let mut bench = bench();
     for (from, more) in [(0, true), (8, true), (24, false)] {
         assert!(bench.arrive(&fragment6(1, from, more, UDP, &[0; 16])).is_none());

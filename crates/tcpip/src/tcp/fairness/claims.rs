@@ -38,7 +38,7 @@ pub(crate) struct Claim {
     pub(crate) is_boards: bool,
 }
 
-/// A peer's address as far as fairness distinguishes it: an IPv4 address, or the first 64 bits of IPv6.
+/// The part of a peer's address that fairness distinguishes: an IPv4 address, or the first 64 bits of IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerNet {
     is_v6: bool,
@@ -149,12 +149,13 @@ mod tests {
         let one = claims.begin(Owner::BOARD, address("10.0.0.1"));
         let other = claims.begin(Owner::BOARD, address("10.0.0.2"));
         assert!(one.owner == other.owner && one.address != other.address);
-        // Of IPv6 the first 64 bits count, and an IPv4 address is no IPv6 net of the same bits.
+        // Only the first 64 bits of an IPv6 address count, and an IPv4 address never equals an IPv6 prefix
+        // with the same bits.
         let six = claims.begin(Owner::BOARD, address("2001:db8::1"));
         assert_eq!(claims.begin(Owner::BOARD, address("2001:db8::2:3:4:5")), six);
         assert_ne!(claims.begin(Owner::BOARD, address("2001:db8:0:1::1")).address, six.address);
         assert_ne!(claims.begin(Owner::BOARD, address("::a00:1:0:0:0:0")).address, one.address);
-        // A program's peers are counted for themselves.
+        // The peers of a program are counted separately.
         let program = claims.begin(Owner::client(0), address("10.0.0.1"));
         assert!(program.owner != one.owner && program.address != one.address && !program.is_boards);
         assert_eq!(claims.sessions_of(Owner::BOARD, address("10.0.0.1")), (6, 1));

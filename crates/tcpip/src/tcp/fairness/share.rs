@@ -381,12 +381,12 @@ impl Share {
 mod tests {
     use super::*;
 
-    /// One address of the board's own services.
+    /// Returns the claim of a session of the board's own services with a peer address.
     fn claim(address: u32) -> Claim {
         Claim { owner: 0, address, is_boards: true }
     }
 
-    /// Lets sessions grow in turn until nothing moves; what they hold.
+    /// Lets the sessions take all they may, in turn, until nothing changes. Returns what each holds.
     fn settle(share: &mut Share, claims: &[Claim]) -> Vec<u64> {
         let mut held = alloc::vec![0u32; claims.len()];
         for _ in 0..2000 {
@@ -409,7 +409,7 @@ mod tests {
             let mut share = Share::new(8 << 20, 0);
             let held = settle(&mut share, &alloc::vec![claim(1); sessions as usize]);
             let all = held.iter().sum::<u64>();
-            // A single one has half of the memory, more of them have all but an eighth to share.
+            // A single session gets half of the memory; several share all but an eighth.
             let expected = if sessions == 1 { 4 << 20 } else { (7 << 20) * sessions / (sessions + 1) };
             assert!(near(all, expected), "{sessions}: {held:?}");
             assert!(held.iter().all(|own| near(*own, held[0])), "{sessions}: {held:?}");
@@ -420,14 +420,14 @@ mod tests {
     fn greedy_addresses_settle_at_equal_shares_and_leave_one_free() {
         for addresses in [2u64, 3, 15] {
             let mut share = Share::new(8 << 20, 0);
-            // Some have many sessions, one has a single one.
+            // The first address has one session, the others have forty each.
             let mut claims = alloc::vec![claim(1)];
             (1..addresses).for_each(|n| claims.extend([claim(1 + n as u32); 40]));
             let held = settle(&mut share, &claims);
             let fair = (8 << 20) / (addresses + 1);
             assert!(held[0].abs_diff(fair) * 15 <= fair, "{} of {fair}", held[0]);
             for number in 2..=addresses {
-                // Forty sessions use 40/41 of it.
+                // Forty sessions use 40/41 of their address's share.
                 let held = share.held_by(number as u32);
                 assert!(held.abs_diff(fair) * 15 <= fair, "{addresses}: {number} {held} of {fair}");
             }
@@ -440,7 +440,7 @@ mod tests {
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() >= 8 << 20, "{}", share.free());
         assert!(share.allowance(0, 16 << 10, claim(2), u32::MAX) > 3 << 20);
-        // By flow there is but what the sessions leave each other.
+        // By flow, only what the sessions leave each other stays free.
         let mut share = Share::new(64 << 20, 8 << 10).by_flow();
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() < 1 << 20, "{}", share.free());
@@ -457,10 +457,10 @@ mod tests {
         assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0, "and meanwhile the first takes no more");
         share.set_contested(false);
         assert_eq!(share.allowance(0, FLOOR, claim(1), 0), FLOOR);
-        // With something held by another the rules for several hold, whatever was wanted.
+        // Once another address holds memory, the rules for several addresses apply, contested or not.
         share.change(0, 1, claim(2));
         assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0);
-        // A session's four floors are not cut for the eighth that is kept for the next.
+        // The four floors of a session may come out of the eighth that is kept free for the next address.
         let mut share = Share::new(1 << 20, 0);
         share.change(0, 896 << 10, claim(1));
         assert_eq!(share.allowance(0, FLOOR, claim(1), 0), 64 << 10);
@@ -481,7 +481,7 @@ mod tests {
     fn what_is_left_is_for_those_whose_peers_take_it() {
         let mut share = Share::new(1 << 20, 0);
         let claims = [claim(1), claim(2)];
-        // What others hold, what was earned, what may be held.
+        // Held by others (KiB), recently acknowledged, allowance expected.
         for (held, earned, expected) in [
             (0, 0, 1 << 19),
             (600, 0, 4 << 10),
@@ -522,7 +522,7 @@ mod tests {
         share.change(0, 1000, claim(1));
         assert_eq!(share.promise(0, 64, claim(2)), 64);
         assert_eq!(share.promise(0, 64, claim(1)), 64);
-        // One program is promised everything. While it uses little of it another has some, too.
+        // One program has been promised everything; while it uses little, another still gets some.
         let program = |owner| Claim { owner, address: 90 + owner, is_boards: false };
         let mut share = Share::new(16_000, 0);
         share.change(0, 16_000, program(7));

@@ -1,7 +1,7 @@
 //! SYN cookies (RFC 4987 §3.6): a SYN costs no memory until the handshake is complete.
 //!
-//! Principle        what must be remembered of a SYN is encoded in our initial sequence number and comes back
-//!                  in the ACK (Bernstein 1996).
+//! Principle        the state that a SYN would create is encoded in our initial sequence number and comes
+//!                  back in the ACK (Bernstein 1996).
 //! Cookie           hash(4-tuple) + the peer's initial sequence number + slot · 2²⁴ + (hash(4-tuple, slot,
 //!                  peer's number) + size) mod 2²⁴. A slot is 64 seconds, and a cookie is valid for two to
 //!                  three slots; the size is one of eight. A guess succeeds with probability 2⁻²⁷.
@@ -31,7 +31,7 @@ const LOW: u32 = 0x00ff_ffff;
 const AGREED: u32 = 0x1f;
 const NO_SHIFT: u32 = 15;
 
-/// A 4-tuple, the side that answers first.
+/// A 4-tuple: our address and port, then the peer's.
 type Name = (SocketAddr, SocketAddr);
 
 fn slot(now: Instant) -> u32 {
@@ -188,7 +188,7 @@ mod tests {
             prop_assert_eq!(found.options.timestamps.is_some(), with_stamps);
             prop_assert_eq!(found.options.sack_permitted, with_stamps && sack);
             prop_assert_eq!(found.options.window_shift, shift.filter(|_| with_stamps).map(|shift| shift.min(14)));
-            // Too late, or another name, or another number of the peer.
+            // An expired cookie, another 4-tuple, or another initial sequence number of the peer.
             let late = Instant::from_nanos(at + LIFE.as_nanos() as u64);
             prop_assert!(recall(&secret, &config, NAME, &ack, late).is_none());
         }
@@ -212,7 +212,7 @@ mod tests {
             };
             recall(&secret, &config, NAME, &ack, Instant::from_nanos(1 << 45)).is_some()
         });
-        // Eight sizes in 2^24, three slots in 256: less than one in ten million.
+        // 8 of 2^24 sizes, 3 of 256 slots: less than one in ten million.
         assert!(hits.count() <= 20);
     }
 }

@@ -580,10 +580,10 @@ mod tests {
     use proptest::prelude::*;
 
     const UNIT: u32 = 10;
-    /// The stream crosses the end of the numbers.
+    /// The sequence numbers wrap during the test.
     const BEGIN: Sequence = Sequence(0xffff_ff80);
 
-    /// What one unit is, told without cleverness.
+    /// The reference model: the state of one unit.
     #[derive(Clone, Copy, Default)]
     struct Unit {
         sacked: bool,
@@ -596,10 +596,10 @@ mod tests {
     enum Step {
         Send(u32),
         Acknowledge(u32),
-        /// From so many bytes behind the first, so many bytes.
+        /// SACK blocks as (offset from the first unacknowledged byte, length).
         Sack(Vec<(u32, u32)>),
         LoseBelow(u32),
-        /// What left so many milliseconds ago has arrived; so many are waited for what left before.
+        /// (age of the latest delivered transmission, RACK timeout), milliseconds.
         Overdue(u64, u64),
         LoseAll,
         Again(u32),
@@ -731,8 +731,8 @@ mod tests {
         }
     }
 
-    /// RFC 8985 §6.2: a segment that left before one that arrived, and a round trip and the patience ago, is
-    /// lost.
+    /// RFC 8985 §6.2: a segment sent before one that has arrived is lost once a round trip plus the
+    /// reordering window has passed.
     #[test]
     fn what_left_before_a_delivered_segment_is_lost_when_it_is_late() {
         let mut board = Scoreboard::default();
@@ -745,13 +745,14 @@ mod tests {
         let latest = delivery.latest.map(|(moment, end, _)| (moment, end)).unwrap();
         assert_eq!(latest, (ms(2), BEGIN + 3 * UNIT));
         let patience = Duration::from_millis(20);
-        // At 20 ms the first is due, the second a moment later; the fourth left after what has arrived.
+        // At 20 ms the first is overdue, the second 1 ms later. The fourth was sent after the segment that
+        // arrived.
         assert_eq!(board.lose_overdue(latest, patience, ms(20)), (true, ms(21)));
         assert_eq!((board.lost(), board.flight()), (UNIT, 2 * UNIT));
         assert_eq!(board.lose_overdue(latest, patience, ms(21)), (true, Instant::NEVER));
         assert_eq!(board.take_lost(2 * UNIT, ms(21)), Some((BEGIN, 2 * UNIT)));
         board.on_sack(&[SackBlock { left: BEGIN + 2 * UNIT, right: BEGIN + 4 * UNIT }], &mut delivery);
-        // Sent again at 21 ms: lost again once something that left later has arrived.
+        // Retransmitted at 21 ms: lost again once a segment sent later has arrived.
         assert!(!board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(40)).0);
         assert!(board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(41)).0);
         assert_eq!(board.lost(), 2 * UNIT);

@@ -78,7 +78,7 @@ impl Session {
         true
     }
 
-    /// Tells a writer that waits for room whether it can write again, or that memory is short.
+    /// Notifies a waiting writer that it can write again, or that memory is short.
     fn wake_writer(&mut self, desk: &mut Desk<'_, '_>) {
         if self.wakes_writer(desk.config, desk.send_share, desk.cx.now) {
             self.writer_waits = false;

@@ -137,7 +137,7 @@ impl Session {
                 self.nameless_left = report.outstanding;
             }
             self.repeats = self.repeats.saturating_add(1);
-            // RFC 5681 §3.2 step 4: duplicate ACKs beyond the segments that were outstanding stand for no
+            // RFC 5681 §3.2 step 4: duplicate ACKs beyond the segments that were outstanding indicate no
             // arrival.
             if self.nameless_left > 0 {
                 self.nameless_left = self.nameless_left.saturating_sub(self.mss);

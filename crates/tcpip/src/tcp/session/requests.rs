@@ -33,7 +33,7 @@ impl Session {
         let held = self.queue.bytes();
         let mut most = self.send_most(config).min(self.allowance(config, share, now));
         if share.is_scarce() && self.is_shut_out() {
-            // Data for a peer that accepts none helps nobody.
+            // The peer accepts no data now, so more than a floor would only occupy memory.
             most = most.min(config.floor_bytes);
         }
         most.saturating_sub(held)

@@ -71,7 +71,8 @@ impl Session {
         }
         desk.counters.timeouts += 1;
         self.rtt.on_timeout();
-        // A SYN-ACK may answer a SYN with a forged source, so it says nothing about the route.
+        // The SYN that a SYN-ACK answers may have had a forged source, so its loss is no evidence against the
+        // route.
         let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
         if self.silence == desk.config.doubt_retries && may_doubt {
             // RFC 9293 §3.8.3, R1, also for our SYN: IP may know another route, or that there is none.

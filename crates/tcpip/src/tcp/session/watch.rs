@@ -28,7 +28,7 @@ impl Session {
         self.watch.asked = 0;
     }
 
-    /// Sets the timer after output. `waits` says whether data waits for its acknowledgement.
+    /// Sets the timer after output. `waits`: data waits for its acknowledgement.
     #[inline]
     pub(super) fn arm_watch(&mut self, waits: bool, now: Instant) {
         let watch = &mut self.watch;

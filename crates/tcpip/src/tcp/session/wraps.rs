@@ -1,4 +1,4 @@
-//! What is remembered of places in a stream must not come to lie ahead when the numbers have gone half round.
+//! Stored sequence numbers must not compare as ahead after the sequence space has advanced by half.
 
 use super::tcb::{Session, Urgent};
 use crate::tcp::config::Config;
@@ -24,14 +24,14 @@ fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
     let mut session = session();
     let begin = session.una;
     for step in 1..=12u32 {
-        // Three gigabytes, a quarter at a time, without a loss and without a short segment.
+        // 3 GB, a sixteenth of the sequence space at a time, without a loss and without a short segment.
         let ack = begin + step * (1 << 28);
         session.keep_marks_near(ack);
         session.una = ack;
         assert!(session.recover.lt(session.una), "three duplicates would say nothing at {step}");
         assert!(!session.una.lt(session.short_end), "Nagle would wait for what was answered at {step}");
     }
-    // A loss that has been met and is not repaired yet lies ahead.
+    // The recovery point of a loss that is not repaired yet stays ahead.
     session.recover = session.una + 5000;
     session.keep_marks_near(session.una + 1000);
     assert_eq!(session.recover, session.una + 5000);
