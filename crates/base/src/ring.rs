@@ -36,7 +36,7 @@ pub struct Condemned;
 
 impl fmt::Display for Condemned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the other side wrote what it never may into the shared ring: close it")
+        f.write_str("the other side violated the protocol of the shared memory: close the connection")
     }
 }
 
