@@ -41,7 +41,7 @@ rules! {
     FragmentRange, "fragment_range", "the fragment would end beyond the largest packet";
     Checksum, "checksum", "the one's-complement checksum does not match";
     Crc, "crc", "the cyclic redundancy check does not match";
-    OptionLength, "option_length", "an option has a length that is invalid for its kind, or runs beyond the header";
+    OptionLength, "option_length", "an option length is invalid for its kind, or beyond the header";
     CommonPartIndicator, "common_part_indicator", "the common part indicator is not zero";
     Aborted, "aborted", "the frame's length is zero: the sender aborted it";
     PadLength, "pad_length", "the length field does not match the number of cells";
@@ -51,7 +51,7 @@ rules! {
     AddressLength, "address_length", "invalid address length";
     Operation, "operation", "the operation code is not defined";
     Magic, "magic", "missing magic number of this format";
-    RecordLength, "record_length", "the record length is below its header length or exceeds the bytes received";
+    RecordLength, "record_length", "the record length is below its header or exceeds the bytes received";
     RecordType, "record_type", "unsupported record type";
     TagNumber, "tag_number", "a tag number has leading zeros or more than 32 bits";
     ElementLength, "element_length", "an element has a length of the reserved form or of more than 32 bits";
@@ -60,7 +60,7 @@ rules! {
     ElementMissing, "element_missing", "a mandatory element is missing";
     Alternative, "alternative", "an element is none of the permitted alternatives";
     Nesting, "nesting", "elements are nested too deeply";
-    Concatenation, "concatenation", "concatenated data units that must be separate, or a single one that must be concatenated";
+    Concatenation, "concatenation", "data units are concatenated that must not be, or the reverse";
     ParameterLength, "parameter_length", "a parameter has an invalid length, or runs beyond the data unit";
     ParameterValue, "parameter_value", "a parameter has an invalid value";
     ParameterMissing, "parameter_missing", "a mandatory parameter is missing";
@@ -68,7 +68,7 @@ rules! {
     LinkAddress, "link_address", "a frame to or from an address that is invalid on this link";
     GeneralFormat, "general_format", "invalid general format identifier";
     AddressDigits, "address_digits", "an address is too long for its kind, or has invalid digits";
-    FacilityLength, "facility_length", "a facility exceeds the facility field, or that field exceeds the packet";
+    FacilityLength, "facility_length", "a facility exceeds its field, or that field exceeds the packet";
     UserData, "user_data", "more user data than this packet type may carry";
     PointerParity, "pointer_parity", "a pointer has odd parity";
     PointerRange, "pointer_range", "a pointer is out of range";

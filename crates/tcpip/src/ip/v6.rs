@@ -139,7 +139,7 @@ impl Ip {
             self.counters.not_ours += 1;
             return None;
         }
-        // An IPv4-mapped source never appears on the wire; a dual-stack socket would mistake the sender for
+        // An IPv4-mapped source must not appear on the wire; a dual-stack socket would take the sender for
         // an IPv4 host.
         let is_disguised = header.source.to_ipv4_mapped().is_some();
         if header.source.is_multicast()
