@@ -1,20 +1,21 @@
 //! Benchmarks that compare two sides in one run.
 //!
-//! Goal      a figure one may quote: the median of undisturbed repeats, with its ends, its target and its
-//!           record.
-//! Round     one repeat: both sides, one after the other. The order turns with every accepted round (A B, B
-//!           A, A B, ...), so that a slow drift of the machine meets both alike. The ratio is formed within
-//!           the round; what is reported is the median of these paired ratios.
-//! Guard     the accounts of the machine are read around every sample ([`crate::load`]). A round in which
-//!           others used more than `foreign_cores_max` is rejected and made again, in the same order.
-//! Giving up after `redos_max` rejected rounds the quietest ones count, whatever their figures, and the table
-//!           and the record say so.
-//! Targets   are met or MISSED. A miss is printed and recorded; it never ends the process.
-//! Record    one line of JSON per benchmark, appended to `<dir>/<bench>.jsonl` as soon as it is measured:
-//!           every round in the order it ran, rejected ones too, so that all that is printed can be made
-//!           again from it.
-//! Left out  statistics beyond order: seven repeats carry no more. Nothing ever waits for the machine to calm
-//!           down; a redone round is the wait.
+//! Purpose   results that can be quoted: the median of undisturbed rounds with minimum and maximum, the target
+//!           and a record of every sample.
+//! Round     one repetition: both sides, one after the other. The order alternates with every accepted round
+//!           (A B, B A, A B, ...), so that a slow drift of the machine affects both sides equally. The ratio is
+//!           computed within each round; the median of these paired ratios is reported.
+//! Guard     the machine's CPU times are read before and after every sample ([`crate::load`]). A round in
+//!           which other processes used more than `foreign_cores_max` is rejected and repeated in the same
+//!           order.
+//! Giving up after more than `redos_max` rejected rounds, the rounds with the least foreign load count,
+//!           whatever their results; the table and the record say so.
+//! Targets   are met or MISSED. A missed target is printed and recorded; it does not end the process.
+//! Record    one line of JSON per benchmark, appended to `<dir>/<bench>.jsonl` as soon as it is measured. It
+//!           contains every round in the order it ran, rejected ones too, so that the printed table can be
+//!           computed from it.
+//! Not implemented  statistics beyond order statistics (seven rounds do not support more); waiting for the
+//!           machine to become idle.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, OpenOptions};
@@ -30,30 +31,30 @@ use crate::stats::Summary;
 use crate::table::{Table, figure};
 use crate::trial::Trial;
 
-/// The form of [`Record`]; a change that old readers would misread takes the next number.
+/// The format version of [`Record`]; incremented by every change that old readers would misinterpret.
 const FORMAT: u32 = 1;
 
-/// How a run is made.
+/// The options of a benchmark run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Accepted rounds per benchmark.
     pub repeats: usize,
-    /// Rounds before the first that counts.
+    /// Rounds before the first one that is recorded.
     pub warmup: usize,
     /// Rejected rounds per benchmark before giving up.
     pub redos_max: usize,
-    /// What others may use during a sample, in cores.
+    /// CPU use of other processes that a sample tolerates, in cores.
     pub foreign_cores_max: f64,
-    /// How long [`Trial::measure`] runs, in nanoseconds.
+    /// Duration of [`Trial::measure`] in nanoseconds.
     pub span_nanos: u64,
-    /// Only show that the benchmarks work: few short rounds, figures not to be quoted.
+    /// Runs few short rounds, which only check that the benchmarks work; the results must not be quoted.
     pub quick: bool,
-    /// Where the records are kept; `None` keeps none.
+    /// The directory for the records; `None` keeps no records.
     pub dir: Option<PathBuf>,
 }
 
 impl Options {
-    /// A run whose figures may be quoted.
+    /// Returns the options of a run whose results can be quoted.
     pub fn full() -> Self {
         Self {
             repeats: 7,
@@ -66,13 +67,13 @@ impl Options {
         }
     }
 
-    /// A run that shows that the benchmarks work.
+    /// Returns the options of a short run, which only checks that the benchmarks work.
     pub fn quick() -> Self {
         Self { repeats: 3, warmup: 0, redos_max: 2, span_nanos: 20_000_000, quick: true, ..Self::full() }
     }
 
-    /// What the environment asks for: `KIBAN_BENCH_QUICK=1` for a quick run, `KIBAN_BENCH_DIR` for the place
-    /// of the records.
+    /// Reads the options from the environment: `KIBAN_BENCH_QUICK=1` selects a quick run, `KIBAN_BENCH_DIR`
+    /// sets the directory of the records.
     pub fn from_env() -> Self {
         let quick =
             std::env::var_os("KIBAN_BENCH_QUICK").is_some_and(|value| !value.is_empty() && value != "0");
@@ -84,7 +85,7 @@ impl Options {
     }
 }
 
-/// What a figure counts. Samples return figures in exactly this unit.
+/// The unit of a result. Samples return their result in exactly this unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// 10⁹ bits per second.
@@ -93,9 +94,9 @@ pub enum Unit {
     MbitPerSecond,
     /// 10⁹ bytes per second.
     GbytePerSecond,
-    /// Things per second.
+    /// Operations or items per second.
     PerSecond,
-    /// 10⁶ things per second.
+    /// 10⁶ operations or items per second.
     MillionPerSecond,
     /// Nanoseconds.
     Nanoseconds,
@@ -103,16 +104,16 @@ pub enum Unit {
     Microseconds,
     /// Milliseconds.
     Milliseconds,
-    /// A factor, for example times real time.
+    /// A factor, for example a multiple of real time.
     Times,
-    /// Hundredths.
+    /// Percent.
     Percent,
-    /// Anything else, by its name.
+    /// Another unit, by its symbol.
     Named(&'static str),
 }
 
 impl Unit {
-    /// As it is printed and recorded.
+    /// Returns the symbol of the unit, as it is printed and recorded.
     pub fn label(self) -> &'static str {
         match self {
             Self::GbitPerSecond => "Gbit/s",
@@ -130,39 +131,39 @@ impl Unit {
     }
 }
 
-/// What a benchmark is expected to reach.
+/// The expected result of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "figure", rename_all = "snake_case")]
 pub enum Target {
-    /// Nothing is expected: the figure is for information.
+    /// No target: the result is for information.
     None,
-    /// The median of the first side reaches this.
+    /// The median of the first side is at least this value.
     AtLeast(f64),
-    /// The median of the first side stays within this.
+    /// The median of the first side is at most this value.
     AtMost(f64),
-    /// The median ratio of the first side to the second reaches this.
+    /// The median ratio of the first side to the second is at least this value.
     RatioAtLeast(f64),
-    /// The median ratio of the first side to the second stays within this.
+    /// The median ratio of the first side to the second is at most this value.
     RatioAtMost(f64),
 }
 
 impl Target {
-    /// The first side reaches `figure`.
+    /// Requires at least `figure` of the first side.
     pub const fn at_least(figure: f64) -> Self {
         Self::AtLeast(figure)
     }
 
-    /// The first side stays within `figure`.
+    /// Requires at most `figure` of the first side.
     pub const fn at_most(figure: f64) -> Self {
         Self::AtMost(figure)
     }
 
-    /// The first side reaches `ratio` times the second.
+    /// Requires at least `ratio` times the second side.
     pub const fn ratio_at_least(ratio: f64) -> Self {
         Self::RatioAtLeast(ratio)
     }
 
-    /// The first side stays within `ratio` times the second.
+    /// Requires at most `ratio` times the second side.
     pub const fn ratio_at_most(ratio: f64) -> Self {
         Self::RatioAtMost(ratio)
     }
@@ -193,13 +194,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// How a target was answered.
+/// Whether a target was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It was reached.
+    /// The target was met.
     Met,
-    /// It was not.
+    /// The target was missed.
     Missed,
 }
 
@@ -212,75 +213,75 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Everything known of one benchmark; one line of JSON.
+/// The complete result of one benchmark; one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The form of this record.
+    /// The format version of this record.
     pub format: u32,
-    /// The run it belongs to.
+    /// The name of the run.
     pub bench: String,
-    /// What was measured.
+    /// The title of the benchmark.
     pub title: String,
-    /// The unit of all figures.
+    /// The unit of all results.
     pub unit: String,
-    /// One side, or the two that were compared; the first is the one a target speaks of.
+    /// One side, or the two sides that were compared; a target applies to the first.
     pub sides: Vec<Side>,
     /// The paired ratios of the first side to the second.
     pub ratio: Option<Summary>,
-    /// What was expected.
+    /// The expected result.
     pub target: Target,
-    /// Whether it was met; absent without a target.
+    /// Whether the target was met; absent without a target.
     pub verdict: Option<Verdict>,
-    /// Whether too many rounds were disturbed, and disturbed ones had to count.
+    /// Whether too many rounds were disturbed, so that disturbed rounds count.
     pub gave_up: bool,
-    /// Rounds rejected because others used the machine.
+    /// Rounds that were rejected because of foreign load.
     pub rejected: usize,
-    /// What others were allowed to use, in cores.
+    /// The tolerated CPU use of other processes, in cores.
     pub foreign_cores_max: f64,
-    /// Whether the run was too short for figures to be quoted.
+    /// Whether this was a quick run, whose results must not be quoted.
     pub quick: bool,
     /// All rounds after the warm-up, in the order they ran.
     pub rounds: Vec<Round>,
-    /// What a reader has to know beside the figures.
+    /// Remarks that qualify the results.
     pub notes: Vec<String>,
-    /// Where it was measured.
+    /// The machine and the program.
     pub environment: Environment,
-    /// When it was measured (RFC 3339, UTC).
+    /// The time of the measurement (RFC 3339, UTC).
     pub date: String,
 }
 
 /// One side of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Who it is.
+    /// The name of the side.
     pub name: String,
-    /// Its figures in the rounds that count.
+    /// The results of the rounds that count.
     pub figures: Summary,
 }
 
-/// One repeat.
+/// One repetition of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// The order in which the sides ran, as places in `sides`.
+    /// The order in which the sides ran, as indices of `sides`.
     pub order: Vec<usize>,
-    /// Whether it was quiet enough.
+    /// Whether the foreign load stayed within the limit.
     pub quiet: bool,
-    /// Whether it counts: quiet, or among the quietest after giving up.
+    /// Whether the round counts: it was quiet, or among the quietest after giving up.
     pub counts: bool,
-    /// One figure per side.
+    /// One result per side.
     pub figures: Vec<f64>,
-    /// What others used meanwhile, per side, in cores; absent where it could not be read.
+    /// Foreign load during the sample of each side, in cores; absent if it could not be read.
     pub foreign_cores: Vec<Option<f64>>,
 }
 
 impl Round {
-    /// What others used in the worse of its samples.
+    /// Returns the foreign load of the sample that had more of it, in cores.
     fn foreign_cores_worst(&self) -> f64 {
         self.foreign_cores.iter().flatten().copied().fold(0.0, f64::max)
     }
 }
 
-/// A run of benchmarks that share a name and a file of records.
+/// A run of benchmarks that share a name and a records file.
 #[must_use = "finish() prints the table"]
 pub struct Bench {
     name: String,
@@ -295,25 +296,28 @@ pub struct Bench {
 type Sample<'a> = (&'a str, &'a mut dyn FnMut(&mut Trial) -> f64);
 
 impl Bench {
-    /// Starts a run. `name` becomes a file name.
+    /// Starts a run. `name` is also the name of the records file.
     pub fn new(name: &str, options: Options) -> Self {
         let clock = Clock::new();
         Self::with_meter(name, options, clock, Box::new(ProcMeter::new(clock)))
     }
 
-    /// Starts a run with another way to read the machine's accounts.
+    /// Starts a run with the given meter of CPU times. Tests use it to simulate foreign load.
+    ///
+    /// # Panics
+    /// Panics if `options.repeats` is 0.
     pub fn with_meter(name: &str, options: Options, clock: Clock, meter: Box<dyn Meter>) -> Self {
         assert!(options.repeats > 0, "a benchmark needs at least one repeat");
         let environment = Environment::read();
         Self { name: name.to_owned(), options, clock, meter, environment, records: Vec::new(), trouble: None }
     }
 
-    /// The options; changes hold for the benchmarks that follow.
+    /// Returns the options; changes apply to the benchmarks that follow.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
 
-    /// Measures two sides in turn. Each sample returns its figure in `unit`.
+    /// Measures two sides alternately. Each sample returns its result in `unit`.
     pub fn compare(
         &mut self,
         title: &str,
@@ -325,7 +329,10 @@ impl Bench {
         self.run(title, unit, &mut [(first.0, &mut first.1), (second.0, &mut second.1)], target)
     }
 
-    /// Measures one side. The sample returns its figure in `unit`.
+    /// Measures one side. The sample returns its result in `unit`.
+    ///
+    /// # Panics
+    /// Panics if the target is a ratio.
     pub fn single(
         &mut self,
         title: &str,
@@ -337,10 +344,10 @@ impl Bench {
         self.run(title, unit, &mut [(sample.0, &mut sample.1)], target)
     }
 
-    /// Takes up what was measured elsewhere, for a benchmark whose rounds are not one figure after another.
+    /// Adds rounds that the caller has measured itself, for benchmarks that do not fit one sample per side.
     ///
-    /// Every round says for itself whether it counts; at least one must. `gave_up` says that disturbed ones
-    /// had to.
+    /// The caller sets [`Round::counts`]; at least one round must count. `gave_up` means that disturbed rounds
+    /// count.
     pub fn measured(
         &mut self,
         title: &str,
@@ -354,18 +361,18 @@ impl Bench {
         self.add(record)
     }
 
-    /// The records made so far.
+    /// Returns the records of the benchmarks so far.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Prints the table and what became of the records; returns the records.
+    /// Prints the report and returns the records.
     pub fn finish(self) -> Vec<Record> {
         println!("{}", self.report());
         self.records
     }
 
-    /// What [`Bench::finish`] prints.
+    /// Returns the text that [`Bench::finish`] prints: the table, the targets and the records file.
     pub fn report(&self) -> String {
         let mut text = table(&self.name, &self.environment, &self.records).to_string();
         let verdicts: Vec<Verdict> = self.records.iter().filter_map(|record| record.verdict).collect();
@@ -402,12 +409,12 @@ impl Bench {
         self.records.last().expect("a record was just added")
     }
 
-    /// Rounds until enough were quiet, or too many were not.
+    /// Runs rounds until enough were quiet or too many were rejected; returns them and whether it gave up.
     fn rounds(&mut self, title: &str, samples: &mut [Sample<'_>]) -> (Vec<Round>, bool) {
         let Options { repeats, redos_max, .. } = self.options;
         let (mut rounds, mut quiet, mut rejected) = (Vec::new(), 0, 0);
         while quiet < repeats {
-            self.progress(title, &format!("round {}/{repeats}, {rejected} made again", quiet + 1));
+            self.progress(title, &format!("round {}/{repeats}, {rejected} repeated", quiet + 1));
             let mut order: Vec<usize> = (0..samples.len()).collect();
             if quiet % 2 == 1 {
                 order.reverse();
@@ -510,41 +517,41 @@ impl Bench {
         OpenOptions::new().create(true).append(true).open(self.file(dir))?.write_all(line.as_bytes())
     }
 
-    /// Tells a person at a terminal what is going on; an empty `state` wipes the line.
+    /// Shows the progress if standard error is a terminal; an empty `state` clears the line.
     fn progress(&self, title: &str, state: &str) {
         let mut screen = io::stderr();
         if screen.is_terminal() {
             let line =
                 if state.is_empty() { String::new() } else { format!("{}: {title}: {state}", self.name) };
-            // Carriage return, erase to the end of the line. Nobody is worse off if it cannot be written.
+            // Carriage return, erase to the end of the line. Write errors of the progress line are ignored.
             let _ = write!(screen, "\r\x1b[K{line}");
             let _ = screen.flush();
         }
     }
 }
 
-/// What a reader has to know beside the figures.
+/// Returns the remarks that qualify the results.
 fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
     let mut notes = Vec::new();
     if options.quick {
-        notes.push("quick run: it shows that the benchmark works; figures are not to be quoted".to_owned());
+        notes.push("quick run: checks that the benchmark works; results are not to be quoted".to_owned());
     }
     let limit = options.foreign_cores_max;
     let rejected = rounds.iter().filter(|round| !round.quiet).count();
     if gave_up {
         let worst = rounds.iter().filter(|round| round.counts).map(Round::foreign_cores_worst);
         notes.push(format!(
-            "GAVE UP on a quiet machine: {rejected} of {} rounds were disturbed by more than {limit} cores; the \
-             quietest {} count, with up to {:.2} cores in other hands",
+            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of foreign \
+             load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
             rounds.len(),
             rounds.iter().filter(|round| round.counts).count(),
             worst.fold(0.0, f64::max),
         ));
     } else if rejected > 0 {
-        notes.push(format!("{rejected} disturbed rounds were made again"));
+        notes.push(format!("{rejected} disturbed rounds were repeated"));
     }
     if rounds.iter().any(|round| round.foreign_cores.iter().any(Option::is_none)) {
-        notes.push("the machine's accounts could not be read: disturbances went unseen".to_owned());
+        notes.push("cannot read CPU times from /proc: foreign load went undetected".to_owned());
     }
     notes
 }
@@ -572,7 +579,7 @@ fn table(name: &str, environment: &Environment, records: &[Record]) -> Table {
         if let Some(ratio) = record.ratio {
             lines.push(("ratio", "x", ratio));
         }
-        // The target stands beside the figure it speaks of.
+        // Show the target in the row that it applies to.
         let judged = if record.target.is_ratio() { lines.len() - 1 } else { 0 };
         for (at, (side, unit, figures)) in lines.into_iter().enumerate() {
             let (wanted, verdict) = if at == judged { (&*wanted, &*verdict) } else { ("", "") };
@@ -602,7 +609,7 @@ mod tests {
 
     const SAMPLE_NANOS: u64 = 100_000_000;
 
-    /// Accounts in which others use the given number of cores, sample by sample; at last none.
+    /// A meter that reports the given foreign load, sample by sample; after the last one, none.
     struct Script {
         cores: VecDeque<f64>,
         now: Reading,
@@ -629,7 +636,7 @@ mod tests {
         Bench::with_meter("script", options, Clock::new(), Box::new(script))
     }
 
-    /// A sample that gives these figures one after the other and writes down that it ran.
+    /// Returns a sample that yields these results in turn and logs each call.
     fn figures<'a>(
         name: &'a str,
         figures: &'a [f64],
@@ -710,7 +717,7 @@ mod tests {
             Target::None,
         );
         assert_eq!((record.gave_up, record.rounds.len(), record.verdict), (false, 3, None));
-        assert!(record.notes.iter().any(|note| note.contains("went unseen")));
+        assert!(record.notes.iter().any(|note| note.contains("went undetected")));
         assert!(record.notes.iter().any(|note| note.contains("not to be quoted")));
     }
 

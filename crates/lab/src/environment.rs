@@ -1,6 +1,6 @@
-//! Where a figure was made: enough to judge it, and to make it again.
+//! The environment of a measurement: hardware, operating system and version of kiban.
 //!
-//! What cannot be read is recorded as absent. Names of machines and people are not recorded.
+//! Fields that cannot be read are `None`. Host names and user names are not recorded.
 
 use std::fs;
 use std::process::Command;
@@ -23,14 +23,14 @@ pub struct Environment {
     pub kernel: Option<String>,
     /// Version of kiban.
     pub kiban: String,
-    /// Commit of the source, with `-dirty` if it was changed; absent outside a repository.
+    /// Commit of the source, with `-dirty` if there are uncommitted changes; `None` outside a repository.
     pub commit: Option<String>,
-    /// Whether debug assertions were compiled in: such figures mean nothing.
+    /// Whether debug assertions were compiled in; results of such builds are meaningless.
     pub debug: bool,
 }
 
 impl Environment {
-    /// Reads it from the machine.
+    /// Reads the environment of this machine and process.
     pub fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
@@ -47,7 +47,7 @@ impl Environment {
         }
     }
 
-    /// One line for a person.
+    /// Returns a one-line description.
     pub fn line(&self) -> String {
         let commit = self.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
         let cores = self.cores.map_or(String::new(), |cores| format!(", {cores} cores"));
@@ -61,7 +61,7 @@ impl Environment {
             self.cpu.as_deref().unwrap_or("unknown CPU"),
             self.arch,
             self.kernel.as_deref().unwrap_or(std::env::consts::OS),
-            if self.debug { "; DEBUG BUILD, figures mean nothing" } else { "" },
+            if self.debug { "; DEBUG BUILD, results are meaningless" } else { "" },
         )
     }
 }
@@ -71,7 +71,7 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The lines `cpu0`, `cpu1`, ... of `/proc/stat`.
+/// Counts the lines `cpu0`, `cpu1`, ... of `/proc/stat`.
 fn cpu_count(stat: &str) -> Option<usize> {
     let numbered = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| !rest.starts_with(' '));
     Some(stat.lines().filter(numbered).count()).filter(|&count| count > 0)
@@ -84,10 +84,10 @@ fn commit() -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
-/// A moment as `2026-11-20T20:04:05Z` (RFC 3339), from seconds since 1970 in UTC.
+/// Formats seconds since 1970 as a UTC time in RFC 3339 form, for example `2026-11-20T20:04:05Z`.
 ///
-/// Years are counted from March, so that the leap day is the last day of its year; 400 years have 146,097
-/// days.
+/// The computation uses years that begin in March, so that the leap day is the last day of a year; 400 years
+/// have 146,097 days.
 pub fn date(unix_seconds: u64) -> String {
     const DAYS_1970: u64 = 719_468; // from 0000-03-01 to 1970-01-01
     let (days, second) = (unix_seconds / 86_400 + DAYS_1970, unix_seconds % 86_400);
@@ -143,7 +143,7 @@ mod tests {
             debug: true,
         };
         let expected = "kiban 0.1.0 (abc-dirty); A Fast CPU x86_64, 2 cores, on CPU [1]; linux 6.1; \
-                        DEBUG BUILD, figures mean nothing";
+                        DEBUG BUILD, results are meaningless";
         assert_eq!(environment.line(), expected);
     }
 }

@@ -1,27 +1,26 @@
-//! A map for a terminal: figures over two parameters as a table, with a shade before each.
+//! Heat maps for a terminal: values over two parameters as a table, with a shade character before each.
 //!
-//! Shape     rows go down, columns across. A map of more than [`COLUMNS_MAX`] columns is turned before it is
-//!           shown, if that helps; it may then still be long.
-//! Pictures  are drawn by [`crate::report::picture`].
+//! A caller transposes a map of more than [`COLUMNS_MAX`] columns if it has fewer rows than columns. SVG heat
+//! maps are drawn by [`crate::report::picture`].
 
 use crate::table::Table;
 
-/// So many columns a table for people has at most, if turning it helps.
+/// A wider map is transposed, if that makes it narrower.
 pub const COLUMNS_MAX: usize = 13;
 
-/// Which character a figure has.
+/// The mapping of values to shade characters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shades {
-    /// Characters by the least figure that they stand for, the greatest first.
+    /// The lower bound and the character of each shade, in descending order.
     pub shades: Vec<(f64, char)>,
-    /// Digits behind the point.
+    /// Digits after the decimal point.
     pub digits: usize,
     /// The unit, for the legend.
     pub unit: String,
 }
 
 impl Shades {
-    /// From the least to the greatest of `figures`, in five shades.
+    /// Divides the range of `figures` into five shades.
     pub fn over(figures: impl Iterator<Item = f64>, unit: &str) -> Shades {
         let (least, most) = ends(figures);
         let digits = match least.abs().max(most.abs()) {
@@ -48,7 +47,7 @@ impl Shades {
     }
 }
 
-/// The least and the greatest; of none, zero and one.
+/// Returns the minimum and the maximum; (0, 1) if there are no values.
 pub(crate) fn ends(figures: impl Iterator<Item = f64>) -> (f64, f64) {
     let ends = figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), figure| {
         (least.min(figure), most.max(figure))
@@ -56,21 +55,21 @@ pub(crate) fn ends(figures: impl Iterator<Item = f64>) -> (f64, f64) {
     if ends.0 <= ends.1 { ends } else { (0.0, 1.0) }
 }
 
-/// A map: rows of cells.
+/// A heat map: rows of cells.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sheet {
-    /// Heads of the columns.
+    /// Headings of the columns.
     pub columns: Vec<String>,
-    /// Heads of the rows.
+    /// Headings of the rows.
     pub rows: Vec<String>,
-    /// Rows of cells, one a column; none where there is no data.
+    /// Rows with one cell per column; `None` where there is no data.
     pub cells: Vec<Vec<Option<f64>>>,
     /// The shades.
     pub shades: Shades,
 }
 
 impl Sheet {
-    /// Rows for columns.
+    /// Returns the transposed map.
     pub fn turned(&self) -> Sheet {
         let column = |at: usize| self.cells.iter().map(|row| row[at]).collect();
         Sheet {
@@ -81,7 +80,7 @@ impl Sheet {
         }
     }
 
-    /// For people: numbers with a shade before each.
+    /// Returns the map as a text table, with a shade before each value.
     pub fn table(&self, title: &str) -> Table {
         let heads =
             self.columns.iter().fold(Table::new(title).numbers(""), |table, head| table.numbers(head));

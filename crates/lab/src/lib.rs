@@ -1,8 +1,9 @@
-//! The laboratory: figures that deserve to be believed.
+//! Measurements of kiban: benchmarks, parameter sweeps, reproductions of papers and reports.
 //!
-//! [`Bench`] measures two sides in one run and keeps what it saw; [`Table`] shows figures to a person.
-//! [`tour`] moves a file between boards and says what it cost; [`limits`] computes what a line could do at
-//! best.
+//! [`Bench`] compares two implementations in one run and records every sample; [`Table`] prints results as
+//! text. [`tour`] transfers a file between boards and reports throughput and cost; [`limits`] computes the
+//! theoretical throughput of a line. [`engine`] runs a plan of trials and reports on it; [`reproduce`] repeats
+//! the experiments of five papers.
 //!
 //! ```
 //! use kiban_lab::{Bench, Options, Target, Trial, Unit};

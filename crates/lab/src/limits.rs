@@ -1,4 +1,4 @@
-//! What a line can do at best: the arithmetic of paper \[1\]'s table 2, for any payload and any options.
+//! The theoretical limit of TCP over an OC-3c line: table 2 of paper \[1\], for any payload and TCP options.
 //!
 //! ```text
 //! OC-3c 155.520 Mbit/s ── 9 of 270 columns, section and line overhead ──► 150.336
@@ -14,18 +14,18 @@ use kiban_tcpip::wire::{ipv4, tcp};
 /// An OC-3c line, bit/s (T1.105, G.707: 9 rows of 270 columns, 8000 times a second).
 pub const OC3C_LINE_BITS_PER_SECOND: u64 = 9 * 270 * 8 * 8000;
 
-/// What is left for cell payloads on an OC-3c line, Mbit/s.
+/// Returns the rate of cell payloads on an OC-3c line, Mbit/s.
 pub fn oc3c_cell_payload_mbps() -> f64 {
     OC3C_BITS_PER_SECOND as f64 * CELL_PAYLOAD_BYTES as f64 / CELL_BYTES as f64 / 1e6
 }
 
-/// Cells that a TCP segment takes over IPv4, LLC/SNAP and AAL5.
+/// Returns the number of cells of a TCP segment over IPv4, LLC/SNAP and AAL5.
 pub fn segment_cells(payload_bytes: usize, option_bytes: usize) -> usize {
     let headers = llc_snap::ROUTED_BYTES + ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
     aal5::cells(headers + option_bytes + payload_bytes)
 }
 
-/// The most that TCP can carry over an OC-3c line in segments of `payload_bytes`, Mbit/s.
+/// Returns the highest TCP payload rate over an OC-3c line in segments of `payload_bytes`, Mbit/s.
 pub fn oc3c_mbps(payload_bytes: usize, option_bytes: usize) -> f64 {
     let cells = segment_cells(payload_bytes, option_bytes);
     let cells_per_second = OC3C_BITS_PER_SECOND as f64 / (8 * CELL_BYTES) as f64;

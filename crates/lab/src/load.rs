@@ -1,40 +1,39 @@
-//! Who used the CPUs while a sample ran.
+//! Detects CPU load by other processes during a measurement.
 //!
-//! Goal      know when somebody else disturbed a measurement, so that it can be thrown away and made again.
-//! How       the machine's busy time (user, nice, system, interrupts, steal: everything in the first line of
-//!           `/proc/stat` but idle and waiting for a disk) less the CPU time of this process and of
-//!           everything below it, living or waited for. What remains is foreign; over the wall time it is a
-//!           number of cores.
-//! Grain     the accounts of the machine are kept in hundredths of a second and each column is cut off: a
-//!           sample is only called disturbed beyond [`GRAIN_NANOS`], so very short samples are hardly
-//!           guarded.
-//! Limits    kernel threads that work for us (soft interrupts of a network test) count as foreign: such a
-//!           benchmark raises its limit. A grandchild whose parent died unwaited is lost from our account.
-//! Left out  caches, memory bandwidth and clock rate, which a neighbour can also disturb.
+//! Purpose   find the samples that other processes disturbed, so that they can be discarded and repeated.
+//! Method    the machine's busy time (user, nice, system, interrupts, steal: all columns of the first line of
+//!           `/proc/stat` except idle and iowait) less the CPU time of this process and its descendants, running
+//!           or waited for. The remainder is foreign load; divided by wall time it is a number of cores.
+//! Precision `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts as
+//!           disturbed only beyond [`GRAIN_NANOS`], so very short samples are hardly protected.
+//! Limits    kernel threads that work for this process (softirqs of a network test) count as foreign: such a
+//!           benchmark raises its limit. The CPU time of a grandchild whose parent was never waited for is
+//!           missing from our own time and counts as foreign.
+//! Not implemented  contention for caches, memory bandwidth and clock frequency.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use kiban_os::clock::{Clock, process_cpu_nanos};
 
-/// How far the difference of two readings can be wrong: two ticks of the machine's accounts.
+/// The error bound of the difference of two readings: two ticks of `/proc/stat`.
 pub const GRAIN_NANOS: u64 = 20_000_000;
 
-/// `USER_HZ`, the unit of `/proc`, is 100 on every architecture Linux runs kiban on (proc_stat(5)).
+/// `USER_HZ`, the unit of `/proc`, is 100 on every supported architecture (proc_stat(5)).
 const NANOS_PER_TICK: u64 = 10_000_000;
 
-/// One reading of the accounts. Only differences mean anything.
+/// One reading of the CPU times. Only differences between readings are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall_nanos: u64,
-    /// CPU time that all CPUs of the machine spent not idle, stolen time included.
+    /// Busy time of all CPUs of the machine, steal included.
     pub busy_nanos: u64,
-    /// CPU time of this process and everything below it.
+    /// CPU time of this process and its descendants.
     pub own_nanos: u64,
 }
 
-/// The CPU time of others between two readings.
+/// The CPU time of other processes between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Foreign {
     nanos: u64,
@@ -42,38 +41,38 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// What others used from one reading to a later one.
+    /// Computes the foreign CPU time between a reading and a later one.
     pub fn between(start: Reading, end: Reading) -> Self {
         let busy = end.busy_nanos.saturating_sub(start.busy_nanos);
         let own = end.own_nanos.saturating_sub(start.own_nanos);
         Self { nanos: busy.saturating_sub(own), wall_nanos: end.wall_nanos.saturating_sub(start.wall_nanos) }
     }
 
-    /// As a number of cores.
+    /// Returns the foreign load in cores.
     pub fn cores(self) -> f64 {
         if self.wall_nanos == 0 { 0.0 } else { self.nanos as f64 / self.wall_nanos as f64 }
     }
 
-    /// Whether it is more than `cores_max`, beyond doubt.
+    /// Returns whether the load exceeds `cores_max` by more than the error bound [`GRAIN_NANOS`].
     pub fn exceeds(self, cores_max: f64) -> bool {
         self.nanos as f64 > cores_max * self.wall_nanos as f64 + GRAIN_NANOS as f64
     }
 }
 
-/// Whoever can read the accounts: the system, or a test.
+/// A source of CPU times: the system, or a test.
 pub trait Meter {
-    /// The accounts now; `None` where they cannot be read.
+    /// Reads the CPU times; returns `None` if they cannot be read.
     fn read(&mut self) -> Option<Reading>;
 }
 
-/// The accounts in `/proc`.
+/// Reads CPU times from `/proc`.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcMeter {
     clock: Clock,
 }
 
 impl ProcMeter {
-    /// Reads with this clock.
+    /// Creates a meter that takes wall time from `clock`.
     pub fn new(clock: Clock) -> Self {
         Self { clock }
     }
@@ -91,7 +90,7 @@ impl Meter for ProcMeter {
     }
 }
 
-/// Busy and stolen ticks of all CPUs, from the text of `/proc/stat`.
+/// Returns the busy ticks of all CPUs, steal included, from the text of `/proc/stat`.
 ///
 /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user time
 /// (proc_stat(5)).
@@ -102,7 +101,7 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     (columns.len() >= 4).then(|| used(0) + used(1) + used(2) + used(5) + used(6) + used(7))
 }
 
-/// What `/proc/<pid>/stat` says of a process.
+/// The CPU times of a process from `/proc/<pid>/stat`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Process {
     pid: u32,
@@ -112,8 +111,8 @@ struct Process {
 }
 
 impl Process {
-    /// Columns 1, 4 and 14 to 17 of proc_pid_stat(5). The name in column 2 may hold blanks and brackets, so
-    /// columns are counted from its last bracket.
+    /// Parses columns 1, 4 and 14 to 17 of proc_pid_stat(5). The name in column 2 may contain spaces and
+    /// parentheses, so columns are counted from the last closing parenthesis.
     fn parse(stat: &str) -> Option<Self> {
         let pid = stat.split_whitespace().next()?.parse().ok()?;
         let columns: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -130,7 +129,7 @@ impl Process {
 fn processes() -> Option<Vec<Process>> {
     let entries = fs::read_dir("/proc").ok()?.flatten();
     let numbered = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
-    // A process may end between the two reads: it is then waited for, or nobody's.
+    // A process may exit between `read_dir` and the read of its file: skip it.
     Some(
         numbered
             .filter_map(|entry| Process::parse(&fs::read_to_string(entry.path().join("stat")).ok()?))
@@ -138,7 +137,7 @@ fn processes() -> Option<Vec<Process>> {
     )
 }
 
-/// Ticks of everything below `root`: its children that were waited for, and all living descendants.
+/// Returns the ticks of the descendants of `root`: children that it has waited for, and all running ones.
 fn below_ticks(root: u32, processes: &[Process]) -> u64 {
     let mut children: HashMap<u32, Vec<&Process>> = HashMap::new();
     for process in processes {
@@ -148,7 +147,7 @@ fn below_ticks(root: u32, processes: &[Process]) -> u64 {
     let (mut total, mut open, mut seen) = (waited, vec![root], HashSet::from([root]));
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
-            // The list is not read at one moment: a number used twice must not make a circle.
+            // The list is not an atomic snapshot: a reused pid must not cause an endless loop.
             if seen.insert(child.pid) {
                 total += child.own_ticks + child.waited_ticks;
                 open.push(child.pid);
@@ -188,9 +187,9 @@ mod tests {
         for (busy, own, cores, disturbed) in [
             (300, 300, 0.0, false),
             (330, 300, 0.1, false),
-            (390, 300, 0.3, false), // beyond 0.25 cores, but within the grain
+            (390, 300, 0.3, false), // beyond 0.25 cores, but within the error bound
             (420, 300, 0.4, true),
-            (290, 300, 0.0, false), // the machine's account is coarser than ours
+            (290, 300, 0.0, false), // /proc/stat is coarser than the process's own CPU clock
             (600, 0, 2.0, true),
         ] {
             let foreign = Foreign::between(start, reading(busy, own));

@@ -1,32 +1,32 @@
-//! What is said of messages between two ends in real time: round trips and streams, of VI and of RDMA alike.
+//! Results of real-time message benchmarks of VI and RDMA: round trips and streams.
 
 use crate::stats::quantile;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Round trips.
+/// The result of a round-trip (ping-pong) measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct PingPong {
-    /// Bytes of a message.
+    /// Bytes per message.
     pub bytes: u32,
-    /// Round trips that count.
+    /// Round trips measured, without the warm-up.
     pub count: u64,
-    /// Of one round trip, microseconds.
+    /// Median round-trip time, microseconds.
     pub p50_us: f64,
-    /// The same.
+    /// 99th percentile of the round-trip time, microseconds.
     pub p99_us: f64,
-    /// The same.
+    /// 99.9th percentile of the round-trip time, microseconds.
     pub p999_us: f64,
-    /// The shortest.
+    /// Shortest round-trip time, microseconds.
     pub min_us: f64,
-    /// The longest.
+    /// Longest round-trip time, microseconds.
     pub max_us: f64,
-    /// Processor time of this process by wall time, percent.
+    /// CPU time of this process divided by wall time, percent.
     pub cpu_percent: f64,
 }
 
 impl PingPong {
-    /// Of round trips that took so many nanoseconds each, in any order.
+    /// Summarizes round-trip times in nanoseconds, in any order.
     pub fn of(bytes: u32, mut nanos: Vec<f64>, cpu_percent: f64) -> PingPong {
         nanos.sort_by(f64::total_cmp);
         let at = |share| quantile(&nanos, share).unwrap_or(0.0) / 1e3;
@@ -43,27 +43,27 @@ impl PingPong {
     }
 }
 
-/// A stream.
+/// The result of a one-way stream measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stream {
-    /// Bytes of a message.
+    /// Bytes per message.
     pub bytes: u32,
     /// Messages sent.
     pub count: u64,
     /// Messages that did not arrive.
     pub lost: u64,
-    /// From the first to the last.
+    /// Duration of the stream, seconds.
     pub seconds: f64,
-    /// Bytes that arrived by that time, 10^6 a second.
+    /// Throughput of the messages that arrived, 10^6 bytes per second.
     pub mbytes_per_second: f64,
-    /// Messages a second.
+    /// Messages that arrived per second.
     pub messages_per_second: f64,
-    /// Processor time of this process by wall time, percent.
+    /// CPU time of this process divided by wall time, percent.
     pub cpu_percent: f64,
 }
 
 impl Stream {
-    /// Of `count` messages, of which `arrived` did, in so much time.
+    /// Summarizes a stream of `count` messages, of which `arrived` were received, that lasted `time`.
     pub fn of(bytes: u32, count: u64, arrived: u64, time: Duration, cpu_percent: f64) -> Stream {
         let seconds = time.as_secs_f64().max(1e-9);
         Stream {

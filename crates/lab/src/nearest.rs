@@ -1,9 +1,9 @@
-//! The known word that somebody may have meant.
+//! Suggestions for misspelled names.
 
-/// Words are near if at least half of the longer one is the same.
+/// The least normalized Damerau-Levenshtein similarity of a suggestion.
 const NEAR: f64 = 0.5;
 
-/// What to say of a word that is not known: the nearest one that is, or all of them.
+/// Returns a hint for an unknown word: the most similar known word, or a list of all of them.
 pub fn nearest(word: &str, known: &[&str]) -> String {
     let scores = known.iter().map(|other| (strsim::normalized_damerau_levenshtein(word, other), other));
     match scores.max_by(|one, other| one.0.total_cmp(&other.0)) {
@@ -12,9 +12,9 @@ pub fn nearest(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// What words there are.
+/// Returns a hint that lists all known words.
 pub fn all(known: &[&str]) -> String {
-    if known.is_empty() { "there are none".to_owned() } else { format!("there are: {}", known.join(", ")) }
+    if known.is_empty() { "none exist".to_owned() } else { format!("expected one of: {}", known.join(", ")) }
 }
 
 #[cfg(test)]
@@ -27,11 +27,11 @@ mod tests {
         for (word, expected) in [
             ("mesage_bytes", "did you mean 'message_bytes'?"),
             ("buffer", "did you mean 'buffer_bytes'?"),
-            ("x", "there are: message_bytes, buffer_bytes"),
-            ("", "there are: message_bytes, buffer_bytes"),
+            ("x", "expected one of: message_bytes, buffer_bytes"),
+            ("", "expected one of: message_bytes, buffer_bytes"),
         ] {
             assert_eq!(nearest(word, &known), expected, "{word}");
         }
-        assert_eq!(nearest("x", &[]), "there are none");
+        assert_eq!(nearest("x", &[]), "none exist");
     }
 }

@@ -1,25 +1,25 @@
 //! Order statistics of small samples.
 //!
-//! Medians, because a disturbance moves a mean and not a median; minimum and maximum beside it, because with
-//! seven repeats they say more than a deviation would.
+//! Medians are used because an outlier moves a mean but hardly a median. They are accompanied by minimum and
+//! maximum, because with seven samples these say more than a standard deviation.
 
 use serde::{Deserialize, Serialize};
 
-/// What is said of a set of figures.
+/// Median, minimum, maximum and number of some values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The figure in the middle.
+    /// The median.
     pub median: f64,
-    /// The smallest figure.
+    /// The smallest value.
     pub min: f64,
-    /// The largest figure.
+    /// The largest value.
     pub max: f64,
-    /// How many figures there were.
+    /// The number of values.
     pub count: usize,
 }
 
 impl Summary {
-    /// Sums up `figures`; `None` if there are none.
+    /// Summarizes `figures`; returns `None` if there are none.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let sorted = sorted(figures);
         Some(Self {
@@ -31,21 +31,22 @@ impl Summary {
     }
 }
 
-/// The middle of `figures`, in any order; the mean of the middle two if their number is even.
+/// Returns the median of unsorted `figures`; with an even number of values, the mean of the middle two.
 pub fn median(figures: &[f64]) -> Option<f64> {
     quantile(&sorted(figures), 0.5)
 }
 
-/// The figure below which the part `q` (0 to 1) of `sorted` lies, interpolated between neighbours.
+/// Returns the quantile `q` (0 to 1) of `sorted`, interpolated linearly between neighbours.
 ///
-/// `sorted` must rise. This is definition 7 of Hyndman and Fan (1996), the one most programs use.
+/// `sorted` must be in ascending order. This is definition 7 of Hyndman and Fan (1996), the default of R and
+/// NumPy.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let place = q.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     Some(below + (above - below) * place.fract())
 }
 
-/// The figures in rising order.
+/// Returns the values in ascending order.
 pub fn sorted(figures: &[f64]) -> Vec<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,22 +1,22 @@
-//! Tables for people.
+//! Plain-text tables.
 //!
-//! Goal      figures a person can compare at a glance, in any terminal and in a log file.
-//! Shape     columns two blanks apart, words on the left, numbers right-aligned; a rule under the heads;
-//!           notes with numbers below. No colour and no frames: it must survive a copy into a mail.
-//! Width     at most 100 columns: the widest column of words is folded, between words, until the table fits.
-//! Limits    neither numbers nor words are cut, so a table of numbers or of long words may be wider; only a
-//!           word that would take a third of the width by itself is cut. Widths count characters.
+//! Purpose   results that are easy to compare in any terminal and in a log file.
+//! Layout    columns two spaces apart, text left-aligned, numbers right-aligned, a rule below the headings,
+//!           numbered notes below the table. No colour and no frames, so that it can be pasted into a mail.
+//! Width     at most 100 columns: the widest text column is wrapped at spaces until the table fits.
+//! Limits    numbers and words are not cut, so a table of many numbers or of long words may be wider; only a
+//!           word of more than a third of the width is cut. Widths are counted in characters.
 
 use std::fmt;
 
 const WIDTH_MAX: usize = 100;
-/// A column of words is folded to no less than this, nor than its longest word …
+/// A text column is wrapped to no less than this width, nor to less than its longest word …
 const WORDS_WIDTH_MIN: usize = 12;
-/// … but for words that are longer than this.
+/// … except that words longer than this are cut.
 const WORD_WIDTH_MAX: usize = 33;
 const GAP: &str = "  ";
 
-/// A table that grows by rows and shows itself through [`fmt::Display`].
+/// A table that is built row by row and printed through [`fmt::Display`].
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     title: String,
@@ -38,22 +38,22 @@ enum Kind {
     Numbers,
 }
 
-/// What a table is made of.
+/// The parts of a table, for other renderings.
 pub(crate) struct Parts<'a> {
     pub(crate) title: &'a str,
-    /// Heads, and whether the column holds numbers.
+    /// Headings, and whether the column holds numbers.
     pub(crate) columns: Vec<(String, bool)>,
     pub(crate) rows: &'a [Vec<String>],
     pub(crate) remarks: Vec<String>,
 }
 
 impl Table {
-    /// An empty table under `title`; an empty title takes no line.
+    /// Creates an empty table with a title; an empty title takes no line.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Adds a column of words.
+    /// Adds a text column, aligned on the left.
     pub fn words(self, head: &str) -> Self {
         self.column(head, Kind::Words)
     }
@@ -68,7 +68,10 @@ impl Table {
         self
     }
 
-    /// Adds a row. Missing cells stay empty; more cells than columns are a mistake of the caller.
+    /// Adds a row. Missing cells stay empty.
+    ///
+    /// # Panics
+    /// Panics if there are more cells than columns.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert!(row.len() <= self.columns.len(), "a row has no more cells than the table has columns");
@@ -76,9 +79,9 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Adds a note below the table and returns its mark, for example `\[2\]`, to be put into a cell of words.
+    /// Adds a note below the table and returns its mark, for example `\[2\]`, for use in a cell.
     ///
-    /// A note that already stands there keeps its mark.
+    /// Adding the same text again returns the same mark.
     pub fn note(&mut self, text: impl Into<String>) -> String {
         let text = text.into();
         let place = self.notes.iter().position(|note| *note == text).unwrap_or_else(|| {
@@ -88,22 +91,22 @@ impl Table {
         format!("[{}]", place + 1)
     }
 
-    /// Adds a line below the table that belongs to all of it.
+    /// Adds a line below the table that applies to the whole table.
     pub fn remark(&mut self, text: impl Into<String>) {
         self.remarks.push(text.into());
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether no row was added.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What it is made of, for other ways to show it: notes come before remarks, with their marks.
+    /// Returns the parts of the table; notes are returned as remarks with their marks, before the others.
     pub(crate) fn parts(&self) -> Parts<'_> {
         let notes = (1..).zip(&self.notes).map(|(number, note)| format!("[{number}] {note}"));
         Parts {
@@ -118,7 +121,7 @@ impl Table {
         }
     }
 
-    /// How wide each column is, so that all of them fit if they can.
+    /// Returns the column widths, reduced where possible so that the table fits.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
@@ -146,7 +149,7 @@ impl Table {
         }
     }
 
-    /// Writes one row, which takes several lines if a cell of words has to be folded.
+    /// Writes one row, which takes several lines if a text cell has to be wrapped.
     fn write_row(&self, f: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
         let folded: Vec<Vec<String>> = cells
             .iter()
@@ -199,7 +202,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A figure with four digits that count, and a comma between thousands: `0.01234`, `12.34`, `12,346`.
+/// Formats a number with four significant digits and thousands separators: `0.01234`, `12.34`, `12,346`.
 pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -220,7 +223,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks `text` between words so that no line is wider than `wanted`; a longer word is cut.
+/// Wraps `text` at spaces so that no line is wider than `wanted`; cuts longer words.
 fn fold(text: &str, wanted: usize) -> Vec<String> {
     if width(text) <= wanted {
         return vec![text.to_owned()];

@@ -1,14 +1,14 @@
-//! One trial: what a sample may use while it runs.
+//! One run of a sample, with the clock that measures it.
 //!
-//! Goal      work per time, by the wall and by the CPU, measured the same way everywhere.
-//! Shape     a sample prepares, calls [`Trial::measure`] on the part that counts, and returns one figure of
-//!           the [`Span`] in the unit of its benchmark.
-//! Limits    the clock is read between two calls of the work (about 30 ns): work shorter than some
-//!           microseconds should be put into a loop by the caller.
+//! Purpose   measure work per wall-clock time and per CPU time in the same way everywhere.
+//! Use       a sample prepares its data, calls [`Trial::measure`] with the code to measure, and returns one
+//!           result of the [`Span`] in the unit of its benchmark.
+//! Limits    the clock is read after every call of the work (about 30 ns): the caller should loop over work
+//!           that is shorter than a few microseconds.
 
 use kiban_os::clock::{Clock, process_cpu_nanos};
 
-/// Lent to a sample for one run.
+/// The context that a sample receives for one run.
 #[derive(Debug)]
 pub struct Trial {
     clock: Clock,
@@ -21,24 +21,24 @@ impl Trial {
         Self { clock, span_nanos, quick }
     }
 
-    /// The clock, for samples that measure themselves.
+    /// Returns the clock, for samples that measure time themselves.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// How long a sample should run, in nanoseconds: longer than the grain of the machine's accounts.
+    /// Returns how long a sample should run, in nanoseconds.
     pub fn span_nanos(&self) -> u64 {
         self.span_nanos
     }
 
-    /// Whether this run only shows that the benchmark works; its figures are not to be quoted.
+    /// Returns whether this is a quick run, which only checks that the benchmark works.
     pub fn is_quick(&self) -> bool {
         self.quick
     }
 
-    /// Does the work again and again until the span of a sample is over.
+    /// Repeats the work until [`Trial::span_nanos`] have passed.
     ///
-    /// `work` returns how much it did: bytes, PDUs, operations.
+    /// `work` returns the amount of work it did: bytes, PDUs, operations.
     pub fn measure(&self, mut work: impl FnMut() -> f64) -> Span {
         let (clock, span_nanos) = (self.clock, self.span_nanos);
         self.measure_once(|| {
@@ -53,7 +53,7 @@ impl Trial {
         })
     }
 
-    /// Does the work once, however long it takes.
+    /// Does the work once, whatever its duration.
     pub fn measure_once(&self, work: impl FnOnce() -> f64) -> Span {
         let cpu_start = process_cpu_nanos();
         let start = self.clock.now().as_nanos();
@@ -64,49 +64,49 @@ impl Trial {
     }
 }
 
-/// Work done, and what it took.
+/// An amount of work, and the time it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The amount of work: bytes, PDUs, operations.
     pub work: f64,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall_nanos: u64,
     /// CPU time of all threads of this process.
     pub cpu_nanos: u64,
 }
 
 impl Span {
-    /// Work per second of wall time.
+    /// Returns the work per second of wall time.
     pub fn per_second(self) -> f64 {
         self.work * 1e9 / self.wall_nanos as f64
     }
 
-    /// Work per second of CPU time.
+    /// Returns the work per second of CPU time.
     pub fn per_cpu_second(self) -> f64 {
         self.work * 1e9 / self.cpu_nanos as f64
     }
 
-    /// Gigabits per second of wall time, if the work is counted in bytes.
+    /// Returns gigabits per second of wall time, if the work is counted in bytes.
     pub fn gbit_per_second(self) -> f64 {
         self.work * 8.0 / self.wall_nanos as f64
     }
 
-    /// Gigabits per second of CPU time, if the work is counted in bytes.
+    /// Returns gigabits per second of CPU time, if the work is counted in bytes.
     pub fn gbit_per_cpu_second(self) -> f64 {
         self.work * 8.0 / self.cpu_nanos as f64
     }
 
-    /// Nanoseconds of wall time for one unit of work.
+    /// Returns nanoseconds of wall time per unit of work.
     pub fn nanos_each(self) -> f64 {
         self.wall_nanos as f64 / self.work
     }
 
-    /// Nanoseconds of CPU time for one unit of work.
+    /// Returns nanoseconds of CPU time per unit of work.
     pub fn cpu_nanos_each(self) -> f64 {
         self.cpu_nanos as f64 / self.work
     }
 
-    /// CPUs kept busy: CPU time over wall time.
+    /// Returns the number of busy CPUs: CPU time divided by wall time.
     pub fn cores(self) -> f64 {
         self.cpu_nanos as f64 / self.wall_nanos as f64
     }

@@ -1,11 +1,11 @@
-//! The tour: a real file between two boards, one way and the other, and what it cost.
+//! The tour: transfers a file between two boards in both directions and reports throughput and cost.
 //!
-//! Goal      one row a transfer: did the file arrive whole, how fast in virtual time against what the line
-//!           can do, what was copied, what the processor spent, how long one had to wait.
-//! Setting   paper \[1\]'s: two boards with TCP/IP on board, OC-3c lines, an ATM switch between them.
-//! Honest    virtual figures are exact; processor time is measured while the transfer runs, on the machine as
-//!           it is. A percentage of a virtual limit counts only where the run was faster than what it
-//!           simulates: a row says so otherwise.
+//! Purpose   one row per transfer: integrity, goodput in virtual time relative to the line's limit, bytes
+//!           copied, CPU time, elapsed time.
+//! Set-up    that of paper \[1\]: two boards with TCP/IP on board, OC-3c lines, an ATM switch between them.
+//! Accuracy  virtual-time figures are exact. CPU time is measured on the running machine. The percentage of a
+//!           virtual limit is meaningful only if the simulation ran faster than real time; otherwise the table
+//!           marks it.
 
 pub mod osi;
 pub mod rdma;
@@ -28,24 +28,24 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Virtual time after which a transfer is given up.
+/// Virtual time after which a transfer is abandoned.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-/// The TCP port that receives.
+/// The TCP port of the receiver.
 const PORT: u16 = 5001;
-/// The generated file when none is given: 64 MiB.
+/// The size of the generated file, which is used if no file is given: 64 MiB.
 pub const GENERATED_BYTES: u64 = 64 << 20;
 
-/// The file that is moved.
+/// The file to transfer.
 #[derive(Clone)]
 pub enum Cargo {
-    /// In memory: generated, or read from something that is no plain file.
+    /// Contents in memory: generated, or read from something other than a regular file.
     Memory(Rc<[u8]>),
-    /// A plain file of so many bytes, read where it lies.
+    /// A regular file and its length in bytes; it is read during the transfer.
     File(Rc<File>, u64),
 }
 
 impl Cargo {
-    /// Noise of so many bytes, always the same.
+    /// Generates `bytes` pseudo-random bytes; the same length always gives the same contents.
     pub fn generated(bytes: u64) -> Cargo {
         let mut chance = kiban_base::SimRng::from_seed(bytes);
         let mut noise = Vec::with_capacity(bytes as usize + 8);
@@ -56,17 +56,17 @@ impl Cargo {
         Cargo::Memory(noise.into())
     }
 
-    /// Opens a file. Something that has no length of its own (a pipe) is read to its end.
+    /// Opens a file. A file without a length of its own (a pipe, a device) is read to its end into memory.
     ///
     /// # Errors
-    /// What the operating system says; a directory is refused.
+    /// Returns the error of the operating system, or `IsADirectory`.
     pub fn open(path: &Path) -> io::Result<Cargo> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
         if about.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, name a file"));
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, expected a file"));
         }
-        // Some files of the system have bytes and say they have none: those are read like pipes.
+        // Files in /proc report a length of 0 although they have contents: read them like pipes.
         if about.is_file() && about.len() > 0 {
             return Ok(Cargo::File(Rc::new(file), about.len()));
         }
@@ -75,7 +75,7 @@ impl Cargo {
         Ok(Cargo::Memory(bytes.into()))
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Cargo::Memory(bytes) => bytes.len() as u64,
@@ -83,7 +83,7 @@ impl Cargo {
         }
     }
 
-    /// Whether there is no byte.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,15 +103,15 @@ impl Cargo {
 /// One transfer of the tour.
 #[derive(Clone, Copy, Debug)]
 pub struct Leg {
-    /// Which board sends: 0 or 1.
+    /// The sending board: 0 or 1.
     pub sender: usize,
-    /// Sessions at once; the file is cut into as many parts.
+    /// Concurrent TCP sessions; the file is split into as many parts.
     pub sessions: usize,
-    /// TCP's window, bytes.
+    /// The TCP window in bytes.
     pub window_bytes: u32,
 }
 
-/// The tour: one session there and back, then sixty.
+/// The transfers over TCP: one session in each direction, then sixty in each direction.
 pub const LEGS: [Leg; 4] = [
     Leg { sender: 0, sessions: 1, window_bytes: 256 << 10 },
     Leg { sender: 1, sessions: 1, window_bytes: 256 << 10 },
@@ -119,68 +119,67 @@ pub const LEGS: [Leg; 4] = [
     Leg { sender: 1, sessions: 60, window_bytes: 256 << 10 },
 ];
 
-/// One row of the tour's result. Keys and units are stable; `docs/tour.md` says what each means.
+/// One row of the tour's result. Keys and units are stable; `docs/tour.md` describes them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which board.
+    /// The kind of board: `atm`, `vi`, `rdma` or `osi`.
     pub board: &'static str,
-    /// What it runs, from the host down.
+    /// The protocol stack, from the host down.
     pub stack: &'static str,
-    /// What was done.
+    /// The operation, for example `file 0 to 1`.
     pub operation: String,
-    /// Sessions at once.
+    /// Concurrent TCP sessions.
     pub sessions: usize,
-    /// Bytes of the file.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Whether what arrived has the SHA-256 of what was sent, part by part.
+    /// Whether the SHA-256 of every received part equals that of the part that was sent.
     pub sha256_equal: bool,
-    /// Which clock `virtual_seconds` is by: virtual, or real.
+    /// The clock of `virtual_seconds`: `virtual` or `real`.
     pub clock: &'static str,
-    /// From the first connection request to the last byte at the receiving host.
+    /// Seconds from the first connection request to the last byte at the receiving host.
     pub virtual_seconds: f64,
-    /// The file's bits by `virtual_seconds`, in Mbit/s; none for an empty file.
+    /// Goodput in Mbit/s: the file's bits divided by `virtual_seconds`; `None` for an empty file.
     pub mbps: Option<f64>,
-    /// What the line can carry at most in segments of this size, Mbit/s.
+    /// The most that the line can carry in segments of this size, Mbit/s.
     pub limit_mbps: f64,
-    /// `mbps` in percent of `limit_mbps`.
+    /// `mbps` as a percentage of `limit_mbps`.
     pub limit_percent: Option<f64>,
-    /// What the paper measured in this setting, Mbit/s.
+    /// The throughput that the paper reports for this set-up, Mbit/s.
     pub paper_mbps: Option<f64>,
-    /// Bytes copied by the boards, for any reason, for each byte of the file.
+    /// Bytes that the boards copied, for any reason, per byte of the file.
     pub copies_per_byte: Option<f64>,
-    /// Segments that TCP sent again.
+    /// Retransmissions of TCP, EFE, LAPB or VI on both boards.
     pub retransmissions: u64,
-    /// Processor time of both boards for each PDU that one of them sent, nanoseconds.
+    /// CPU time of both boards per PDU that either board sent, nanoseconds.
     pub cpu_ns_per_pdu: f64,
-    /// Wall-clock time of the whole transfer.
+    /// Wall-clock time of the whole transfer, seconds.
     pub wall_seconds: f64,
-    /// Cells that left the sending board; of the VI board, packets; of FTAM over X.25 frames, in loopback
-    /// TPDUs.
+    /// Cells that left the sending board; for VI, packets; for RDMA, DDP segments; for FTAM over X.25, frames; for
+    /// FTAM in loopback, TPDUs.
     pub cells: u64,
-    /// Processor time of both boards for each byte of the file, nanoseconds.
+    /// CPU time of both boards per byte of the file, nanoseconds.
     pub cpu_ns_per_byte: Option<f64>,
-    /// SHA-256 of the file as it arrived, or of its parts one after another's hashes when there are several
-    /// sessions.
+    /// SHA-256 of the received file; with several sessions, of the concatenated hashes of the parts.
     pub sha256: String,
 }
 
-/// What went wrong on the tour.
+/// Why a transfer failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The file could not be read while it was sent.
+    /// Reading the file failed during the transfer.
     Reading(io::Error),
-    /// A capture could not be written.
+    /// Writing a capture failed.
     Capturing(io::Error),
-    /// The transfer came to a halt: a bug, with what is known.
+    /// The transfer stalled, which is a bug; the text describes the state.
     Halted(String),
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Reading(error) => write!(f, "the file could not be read to its end: {error}"),
-            Failure::Capturing(error) => write!(f, "the capture could not be written: {error}"),
-            Failure::Halted(what) => write!(f, "the transfer came to a halt, which is a bug: {what}"),
+            Failure::Reading(error) => write!(f, "cannot read the file: {error}"),
+            Failure::Capturing(error) => write!(f, "cannot write the capture: {error}"),
+            Failure::Halted(what) => write!(f, "the transfer stalled, please report this bug: {what}"),
         }
     }
 }
@@ -189,7 +188,7 @@ impl std::error::Error for Failure {}
 
 type Shared<T> = Rc<RefCell<T>>;
 
-/// Runs one transfer. `progress` hears of the bytes that have arrived.
+/// Runs one transfer. Calls `progress` with the number of bytes received so far.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -241,7 +240,7 @@ pub fn run(
         hashers.iter().map(|hasher| hasher.borrow().clone().finalize().to_vec()).collect()
     };
     let (sent, received) = (hashes(&sent), hashes(&received.borrow()));
-    // Streams may be accepted in another order than opened: they are told apart by the sender's port.
+    // Streams may be accepted in a different order than they were opened: match them by the sender's port.
     let arrived_as = |part: usize| {
         let at = ends.received.iter().position(|stream| Some(stream.remote) == ends.locals[part]);
         at.and_then(|at| received.get(at))
@@ -285,8 +284,8 @@ pub fn run(
     })
 }
 
-/// Runs a world until its programs are done, or patience is at its end, and tells of the bytes that have
-/// arrived: whether they are.
+/// Runs a world until its programs are done or [`PATIENCE`] is over, and reports progress. Returns whether
+/// the programs are done.
 fn watch(
     world: &mut World,
     arrived: &Shared<u64>,
@@ -307,7 +306,7 @@ fn watch(
     }
 }
 
-/// Where a part of the file begins and ends.
+/// Returns the offsets at which a part of the file begins and ends.
 fn part_of(bytes: u64, parts: usize, part: usize) -> (u64, u64) {
     let edge = |part: usize| (u128::from(bytes) * part as u128 / parts as u128) as u64;
     (edge(part), edge(part + 1))
@@ -316,7 +315,7 @@ fn part_of(bytes: u64, parts: usize, part: usize) -> (u64, u64) {
 fn source(cargo: Cargo, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<io::Error>>) -> Source {
     Box::new(move |at, target| {
         if let Err(error) = cargo.read(from + at, target) {
-            // The transfer ends with zeros and is reported as failed.
+            // The transfer continues with zeros and is reported as failed.
             target.fill(0);
             trouble.borrow_mut().get_or_insert(error);
         }
@@ -333,7 +332,7 @@ fn sink(arrived: Shared<u64>, received: &Shared<Vec<Shared<Sha256>>>) -> Sink {
     })
 }
 
-/// A capture being written; what goes wrong is kept until the end.
+/// A capture file; the first write error is kept and reported by `finish`.
 struct Capture {
     path: PathBuf,
     file: io::BufWriter<File>,
@@ -347,7 +346,7 @@ impl Capture {
         }
     }
 
-    /// Everything is on its way to the disk, or it is said why not.
+    /// Flushes the file and returns the first error of this capture.
     fn finish(&mut self) -> Result<(), Failure> {
         let outcome = self.file.flush();
         self.check(outcome);
@@ -359,7 +358,7 @@ fn capturing(path: &Path, error: &io::Error) -> Failure {
     Failure::Capturing(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Puts a tap on both lines into the boards; each writes a capture into `folder`.
+/// Puts a tap on the receiving line of each board; each tap writes a capture into `folder`.
 fn set_taps(pair: &mut Pair, leg: Leg, folder: &Path) -> Result<Vec<Shared<Capture>>, Failure> {
     std::fs::create_dir_all(folder).map_err(|error| capturing(folder, &error))?;
     let mut captures = Vec::new();
@@ -379,7 +378,7 @@ fn set_taps(pair: &mut Pair, leg: Leg, folder: &Path) -> Result<Vec<Shared<Captu
     Ok(captures)
 }
 
-/// What the programs knew when all was over.
+/// The state of the programs after the transfer.
 struct Ends {
     received: Vec<Received>,
     locals: Vec<Option<std::net::SocketAddr>>,
@@ -396,7 +395,7 @@ fn ends(pair: &mut Pair, leg: Leg) -> Ends {
     }
 }
 
-/// Bytes that the boards copied, for any reason.
+/// Returns the number of bytes that the boards copied, for any reason.
 fn copied(boards: &[&Board]) -> u64 {
     let mut total = 0;
     for board in boards {
@@ -409,7 +408,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Nanoseconds, in thousands where there are many: a slow machine's table is no wider.
+/// Formats nanoseconds, from 100,000 on in thousands, so that the column stays narrow on slow machines.
 fn nanos(nanos: f64) -> String {
     if nanos < 99_999.5 { figure(nanos) } else { format!("{:.0}k", nanos / 1e3) }
 }

@@ -1,15 +1,14 @@
-//! The tour's rows of the OSI board: the file by FTAM, through all seven layers.
+//! The OSI board's rows of the tour: a file transfer by FTAM through all seven layers.
 //!
-//! Settings  X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048, windows of 7, F-DATA
-//!           of 8000), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as in the tour's
-//!           first rows, in virtual time, in larger units. Loopback: both ends on one board, joined below
-//!           transport, in real time, in the same units.
-//! Limits    of the lines, what they can carry in frames of these sizes; of the loopback, what the two disks
-//!           in memory carry just before with nothing between them.
-//! Part      memory disks hold the file: of a longer one than [`PART_BYTES_MAX`] the first so many bytes are
-//!           moved.
-//! Copies    are those of TCP and ATM: the seven layers make none, each disk in memory makes one that is not
-//!           counted.
+//! Set-ups   X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048 bytes, windows of 7,
+//!           F-DATA of 8000 bytes), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as in
+//!           the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one board,
+//!           joined below transport, in real time, with F-DATA of 256 KiB.
+//! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, a copy between
+//!           two in-memory filestores, measured just before.
+//! Size      the filestores are in memory: only the first [`PART_BYTES_MAX`] bytes of a file are transferred.
+//! Copies    only those of TCP and ATM are counted. The seven layers make none; each in-memory filestore makes
+//!           one, which is not counted.
 
 use super::{Cargo, Failure, PATIENCE, PORT, Row, hex};
 use crate::limits;
@@ -24,24 +23,24 @@ use kiban_sim::osi::{Boards, Join, Peer, Setup};
 use kiban_sim::{Pair, Plan};
 use sha2::{Digest, Sha256};
 
-/// The most of a file that is moved.
+/// Bytes of a file that are transferred at most.
 pub const PART_BYTES_MAX: u64 = 64 << 20;
 const LINE_BITS_PER_SECOND: u64 = 2_000_000;
-/// What paper \[5\] measured on such a line, Mbit/s.
+/// The throughput that paper \[5\] reports for such a line, Mbit/s.
 const PAPER_MBPS: f64 = 1.5;
 const FDATA_BYTES: usize = 8000;
 const TPDU_BYTES: usize = 2048;
-/// In front of an F-DATA: FTAM 4, presentation 15, session 4.
+/// Header bytes in front of an F-DATA: FTAM 4, presentation 15, session 4.
 const FDATA_HEADER_BYTES: usize = 23;
 const TPDU_HEADER_BYTES: usize = 3;
-/// Packet header 3, address and control 2, FCS 2, flag 1.
+/// Framing bytes of X.25 and LAPB: packet header 3, address and control 2, FCS 2, flag 1.
 const FRAME_BYTES: usize = 8;
 const LARGE_FDATA_BYTES: usize = 256 << 10;
 const LARGE_TPDU_BYTES: usize = 65_531;
-/// In front of a large F-DATA, where a length takes an octet more: FTAM 5, presentation 18, session 4.
+/// Header bytes in front of a large F-DATA, whose lengths take more octets: FTAM 5, presentation 18, session 4.
 const LARGE_FDATA_HEADER_BYTES: usize = 27;
 
-/// What carries the association.
+/// The layers below transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// X.25 and LAPB on a line, in virtual time.
@@ -52,10 +51,10 @@ pub enum Over {
     Loopback,
 }
 
-/// The rows, in this order.
+/// The rows in the order of the table.
 pub const LEGS: [Over; 3] = [Over::Line, Over::Tcp, Over::Loopback];
 
-/// What a row is called.
+/// Returns the name of a row.
 pub fn name(over: Over) -> &'static str {
     match over {
         Over::Line => "FTAM X.25",
@@ -64,14 +63,14 @@ pub fn name(over: Over) -> &'static str {
     }
 }
 
-/// What is left of the line for files, Mbit/s: of bits that zero insertion puts in, none is counted.
+/// Returns the payload rate of the X.25 line in Mbit/s, without the bits of zero insertion.
 fn line_limit_mbps() -> f64 {
     let tpdus = (FDATA_BYTES + FDATA_HEADER_BYTES).div_ceil(TPDU_BYTES - TPDU_HEADER_BYTES);
     let bytes = FDATA_BYTES + FDATA_HEADER_BYTES + tpdus * (TPDU_HEADER_BYTES + FRAME_BYTES);
     LINE_BITS_PER_SECOND as f64 * FDATA_BYTES as f64 / bytes as f64 / 1e6
 }
 
-/// What two disks carry from one to the other, Mbit/s; nothing of an empty file.
+/// Copies `contents` between two in-memory filestores and returns the rate in Mbit/s; 0 for an empty file.
 fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
     let (mut from, mut to) = (MemoryDisk::new(), MemoryDisk::new());
     from.put(path, contents);
@@ -89,7 +88,7 @@ fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
     Ok(contents.len() as f64 * 8.0 / clock.now().as_secs_f64() / 1e6)
 }
 
-/// What is left of an OC-3c line for files, Mbit/s: TCP's share, less the headers above it.
+/// Returns the payload rate of FTAM over TCP on an OC-3c line in Mbit/s: TCP's limit, less the headers above it.
 fn tcp_limit_mbps(plan: &Plan) -> f64 {
     let bytes = LARGE_FDATA_BYTES + LARGE_FDATA_HEADER_BYTES;
     let tpdus = bytes.div_ceil(LARGE_TPDU_BYTES - TPDU_HEADER_BYTES);
@@ -97,22 +96,22 @@ fn tcp_limit_mbps(plan: &Plan) -> f64 {
     limits::oc3c_mbps(usize::from(plan.tcp.mss), 0) * LARGE_FDATA_BYTES as f64 / all as f64
 }
 
-/// What a row is made of.
+/// The measurements of one row.
 struct Measured {
     seconds: f64,
     wall_seconds: f64,
     limit_mbps: f64,
     received: Vec<u8>,
     copied: Option<u64>,
-    /// What left the sender: frames, TPDUs or cells.
+    /// Frames, TPDUs or cells that left the sender.
     sent: u64,
-    /// PDUs of both boards.
+    /// PDUs that both boards sent.
     pdus: u64,
     resent: u64,
     cpu_ticks: u64,
 }
 
-/// The file's name at both ends.
+/// Returns the file's name at both ends.
 fn file() -> Path {
     Path::read("file").expect("a good name")
 }
@@ -126,12 +125,12 @@ fn halted(what: &dyn std::fmt::Debug) -> Failure {
     Failure::Halted(format!("FTAM: {what:?}"))
 }
 
-/// On a line, or in loopback.
+/// Runs the transfer over X.25 or in loopback.
 fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
     let mut setup = Setup::new(Join::line(LINE_BITS_PER_SECOND));
     let mut limit_mbps = line_limit_mbps();
     if over == Over::Loopback {
-        // The best of some: what else the machine does only makes it slower.
+        // The best of three: other load on the machine can only make a run slower.
         let all: Result<Vec<f64>, Trouble> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
         limit_mbps = all.map_err(|trouble| halted(&trouble))?.into_iter().fold(0.0, f64::max);
         setup = Setup {
@@ -169,7 +168,7 @@ fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
     })
 }
 
-/// Over the boards' own TCP.
+/// Runs the transfer over the boards' own TCP.
 fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
     let plan = Plan::with_window(256 << 10);
     let mut pair = Pair::new(&plan);
@@ -199,13 +198,13 @@ fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
         copied: Some(copied),
         pdus: total("segmentation", "frames_out"),
         resent: total("tcp", "retransmissions"),
-        // The layers above TCP run where hosts do.
+        // The layers above TCP run in the host programs.
         cpu_ticks: cost.board_ticks + cost.host_ticks,
         sent: pair.world.line(pair.sending[0]).cells(),
     })
 }
 
-/// Runs one transfer. `progress` hears of the bytes that have arrived.
+/// Runs one transfer. Calls `progress` with the number of bytes received, once at the end.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -270,7 +269,7 @@ mod tests {
     #[test]
     fn a_line_of_two_mbit_per_second_carries_almost_that() {
         let row = run(Over::Line, &Cargo::generated(3_000_000), &mut |_| {}).expect("it ends");
-        // Noise needs a bit in 62 for zero insertion, and the association some frames.
+        // Random contents need one inserted zero in 62 bits, and the association takes some frames.
         assert!((97.5..98.5).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((1.98..1.99).contains(&row.limit_mbps), "{row:?}");
     }
@@ -278,7 +277,7 @@ mod tests {
     #[test]
     fn the_boards_own_tcp_fills_its_line_with_a_file() {
         let row = run(Over::Tcp, &Cargo::generated(8_000_000), &mut |_| {}).expect("it ends");
-        // Beside the association, what TCP needs to open its window.
+        // The rest is the association and slow start.
         assert!((98.0..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((3.9..4.2).contains(&row.copies_per_byte.expect("TCP copies")), "{row:?}");
     }

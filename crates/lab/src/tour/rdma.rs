@@ -1,15 +1,12 @@
-//! The tour's rows of the RDMA board: the file by RDMA Write and by RDMA Read, over each of its three lower
-//! layers.
+//! The RDMA board's rows of the tour: a file by RDMA Write and by RDMA Read, over three lower layers.
 //!
-//! Blocks    of 256 KiB, eight under way. By Write, the source puts a block into the sink's memory and says
-//!           so; by Read, it says that a block is ready and the sink fetches it. The sink says when it has
-//!           hashed a block.
-//! Settings  TCP of the operating system: two NICs of this process over the loopback, in real time. The
-//!           board's own TCP: OC-3c lines as in the rows above. EFE: Ethernet of 10 Gbit/s, 10 us there and
-//!           back.
-//! Limits    of virtual rows, what the line can carry in frames of these sizes; of the real one, what a bare
-//!           TCP stream carried just before, with the same file, the same hashing at both ends and pieces as
-//!           large.
+//! Protocol  blocks of 256 KiB, at most eight outstanding. With Write, the source writes a block into the
+//!           sink's memory and announces it with a Send; with Read, the source announces the block and the sink
+//!           reads it. The sink acknowledges every block with a Send after it has hashed it.
+//! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
+//!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
+//! Limits    in virtual time, the payload that the line can carry in frames of these sizes; in real time, a
+//!           bare TCP stream measured just before with the same file, hashing at both ends and block size.
 
 use super::{Cargo, Failure, Row, Shared, hex, source, watch};
 use crate::limits;
@@ -43,16 +40,16 @@ use std::time::Duration;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Blocks under way.
+/// Blocks outstanding at most, and the number of block slots in the memory of each side.
 const BLOCKS: u64 = 8;
-/// Bytes of the message that says how long a block is.
+/// Bytes of the message that announces or acknowledges a block; it holds the block's length.
 const WORD_BYTES: usize = 4;
-/// The port, or the service of EFE.
+/// The TCP port, or the EFE service number.
 const SERVICE: u16 = 7471;
 const ETHERNET_BITS_PER_SECOND: u64 = 10_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How blocks travel.
+/// The RDMA operation that transfers the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// The source writes them.
@@ -61,7 +58,7 @@ pub enum By {
     Read,
 }
 
-/// What is below the NIC.
+/// The lower layer of the RDMA NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// The operating system's TCP, in real time.
@@ -72,7 +69,7 @@ pub enum Over {
     Efe,
 }
 
-/// The rows.
+/// The rows in the order of the table.
 pub const LEGS: [(By, Over); 6] = [
     (By::Write, Over::OsTcp),
     (By::Read, Over::OsTcp),
@@ -100,7 +97,7 @@ impl Over {
     }
 }
 
-/// What a row is called.
+/// Returns the name of a row.
 pub fn name(by: By, over: Over) -> String {
     let by = match by {
         By::Write => "write",
@@ -109,7 +106,7 @@ pub fn name(by: By, over: Over) -> String {
     format!("{by} {}", over.name())
 }
 
-/// Runs a row. `progress` hears of the bytes that have arrived.
+/// Runs one transfer. Calls `progress` with the number of bytes received so far.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -128,19 +125,19 @@ fn length_of(bytes: u64, block: u64) -> usize {
     (bytes - block * BLOCK_BYTES as u64).min(BLOCK_BYTES as u64) as usize
 }
 
-/// Where a block lies in either memory.
+/// Returns the offset of a block in the memory of either side.
 fn place_of(block: u64) -> u64 {
     block % BLOCKS * BLOCK_BYTES as u64
 }
 
 // ---- in virtual time
 
-/// One end: the source of the file, which connects, or its sink.
+/// One side of the transfer: the source, which connects, or the sink.
 struct End {
     by: By,
     over: Over,
     bytes: u64,
-    /// Of the source.
+    /// Reads the file; `None` on the sink.
     source: Option<Source>,
     hasher: Shared<Sha256>,
     arrived: Shared<u64>,
@@ -220,7 +217,7 @@ impl End {
         core.post_receive(self.qp, work).expect("the queue is long enough");
     }
 
-    /// The source hands out blocks as long as there are places for them.
+    /// Sends blocks while fewer than [`BLOCKS`] are outstanding (source only).
     fn hand_out(&mut self, core: &mut Rnic) {
         while self.begun < blocks_of(self.bytes) && self.begun - self.taken < BLOCKS {
             let length = length_of(self.bytes, self.begun);
@@ -240,12 +237,12 @@ impl End {
             self.begun += 1;
         }
         if self.taken == blocks_of(self.bytes) {
-            // It is over when both sides know.
+            // The transfer is complete when both sides have seen the disconnect.
             let _ = core.disconnect(self.qp);
         }
     }
 
-    /// The sink has a block.
+    /// Hashes and acknowledges a block that has arrived (sink only).
     fn take(&mut self, core: &mut Rnic, now: Instant) {
         let length = length_of(self.bytes, self.taken);
         let at = self.memory.address() + place_of(self.taken);
@@ -378,7 +375,7 @@ fn board(side: usize, over: Over) -> BoardConfig {
     }
 }
 
-/// What the line can carry, Mbit/s: blocks in segments, and the word that goes with each.
+/// Returns the payload rate of the line in Mbit/s: blocks in segments, and one announcement per block.
 fn limit_mbps(over: Over) -> f64 {
     match over {
         Over::Efe => {
@@ -432,8 +429,8 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
     let (received, last) = (sink.hasher.borrow().clone().finalize(), sink.last_at);
     let boards = boards.map(|number| world.board(number));
     let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
-    // The boards count the copy from the host's memory into TCP's pages. To it come the copy into EFE's
-    // frames, and the copy into the receiver's memory.
+    // The boards' copy counters contain the copy from host memory into TCP's pages. Add the copy into EFE's
+    // frames and the copy into the receiver's memory.
     let to_ring = if over == Over::Efe { total("rdma", "payload_out_bytes") } else { 0 };
     let copied = super::copied(&boards) + to_ring + total("rdma", "placed_bytes");
     Ok(row(&Measured {
@@ -456,7 +453,7 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
 
 // ---- in real time
 
-/// A bare TCP stream on the loopback with the same work at both ends, in pieces as large as a block: Mbit/s.
+/// Measures a bare TCP stream over the loopback with the same hashing and block size, in Mbit/s.
 fn bare_tcp_mbps(bytes: u64, file: &mut Source) -> std::io::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = listener.local_addr()?;
@@ -524,7 +521,7 @@ impl RealEnd {
         self.memory.slice(place_of(block) as usize, length)
     }
 
-    /// The next completion, a success, of those that mean something here.
+    /// Waits for the next completion; an unsuccessful one is an error.
     fn done(&self) -> Result<rdma::Completion, rdma::Error> {
         let done = self.cq.wait(PATIENCE)?;
         match done.status {
@@ -548,7 +545,7 @@ fn remote_of(said: &[u8], block: u64) -> rdma::Remote {
     rdma::Remote { rkey, address: address + place_of(block) }
 }
 
-/// The sink in real time: the hash of what came.
+/// Runs the sink in real time; returns the hash of the received file.
 fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<Vec<u8>, rdma::Error> {
     let request = listener.request(PATIENCE)?;
     let said = request.private_data().to_vec();
@@ -581,7 +578,7 @@ fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<
     Ok(hasher.finalize().to_vec())
 }
 
-/// The source in real time.
+/// Runs the source in real time.
 fn feed(
     end: &RealEnd,
     to: rdma::Address,
@@ -656,7 +653,7 @@ fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<
     }))
 }
 
-/// What a row is made from.
+/// The measurements of one row.
 struct Measured {
     by: By,
     over: Over,
@@ -722,8 +719,7 @@ mod tests {
         for (by, over) in LEGS.into_iter().filter(|(_, over)| *over != Over::OsTcp) {
             let row = run(by, over, &Cargo::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
-            // Out of the host's memory, into cells, out of cells, into the host's memory. EFE needs the first
-            // and the last.
+            // From host memory, into cells, out of cells, into host memory. EFE needs only the first and the last.
             let least = if over == Over::Efe { 2.0 } else { 4.0 };
             assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");
         }

@@ -1,8 +1,8 @@
-//! The tour's row of the VI board: the file in messages of 64 KiB over a cLAN-like link, reliable delivery.
+//! The VI board's row of the tour: messages of 64 KiB over a cLAN-like link with reliable delivery.
 //!
-//! Setting   paper \[4\]'s link: 100 MB/s, 7 us. Sixteen messages are under way at the most, so that the
-//!           receiver's queue of 32 descriptors is never dry: reliable delivery would lose the connection (VI
-//!           Architecture 1.0).
+//! Set-up    the link of paper \[4\]: 100 MB/s, 7 us. At most sixteen messages are outstanding, so that the
+//!           receiver's 32 posted descriptors never run out: with reliable delivery, a message without a
+//!           descriptor breaks the connection (VI Architecture 1.0).
 
 use super::{Cargo, Failure, Row, Shared, hex, source, watch};
 use kiban_base::{Instant, Region};
@@ -16,8 +16,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Messages that the sender has under way, and descriptors that the receiver has posted.
+/// Messages that the sender may have outstanding.
 const UNDER_WAY: u64 = 16;
+/// Descriptors that the receiver keeps posted.
 const POSTED: u64 = 32;
 /// Bytes of the longest packet on the link, header included.
 const PACKET_BYTES: usize = 8248;
@@ -157,7 +158,7 @@ impl Program for Receiving {
     }
 }
 
-/// The line's rate that is left for payload, Mbit/s: every packet has a header.
+/// Returns the payload rate of the link in Mbit/s: the line rate less the packet headers.
 fn limit_mbps(cable: &CableConfig) -> f64 {
     let header = kiban_vi::wire::HEADER_BYTES;
     let packets = MESSAGE_BYTES.div_ceil(PACKET_BYTES - header);
@@ -165,7 +166,7 @@ fn limit_mbps(cable: &CableConfig) -> f64 {
     cable.bits_per_second as f64 * share / 1e6
 }
 
-/// Runs the transfer. `progress` hears of the bytes that have arrived.
+/// Runs the transfer. Calls `progress` with the number of bytes received so far.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -255,7 +256,7 @@ mod tests {
             assert_eq!(row.copies_per_byte, (bytes > 0).then_some(2.0));
         }
         let row = run(&Cargo::generated(20_000_000), &mut |_| {}).expect("it ends");
-        // All but the set-up and the way there: three times 7 us of 0.2 s.
+        // The rest is connection set-up and propagation: three times 7 us of 0.2 s.
         assert!((99.9..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
     }
 }
