@@ -138,13 +138,10 @@ fn a_cut_line_is_named_by_its_number() {
     fs::write(&path, &bytes[..bytes.len() - 30]).expect("it can be cut");
     let summary = kiban(&["summary", &out]);
     assert_eq!(summary.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&summary.stderr).contains("line 60: it is cut off"), "{summary:?}");
+    assert!(String::from_utf8_lossy(&summary.stderr).contains("line 60: truncated"), "{summary:?}");
     let again = kiban(&["run", &plan, "--out", &out]);
     assert!(again.status.success());
-    assert!(
-        String::from_utf8_lossy(&again.stderr).contains("line 60 was skipped: it is cut off"),
-        "{again:?}"
-    );
+    assert!(String::from_utf8_lossy(&again.stderr).contains("line 60 was skipped: truncated"), "{again:?}");
     assert!(
         String::from_utf8_lossy(&again.stdout).contains("60 trials: 1 made, 59 had a record"),
         "{again:?}"
@@ -177,7 +174,7 @@ fn a_full_disk_is_named_and_keeps_what_is_there() {
     let output = unshare(script);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("status 1"), "{output:?}");
-    assert!(err.contains("the disk is full. What was recorded stays; make room"), "{err}");
+    assert!(err.contains("the disk is full; the records so far are kept: free some space"), "{err}");
     let count = lines(&kept);
     assert!((10..CELLS).contains(&count), "{count}");
     assert!(records(&kept).ends_with(b"\n"), "no line is cut");
@@ -222,7 +219,7 @@ fn a_mistake_in_a_plan_is_named_with_its_line_before_anything_runs() {
     for (plan, expected) in [
         (
             "question = \"wide-area-atm\"\n[parameters]\nmesage_bytes = 5\n",
-            "line 3: the parameter of wide-area-atm 'mesage_bytes' is not known; did you mean 'message_bytes'?",
+            "line 3: unknown wide-area-atm parameter 'mesage_bytes'; did you mean 'message_bytes'?",
         ),
         (
             "question = \"wide-area-atm\"\n[parameters]\nmtu_bytes = [9180, 100]\n",
@@ -252,14 +249,11 @@ fn a_folder_of_another_plan_is_refused() {
     good(&["run", &plan, "--out", &out, "--shard", "1/20"]);
     let output = kiban(&["run", &plan, "--out", &out]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("has the shard 1/20, and this is 1/1"),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("contains shard 1/20, not 1/1"), "{output:?}");
     fs::write(&plan, MAP.replace("milliseconds = 200", "milliseconds = 201")).expect("it can be changed");
     let output = kiban(&["run", &plan, "--out", &out, "--shard", "1/20"]);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(words.contains("the parameter milliseconds differs. Take another folder (--out)"), "{words}");
+    assert!(words.contains("the parameter milliseconds differs; use another folder (--out)"), "{words}");
 }
 
 #[test]
@@ -304,7 +298,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     );
     for (axes, expected) in [
         ("mesage_bytes,buffer_bytes", "did you mean 'message_bytes'?"),
-        ("profile,buffer_bytes", "no numbers of 'profile' vary in this run"),
+        ("profile,buffer_bytes", "'profile' is not a varying numeric parameter of this run"),
         ("buffer_bytes,buffer_bytes", "not both"),
         ("buffer_bytes", "--axes ACROSS,DOWN"),
     ] {

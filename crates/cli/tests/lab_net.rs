@@ -212,7 +212,7 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
     assert!(why.contains(&format!("{kept} points are kept")), "{why}");
     let output = reader(&["report", &out], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = format!("{kept} of 8 trials have a record: the run is not whole");
+    let told = format!("{kept} of 8 trials have a record: the run is incomplete");
     assert!(String::from_utf8_lossy(&output.stderr).contains(&told), "{output:?}");
 
     let _server = Server::start(None, &folder, &at, &[]);
@@ -246,9 +246,9 @@ fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
     std::fs::write(&path, &text[..text.len() - 100]).expect("it can be cut");
     let output = short(&server, &folder, &out, &[]);
     assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: it is cut off"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: truncated"), "{output:?}");
     let report = json(&output);
-    assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: it is cut off".into()));
+    assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: truncated".into()));
     // Seven, the broken one, and the one that was made for it.
     assert_eq!(std::fs::read_to_string(&path).expect("there are records").lines().count(), 9);
 }
@@ -265,7 +265,7 @@ fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
     };
-    let words = ["no run.json", "as sweeps of earlier versions left them", "another folder (--out)"];
+    let words = ["no run.json", "as sweeps of earlier versions left it", "another folder (--out)"];
     says(&short(&server, &folder, &former, &[]), &words);
     for verb in ["live", "summary", "report"] {
         says(&reader(&[verb, &former], &[]), &words);
@@ -273,7 +273,7 @@ fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do
     let out = folder.path("records");
     assert!(short(&server, &folder, &out, &[]).status.success());
     let other = short(&server, &folder, &out, &["--mss", "1000"]);
-    says(&other, &["is of another plan: the parameter mss_bytes differs", "(--out)"]);
+    says(&other, &["belongs to another plan: the parameter mss_bytes differs", "(--out)"]);
     assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
     // A plan alone cannot ask: it takes a session.
     let plan = folder.path("plan.toml");
@@ -312,7 +312,7 @@ fn a_full_disk_is_told_and_what_was_measured_stays() {
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("status 1"), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("the disk is full. What was recorded stays; make room"), "{told}");
+    assert!(told.contains("the disk is full; the records so far are kept: free some space"), "{told}");
     let records = std::fs::read_to_string(Path::new(&kept).join("records.jsonl")).expect("there are some");
     let count = records.lines().count();
     assert!((1..8).contains(&count) && records.ends_with('\n'), "{count}");

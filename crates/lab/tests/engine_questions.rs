@@ -48,11 +48,16 @@ fn sessions_on_a_board_are_those_of_the_figure() {
 #[test]
 fn impossible_points_are_refused_with_what_is_possible() {
     for (name, parameter, value, expected) in [
-        ("wide-area-atm", "mtu_bytes", Value::Count(100), "mtu_bytes has to lie between 576 and 9180"),
-        ("wide-area-atm", "profile", Value::Word("bsd".into()), "profile is one of modern, bsd43, solaris23"),
-        ("wide-area-atm", "message_bytes", Value::Count(0), "message_bytes has to lie between 1 and 1048576"),
-        ("atm-board", "sessions", Value::Count(0), "sessions has to lie between 1 and 1000"),
-        ("atm-board", "board", Value::Word("1996".into()), "board is one of 1995, today"),
+        ("wide-area-atm", "mtu_bytes", Value::Count(100), "mtu_bytes must be between 576 and 9180"),
+        (
+            "wide-area-atm",
+            "profile",
+            Value::Word("bsd".into()),
+            "profile must be one of modern, bsd43, solaris23",
+        ),
+        ("wide-area-atm", "message_bytes", Value::Count(0), "message_bytes must be between 1 and 1048576"),
+        ("atm-board", "sessions", Value::Count(0), "sessions must be between 1 and 1000"),
+        ("atm-board", "board", Value::Word("1996".into()), "board must be one of 1995, today"),
     ] {
         let question = question(name);
         let mut point = point(question, "");

@@ -47,13 +47,13 @@ fn a_run_that_goes_on_repeats_nothing() {
 #[test]
 fn a_broken_line_is_named_and_its_trial_made_again() {
     for (place, break_it, expected) in [
-        (9, (|line| line[..line.len() / 2].to_owned()) as fn(&str) -> String, "it is cut off"),
-        (3, |line| line[..line.len() / 2].to_owned(), "it is cut off"),
-        (0, |_| "{ nonsense".to_owned(), "it is no record"),
-        (4, |line| line.replace("\"seed\":1", "\"seed\":2"), "its key is not that of its point"),
-        (4, |line| line.replace("\"toy\"", "\"boy\""), "it is of the question boy"),
-        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "it was made by kiban 9."),
-        (4, |_| "\u{fffd}\u{0}".to_owned(), "it is no record"),
+        (9, (|line| line[..line.len() / 2].to_owned()) as fn(&str) -> String, "truncated"),
+        (3, |line| line[..line.len() / 2].to_owned(), "truncated"),
+        (0, |_| "{ nonsense".to_owned(), "not a record"),
+        (4, |line| line.replace("\"seed\":1", "\"seed\":2"), "its key does not match its point"),
+        (4, |line| line.replace("\"toy\"", "\"boy\""), "belongs to question boy"),
+        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "made by kiban 9."),
+        (4, |_| "\u{fffd}\u{0}".to_owned(), "not a record"),
     ] {
         let dir = tempdir().expect("a folder");
         let toy = Toy::new(Time::Virtual);
@@ -90,7 +90,7 @@ fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     let error = Records::read(dir.path(), &manifest).expect_err("no file");
-    assert!(error.to_string().contains("is no file: remove it"), "{error}");
+    assert!(error.to_string().contains("is not a regular file: remove it"), "{error}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_record_of_another_plan_does_not_count() {
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (8, 2));
-    assert_eq!(records.broken[0].why, "its point is not one of the plan");
+    assert_eq!(records.broken[0].why, "its point is not in the plan");
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     newer.version = "9.9.9".into();
     let part = toy.manifest(PLAN, "2/3".parse().expect("a shard"));
     for (manifest, expected) in [
-        (other, "another plan: the parameter across differs. Take another folder (--out)"),
-        (newer, "and this is 9.9.9: go on with that version, or take another folder"),
-        (part, "has the shard 1/1, and this is 2/3"),
+        (other, "another plan: the parameter across differs; use another folder (--out)"),
+        (newer, "this is 9.9.9: continue with that version, or use another folder"),
+        (part, "contains shard 1/1, not 2/3"),
     ] {
         let error = Run::open(dir.path(), manifest).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");
@@ -126,10 +126,10 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     assert_eq!(lines(dir.path()), before);
     fs::remove_file(dir.path().join("run.json")).expect("it is there");
     let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("whose records are they?");
-    assert!(error.to_string().contains("no run.json that says of which plan"), "{error}");
+    assert!(error.to_string().contains("records but no run.json"), "{error}");
     fs::write(dir.path().join("run.json"), "{}").expect("it can be written");
     let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("it says nothing");
-    assert!(error.to_string().contains("cannot be understood"), "{error}");
+    assert!(error.to_string().contains("cannot parse"), "{error}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn records_of_another_build_are_noticed() {
     run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be made");
     let other = Toy { build: 1e-9, ..Toy::new(Time::Virtual) };
     let error = run(&other, dir.path(), None, Shard::ALL).expect_err("its figures differ");
-    assert!(error.to_string().contains("are of another build. Take another folder"), "{error}");
+    assert!(error.to_string().contains("are of another build; use another folder"), "{error}");
     let fresh = tempdir().expect("a folder");
     let error = run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("so do those of the cache");
     assert!(error.to_string().contains("and another cache"), "{error}");
@@ -270,7 +270,7 @@ fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
     let error = merge(&dir("out"), &[dir("1"), dir("plan")]).expect_err("another plan");
     assert!(error.to_string().contains("the parameter across differs"), "{error}");
     let error = merge(&dir("out"), &[dir("nowhere")]).expect_err("no folder");
-    assert!(error.to_string().contains("is no folder of a run"), "{error}");
+    assert!(error.to_string().contains("is not the folder of a run"), "{error}");
 }
 
 #[test]

@@ -69,7 +69,10 @@ impl Axes {
         let numbers: Vec<&str> = numbers(summary).map(|(name, _)| name.as_str()).collect();
         for name in [across, down] {
             if !numbers.contains(&name) {
-                return Err(format!("no numbers of '{name}' vary in this run; {}", nearest(name, &numbers)));
+                return Err(format!(
+                    "'{name}' is not a varying numeric parameter of this run; {}",
+                    nearest(name, &numbers)
+                ));
             }
         }
         if across == down {
@@ -234,7 +237,7 @@ fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explana
             notes,
         };
         let is_marked = heat.notes.iter().flatten().flatten().any(|note| !note.mark.is_empty());
-        let says = if is_marked { "Marks are explained below, and where the pointer is." } else { "" };
+        let says = if is_marked { "The marks are explained below and in the tooltips." } else { "" };
         Sheet { drawn: heat.picture(), says: says.to_owned(), text: text.to_string() }
     };
     let has_figures = |(_, panel): &(Point, Vec<&Row>)| panel.iter().any(|row| metric.median(row).is_some());

@@ -28,7 +28,7 @@ fn document(report: &Report, what: &str, command: &str) -> Document {
         blocks.push(Block::Badges(warnings.into_iter().map(|warning| (badge(), warning)).collect()));
     }
     if !fixed.0.is_empty() {
-        blocks.push(Block::Words(format!("Everywhere: {fixed}.")));
+        blocks.push(Block::Words(format!("Constant parameters: {fixed}.")));
     }
     let figures = report.figures.pictures.iter();
     let figures: Vec<Block> =
@@ -40,12 +40,11 @@ fn document(report: &Report, what: &str, command: &str) -> Document {
     sections.extend(report.explanation.sections.iter().cloned());
     sections.push(Section { heading: "All points".to_owned(), blocks: vec![points(report)] });
     let time = if report.manifest.exact {
-        "virtual time: it comes out the same on every machine"
+        "virtual time: the results are the same on every machine"
     } else {
         "real time"
     };
-    let mut foot =
-        vec![format!("kiban {version}, {time}. This page is one file and asks nobody for anything.")];
+    let mut foot = vec![format!("kiban {version}, {time}. This page is one self-contained file.")];
     foot.extend(environments.iter().map(|environment| format!("Made on: {environment}.")));
     foot.push(format!("Made by: {command}."));
     let lead = format!("{what} {} of {} trials have a record.", report.records, report.trials);
@@ -58,15 +57,14 @@ fn points(report: &Report) -> Block {
     let heads = varying.keys().chain(metrics).map(|name| (name.clone(), true));
     grid.columns = heads.collect();
     if grid.columns.is_empty() {
-        return Block::Words("There is no figure.".to_owned());
+        return Block::Words("No results.".to_owned());
     }
     for row in rows.iter().take(POINTS_MAX) {
         grid.row(cells(report, row));
     }
     if rows.iter().any(|row| row.count > 1) {
         grid.remarks.push(
-            "Below a median: where the true one lies with 95 % confidence; it takes six trials to say so."
-                .to_owned(),
+            "Below a median: its 95 % confidence interval, which takes at least six trials.".to_owned(),
         );
     }
     if rows.len() > POINTS_MAX {
@@ -85,7 +83,7 @@ fn cells(report: &Report, row: &Row) -> Vec<Cell> {
     });
     let mut cells: Vec<Cell> = values.map(Cell::from).chain(medians).collect();
     if let (true, Some(last)) = (row.disturbed > 0, cells.pop()) {
-        let note = "others used the machine meanwhile".to_owned();
+        let note = "foreign CPU load".to_owned();
         let note = last.note.clone().map_or(note.clone(), |interval| format!("{interval}; {note}"));
         cells.push(last.noted(Some(note)));
     }

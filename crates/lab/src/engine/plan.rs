@@ -210,9 +210,9 @@ impl Kind {
     fn words(self) -> &'static str {
         match self {
             Kind::Flag => "true or false",
-            Kind::Count => "a whole number from 0 on",
+            Kind::Count => "an integer of at least 0",
             Kind::Figure => "a number",
-            Kind::Word => "a word in quotes",
+            Kind::Word => "a string in quotes",
         }
     }
 }
@@ -235,13 +235,13 @@ impl Reader<'_> {
     fn unknown(&mut self, key: &Key<'_>, what: &str, known: &[&str]) {
         self.say(
             key.span(),
-            format!("{what} '{}' is not known; {}", key.get_ref(), nearest(key.get_ref(), known)),
+            format!("unknown {what} '{}'; {}", key.get_ref(), nearest(key.get_ref(), known)),
         );
     }
 
     fn plan(&mut self, table: &DeTable<'_>, questions: &[&dyn Question]) -> Option<Plan> {
         for key in table.keys().filter(|key| !KEYS.contains(&&**key.get_ref())) {
-            self.unknown(key, "the key", &KEYS);
+            self.unknown(key, "key", &KEYS);
         }
         let question = self.question(table, questions)?;
         let plan = Plan {
@@ -253,7 +253,7 @@ impl Reader<'_> {
         let sizes =
             plan.parameters.values().map(Vec::len).chain([plan.seeds.len(), plan.repetitions as usize]);
         if sizes.map(|size| size as u64).try_fold(1, u64::checked_mul).is_none() {
-            self.say(0..0, "there are more trials than can be counted: take fewer values".to_owned());
+            self.say(0..0, "too many trials: use fewer values".to_owned());
         }
         Some(plan)
     }
@@ -265,16 +265,16 @@ impl Reader<'_> {
     ) -> Option<&'q dyn Question> {
         let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();
         let Some((_, value)) = entry(table, "question") else {
-            self.say(0..0, format!("the key 'question' is missing; {}", all(&names)));
+            self.say(0..0, format!("missing key 'question'; {}", all(&names)));
             return None;
         };
         let DeValue::String(name) = value.get_ref() else {
-            self.say(value.span(), "the question is a word in quotes".to_owned());
+            self.say(value.span(), "the question must be a string in quotes".to_owned());
             return None;
         };
         let found = questions.iter().find(|question| question.name() == &**name);
         if found.is_none() {
-            self.say(value.span(), format!("the question '{name}' is not known; {}", nearest(name, &names)));
+            self.say(value.span(), format!("unknown question '{name}'; {}", nearest(name, &names)));
         }
         found.copied()
     }
@@ -283,10 +283,10 @@ impl Reader<'_> {
         let Some((_, value)) = entry(table, "repetitions") else { return 1 };
         let count = count(value.get_ref()).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         if count == 0 {
-            self.say(value.span(), format!("repetitions are a whole number from 1 to {}", u32::MAX));
+            self.say(value.span(), format!("repetitions must be an integer from 1 to {}", u32::MAX));
         } else if count > 1 && question.time() == Time::Virtual {
             let what = format!(
-                "{} is asked in virtual time, where a repetition gives the same figures: take several seeds, or repetitions = 1",
+                "{} runs in virtual time, where repetitions give the same results: use several seeds",
                 question.name()
             );
             self.say(value.span(), what);
@@ -297,7 +297,7 @@ impl Reader<'_> {
     fn seeds(&mut self, table: &DeTable<'_>) -> Vec<u64> {
         let (one, many) = (entry(table, "seed"), entry(table, "seeds"));
         if let (Some(_), Some((key, _))) = (one, many) {
-            self.say(key.span(), "there is a 'seed' as well: keep one of the two".to_owned());
+            self.say(key.span(), "both 'seed' and 'seeds' are given: keep one of them".to_owned());
         }
         let Some((key, value)) = many.or(one) else { return vec![1] };
         let values = self.values(key.get_ref(), value, Kind::Count);
@@ -314,14 +314,14 @@ impl Reader<'_> {
             Some((key, value)) => match value.get_ref() {
                 DeValue::Table(said) => said,
                 _ => {
-                    self.say(key.span(), "parameters are a table: [parameters]".to_owned());
+                    self.say(key.span(), "parameters must be a table: [parameters]".to_owned());
                     &empty
                 }
             },
         };
         let names: Vec<&str> = question.parameters().iter().map(|parameter| parameter.name).collect();
         for key in said.keys().filter(|key| !names.contains(&&**key.get_ref())) {
-            self.unknown(key, &format!("the parameter of {}", question.name()), &names);
+            self.unknown(key, &format!("{} parameter", question.name()), &names);
         }
         let mut parameters = BTreeMap::new();
         for parameter in question.parameters() {
@@ -330,7 +330,7 @@ impl Reader<'_> {
                 (None, Some(default)) => vec![default.clone()],
                 (None, None) => {
                     let at = entry(table, "parameters").map_or(0..0, |(key, _)| key.span());
-                    self.say(at, format!("{} has to be said: {}", parameter.name, parameter.what));
+                    self.say(at, format!("missing parameter {}: {}", parameter.name, parameter.what));
                     Vec::new()
                 }
             };
@@ -344,7 +344,7 @@ impl Reader<'_> {
         let values = match value.get_ref() {
             DeValue::Array(list) => {
                 if list.is_empty() {
-                    self.say(value.span(), format!("{name} has no value: name at least one"));
+                    self.say(value.span(), format!("{name} has no values: give at least one"));
                 }
                 list.iter().filter_map(|value| self.value(name, value, kind)).collect()
             }
@@ -368,7 +368,7 @@ impl Reader<'_> {
             _ => None,
         };
         if found.is_none() {
-            self.say(value.span(), format!("{name} is {}", kind.words()));
+            self.say(value.span(), format!("{name} must be {}", kind.words()));
         }
         found
     }
@@ -376,25 +376,22 @@ impl Reader<'_> {
     fn range(&mut self, name: &str, span: Range<usize>, range: &DeTable<'_>, kind: Kind) -> Vec<Value> {
         const WORDS: [&str; 4] = ["from", "to", "step", "times"];
         if matches!(kind, Kind::Flag | Kind::Word) {
-            self.say(
-                span,
-                format!("{name} is {}, of which there is no range: list the values", kind.words()),
-            );
+            self.say(span, format!("{name} must be {}, which has no ranges: list the values", kind.words()));
             return Vec::new();
         }
         for key in range.keys().filter(|key| !WORDS.contains(&&**key.get_ref())) {
-            self.unknown(key, &format!("in the range of {name}, the key"), &WORDS);
+            self.unknown(key, &format!("key in the range of {name}"), &WORDS);
         }
         let end = |word| entry(range, word).and_then(|(_, value)| figure(value.get_ref()));
         let values = match (end("from"), end("to"), end("step"), end("times")) {
             (Some(from), Some(to), Some(step), None) => steps(from, to, step),
             (Some(from), Some(to), None, Some(times)) => powers(from, to, times, kind),
-            _ => Err("a range is { from, to, step } or { from, to, times }, all of them numbers"),
+            _ => Err("a range must be { from, to, step } or { from, to, times }, all numbers"),
         };
         let values = values.and_then(|figures| {
             let values = figures.into_iter().map(|figure| match kind {
                 Kind::Count if figure < 0.0 || figure.fract() != 0.0 || figure > 2f64.powi(53) => {
-                    Err("the range leaves the whole numbers from 0 on")
+                    Err("the range contains values that are not integers of at least 0")
                 }
                 Kind::Count => Ok(Value::Count(figure as u64)),
                 _ => Ok(Value::Figure(figure)),
@@ -426,12 +423,12 @@ fn figure(value: &DeValue<'_>) -> Option<f64> {
     figure.is_finite().then_some(figure)
 }
 
-const TOO_MANY: &str = "the range has more than 100,000 values: take longer steps";
+const TOO_MANY: &str = "the range has more than 100,000 values: use larger steps";
 
 /// `from`, and so on by `step`, up to `to`.
 fn steps(from: f64, to: f64, step: f64) -> Result<Vec<f64>, &'static str> {
     if step <= 0.0 || to < from {
-        return Err("a range goes upwards: 'to' is no less than 'from', and 'step' is more than 0");
+        return Err("invalid range: it requires 'from' <= 'to' and 'step' > 0");
     }
     // A last value that is missed by rounding alone is meant.
     let count = ((to - from) / step + 1e-9).floor();
@@ -444,7 +441,7 @@ fn steps(from: f64, to: f64, step: f64) -> Result<Vec<f64>, &'static str> {
 /// `from`, and so on by a factor, up to `to`; counts are rounded.
 fn powers(from: f64, to: f64, times: f64, kind: Kind) -> Result<Vec<f64>, &'static str> {
     if times <= 1.0 || from <= 0.0 || to < from {
-        return Err("such a range grows: 'from' is more than 0, 'to' no less, and 'times' more than 1");
+        return Err("invalid range: it requires 0 < 'from' <= 'to' and 'times' > 1");
     }
     // A factor next to 1 would take for ever to get anywhere.
     if (to / from).ln() / times.ln() >= VALUES_MAX as f64 {

@@ -81,7 +81,7 @@ impl Report {
     /// What a reader has to know before a figure.
     pub fn warnings(&self) -> Vec<String> {
         let (records, trials) = (self.records, self.trials);
-        let missing = format!("{records} of {trials} trials have a record: the run is not whole");
+        let missing = format!("{records} of {trials} trials have a record: the run is incomplete");
         (!self.is_whole()).then_some(missing).into_iter().chain(self.faults()).collect()
     }
 
@@ -93,10 +93,11 @@ impl Report {
         }
         let disturbed = self.summary.disturbed();
         if disturbed > 0 {
-            warnings.push(format!("others used the machine during {disturbed} trials, in every try"));
+            warnings.push(format!("{disturbed} trials had foreign CPU load in every attempt"));
         }
         if self.figures.left_out > 0 {
-            warnings.push(format!("{} pictures were left out, being too many", self.figures.left_out));
+            warnings
+                .push(format!("{} figures were omitted, because there are too many", self.figures.left_out));
         }
         warnings
     }

@@ -50,7 +50,9 @@ impl FromStr for Shard {
         let parts =
             text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         let shard = parts.and_then(|(number, of)| Shard::new(number, of));
-        shard.ok_or_else(|| format!("'{text}' is no shard: k/n, k from 1 to n, for example 3/7"))
+        shard.ok_or_else(|| {
+            format!("invalid shard '{text}': expected k/n with k from 1 to n, for example 3/7")
+        })
     }
 }
 

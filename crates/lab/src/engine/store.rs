@@ -64,22 +64,19 @@ impl Manifest {
         let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if dir.join(RECORDS).exists() => no_plan(dir),
             io::ErrorKind::NotFound => StoreError::Mismatch(format!(
-                "{} is no folder of a run, since it has no {RUN}: make one with 'kiban lab run PLAN --out {}'",
+                "{} is not the folder of a run (it has no {RUN}): create one with 'kiban lab run PLAN --out {}'",
                 dir.display(),
                 dir.display()
             )),
             _ => StoreError::Read(path.clone(), error),
         })?;
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| {
-            StoreError::Mismatch(format!(
-                "{} cannot be understood: {error}; take another folder",
-                path.display()
-            ))
+            StoreError::Mismatch(format!("cannot parse {}: {error}; use another folder", path.display()))
         })?;
         if manifest.format != FORMAT {
             let format = manifest.format;
             return Err(StoreError::Mismatch(format!(
-                "{} has the form {format}, and this kiban writes {FORMAT}: take another folder",
+                "{} has format version {format}, this kiban writes {FORMAT}: use another folder",
                 path.display()
             )));
         }
@@ -99,16 +96,16 @@ impl Manifest {
     /// Whether a record is one of it, and what it says of itself.
     fn judge(&self, members: &Members<'_>, record: &Record) -> Result<(), String> {
         if record.question != self.plan.question {
-            return Err(format!("it is of the question {}", record.question));
+            return Err(format!("belongs to question {}", record.question));
         }
         if record.version != self.version {
-            return Err(format!("it was made by kiban {}", record.version));
+            return Err(format!("made by kiban {}", record.version));
         }
         if record.key != self.key_of(&record.point, record.seed, record.repetition) {
-            return Err("its key is not that of its point".to_owned());
+            return Err("its key does not match its point".to_owned());
         }
         if !members.has(&record.point, record.seed, record.repetition) {
-            return Err("its point is not one of the plan".to_owned());
+            return Err("its point is not in the plan".to_owned());
         }
         Ok(())
     }
@@ -118,16 +115,16 @@ impl Manifest {
         let dir = dir.display();
         let what = if self.version != wanted.version {
             format!(
-                "{dir} was made by kiban {}, and this is {}: go on with that version, or take another folder (--out)",
+                "{dir} was made by kiban {}, this is {}: continue with that version, or use another folder (--out)",
                 self.version, wanted.version
             )
         } else if let Some(difference) = self.plan.difference(&wanted.plan) {
             let cache =
-                if self.exact { "; with --cache, what both plans share is not made again" } else { "" };
-            format!("{dir} is of another plan: {difference} differs. Take another folder (--out){cache}")
+                if self.exact { "; with --cache, trials that both plans share are not repeated" } else { "" };
+            format!("{dir} belongs to another plan: {difference} differs; use another folder (--out){cache}")
         } else if self.shard != wanted.shard {
             format!(
-                "{dir} has the shard {}, and this is {}: each shard has a folder of its own (--out)",
+                "{dir} contains shard {}, not {}: use a separate folder for each shard (--out)",
                 self.shard, wanted.shard
             )
         } else {
@@ -140,8 +137,7 @@ impl Manifest {
 /// Records that nobody can judge.
 fn no_plan(dir: &Path) -> StoreError {
     StoreError::Mismatch(format!(
-        "{} has records, but no {RUN} that says of which plan, as sweeps of earlier versions left them: what made them has to \
-         make them again, in another folder (--out)",
+        "{} has records but no {RUN}, as sweeps of earlier versions left it: measure again in another folder (--out)",
         dir.display()
     ))
 }
@@ -214,7 +210,7 @@ impl Records {
         let path = dir.join(RECORDS);
         // A device may have no end.
         if path.metadata().is_ok_and(|its| !its.is_file()) {
-            return Err(StoreError::Mismatch(format!("{} is no file: remove it", path.display())));
+            return Err(StoreError::Mismatch(format!("{} is not a regular file: remove it", path.display())));
         }
         match fs::read(&path) {
             Ok(bytes) => Ok(Records::of(&bytes, manifest)),
@@ -247,8 +243,8 @@ impl Records {
 
     fn take(&mut self, line: &[u8], manifest: &Manifest, members: &Members<'_>) -> Result<(), String> {
         let record: Record = serde_json::from_slice(line).map_err(|error| match error.is_eof() {
-            true => "it is cut off".to_owned(),
-            false => format!("it is no record: {error}"),
+            true => "truncated".to_owned(),
+            false => format!("not a record: {error}"),
         })?;
         manifest.judge(members, &record)?;
         match self.lines.entry(record.key.clone()) {
@@ -257,7 +253,7 @@ impl Records {
                 Ok(())
             }
             Entry::Occupied(taken) if taken.get().as_bytes() == line => Ok(()),
-            Entry::Occupied(_) => Err("an earlier line has other figures for the same trial".to_owned()),
+            Entry::Occupied(_) => Err("conflicts with an earlier record of the same trial".to_owned()),
         }
     }
 
@@ -424,8 +420,8 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
                 Entry::Occupied(taken) if *taken.get() == line => {}
                 Entry::Occupied(taken) if manifest.exact => {
                     return Err(StoreError::Mismatch(format!(
-                        "{} has other figures for the trial {} than a folder before it, though virtual time is exact: they \
-                         were made by different builds of kiban {}. Make one of them again in another folder",
+                        "{}: the results of trial {} differ from those of another folder, although virtual time is \
+                         exact: they were made by different builds of kiban {}; repeat one of them in another folder",
                         dir.display(),
                         taken.key(),
                         manifest.version

@@ -24,17 +24,17 @@ impl fmt::Display for StoreError {
             StoreError::Busy(path) => {
                 write!(
                     f,
-                    "{}: another process is writing to it; wait for it, or take another folder",
+                    "{}: another process is writing to it; wait for it, or use another folder",
                     path.display()
                 )
             }
-            StoreError::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            StoreError::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             StoreError::Write(path, error) if error.kind() == io::ErrorKind::StorageFull => write!(
                 f,
-                "{} cannot be written: the disk is full. What was recorded stays; make room and run the same again",
+                "cannot write {}: the disk is full; the records so far are kept: free some space, then repeat",
                 path.display()
             ),
-            StoreError::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
+            StoreError::Write(path, error) => write!(f, "cannot write {}: {error}", path.display()),
         }
     }
 }

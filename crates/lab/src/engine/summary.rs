@@ -203,15 +203,14 @@ impl Summary {
             }
         }
         if !self.fixed.0.is_empty() {
-            table.remark(format!("everywhere: {}", self.fixed));
+            table.remark(format!("constant: {}", self.fixed));
         }
         if many {
-            table.remark(
-                "from, to: the median lies there with 95 % confidence; it takes six trials to say so.",
-            );
+            table
+                .remark("from, to: 95 % confidence interval of the median, which takes at least six trials.");
         }
         if disturbed {
-            table.remark("*: others used the machine meanwhile, in every try of a trial.");
+            table.remark("*: foreign CPU load in every attempt of a trial.");
         }
         table
     }

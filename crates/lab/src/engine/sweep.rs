@@ -263,8 +263,8 @@ impl Sweep<'_> {
             return Ok(());
         }
         Err(StoreError::Mismatch(format!(
-            "the record of {} seed={} is not what this build of kiban {VERSION} makes, though virtual time is exact: the \
-             records are of another build. Take another folder (--out), and another cache if there is one",
+            "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although virtual time \
+             is exact: the records are of another build; use another folder (--out), and another cache if there is one",
             trial.point, trial.seed
         )))
     }
@@ -350,9 +350,7 @@ impl Sweep<'_> {
     fn ask(&self, trial: &Trial) -> Result<Metrics, Failure> {
         let metrics = self.question.trial(&trial.point, trial.seed)?;
         match metrics.figures.iter().find(|(_, figure)| !figure.is_finite()) {
-            Some((name, figure)) => {
-                Err(Failure::Lost(format!("{name} came out as {figure}, which is no figure")))
-            }
+            Some((name, figure)) => Err(Failure::Lost(format!("{name} is {figure}, not a finite number"))),
             None => Ok(metrics),
         }
     }

@@ -22,11 +22,11 @@ pub(super) struct AtmBoard {
 impl AtmBoard {
     pub(super) fn new() -> AtmBoard {
         let parameters = vec![
-            parameter("sessions", "streams at the same time, one way", Value::Count(1)),
-            parameter("window_kib", "window of each", Value::Count(16)),
+            parameter("sessions", "concurrent streams, all in one direction", Value::Count(1)),
+            parameter("window_kib", "TCP window of each stream", Value::Count(16)),
             parameter("board", "1995 (modelled) or today", Value::Word("1995".into())),
-            parameter("settle_milliseconds", "virtual time that passes before", Value::Count(1500)),
-            parameter("milliseconds", "virtual time that is measured", Value::Count(1000)),
+            parameter("settle_milliseconds", "virtual time before the measurement", Value::Count(1500)),
+            parameter("milliseconds", "virtual time of the measurement", Value::Count(1000)),
         ];
         AtmBoard { parameters }
     }
@@ -60,7 +60,7 @@ impl Question for AtmBoard {
     }
 
     fn what(&self) -> &'static str {
-        "How much do sessions move together that share an ATM board and its memory?"
+        "What is the total throughput of sessions that share an ATM board and its memory?"
     }
 
     fn time(&self) -> Time {
@@ -73,18 +73,18 @@ impl Question for AtmBoard {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric {
-                name: "mbps",
-                what: "payload that the receiving program read, of all sessions",
-                unit: "Mbit/s",
-            },
-            Metric { name: "moving", what: "sessions that moved anything", unit: "sessions" },
+            Metric { name: "mbps", what: "goodput of all sessions", unit: "Mbit/s" },
+            Metric { name: "moving", what: "sessions that transferred any data", unit: "sessions" },
             Metric {
                 name: "busy_sender",
-                what: "part of the time that the sending processor worked",
+                what: "utilization of the sending board's processor, 0 to 1",
                 unit: "",
             },
-            Metric { name: "busy_receiver", what: "the same of the receiving one", unit: "" },
+            Metric {
+                name: "busy_receiver",
+                what: "utilization of the receiving board's processor, 0 to 1",
+                unit: "",
+            },
         ]
     }
 

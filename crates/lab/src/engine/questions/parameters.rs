@@ -10,11 +10,11 @@ pub(super) fn parameter(name: &'static str, what: &'static str, default: Value) 
 /// Reads a count between two others.
 pub(super) fn within(point: &Point, name: &str, least: u64, most: u64) -> Result<u64, Failure> {
     let count = point.count(name).filter(|count| (least..=most).contains(count));
-    count.ok_or_else(|| Failure::Impossible(format!("{name} has to lie between {least} and {most}")))
+    count.ok_or_else(|| Failure::Impossible(format!("{name} must be between {least} and {most}")))
 }
 
 /// Reads a word that is one of some.
 pub(super) fn one_of<'a>(point: &'a Point, name: &str, words: &[&str]) -> Result<&'a str, Failure> {
     let word = point.word(name).filter(|word| words.contains(word));
-    word.ok_or_else(|| Failure::Impossible(format!("{name} is one of {}", words.join(", "))))
+    word.ok_or_else(|| Failure::Impossible(format!("{name} must be one of {}", words.join(", "))))
 }

@@ -20,11 +20,11 @@ impl WideArea {
         let parameters = vec![
             parameter("message_bytes", "length of every write", Value::Count(4000)),
             parameter("buffer_bytes", "both socket buffers of both hosts", Value::Count(8000)),
-            parameter("profile", "rules of TCP: modern, bsd43, solaris23", Value::Word("solaris23".into())),
+            parameter("profile", "TCP profile: modern, bsd43 or solaris23", Value::Word("solaris23".into())),
             parameter("mtu_bytes", "longest IP packet", Value::Count(9180)),
             parameter(
                 "milliseconds",
-                "virtual time that is measured, after half a second",
+                "virtual time of the measurement, which begins after 0.5 s",
                 Value::Count(2000),
             ),
         ];
@@ -72,12 +72,8 @@ impl Question for WideArea {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric { name: "mbps", what: "payload that the reader read", unit: "Mbit/s" },
-            Metric {
-                name: "waits_per_second",
-                what: "how often the writer waited for the reader's clock",
-                unit: "1/s",
-            },
+            Metric { name: "mbps", what: "goodput", unit: "Mbit/s" },
+            Metric { name: "waits_per_second", what: "delayed ACKs of the receiver per second", unit: "1/s" },
         ]
     }
 
