@@ -1,14 +1,13 @@
-//! Figures of a summary: medians as maps or as curves, each as a picture and as text.
+//! Figures of a summary: medians as heat maps or as curves, each as a picture and as text.
 //!
-//! Map       two parameters of numbers that vary: the one with the earlier name goes down, the other across.
-//!           Of more than two, the two with the most values, or those that are asked for ([`Axes`]);
-//!           everything else that varies makes a map for each of its combinations.
-//! Curves    one parameter of numbers that varies: a curve for each combination of the words and flags that
-//!           do.
-//! Limits    at most [`PICTURES_MAX`] pictures a metric, and [`CURVES_MAX`] curves a picture; what is more is
-//!           counted, and stands in the summary's table. A horizontal axis over two decades or more is
-//!           logarithmic.
-//! Left out  intervals: they are in the table.
+//! Heat map  if at least two numeric parameters vary. The axes are the two with the most values, or those of
+//!           [`Axes`]; the parameter whose name sorts first is vertical. There is one map for each combination
+//!           of the other varying parameters.
+//! Curves    if one numeric parameter varies: one curve for each combination of the other varying parameters.
+//! Limits    at most [`PICTURES_MAX`] pictures per metric and [`CURVES_MAX`] curves per picture. Omitted
+//!           pictures are counted; their values are in the summary's table. A horizontal axis of two decades or
+//!           more is logarithmic.
+//! Not implemented  confidence intervals in figures: they are in the table.
 
 use super::explanation::Explanation;
 use super::point::{Point, Value};
@@ -20,51 +19,51 @@ use crate::report::picture::{self, Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
 
-/// So many pictures a metric.
+/// Pictures per metric at most.
 pub const PICTURES_MAX: usize = 64;
-/// So many curves a picture.
+/// Curves per picture at most.
 pub const CURVES_MAX: usize = 7;
-/// Steps of a map's colours.
+/// Colour steps of a heat map.
 const STEPS: usize = 7;
 
 /// A figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Picture {
-    /// Its name, good for a file.
+    /// Its name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Of which metric.
+    /// The name of the metric.
     pub metric: String,
-    /// Drawn.
+    /// The drawing.
     pub drawn: picture::Picture,
-    /// What is to be seen in it.
+    /// A remark below the drawing.
     pub says: String,
-    /// As a table for people.
+    /// The figure as a text table.
     pub text: String,
 }
 
 impl Picture {
-    /// As a file of SVG.
+    /// Returns a standalone SVG file.
     pub fn svg(&self) -> String {
         self.drawn.standalone()
     }
 }
 
-/// The parameters that a map is drawn over.
+/// The axes of a heat map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Axes {
-    /// Goes across.
+    /// The parameter of the horizontal axis.
     pub across: String,
-    /// Goes down.
+    /// The parameter of the vertical axis.
     pub down: String,
 }
 
 impl Axes {
-    /// Two parameters of numbers that vary.
+    /// Selects two varying numeric parameters as axes.
     ///
     /// # Errors
-    /// What may be said.
+    /// Returns a message if a parameter does not vary, is not numeric, or is given twice.
     pub fn of(summary: &Summary, across: &str, down: &str) -> Result<Axes, String> {
         let numbers: Vec<&str> = numbers(summary).map(|(name, _)| name.as_str()).collect();
         for name in [across, down] {
@@ -81,7 +80,7 @@ impl Axes {
         Ok(Axes { across: across.to_owned(), down: down.to_owned() })
     }
 
-    /// Those of the most values, if there are two.
+    /// Returns the two varying numeric parameters with the most values; `None` if there are fewer than two.
     fn longest(summary: &Summary) -> Option<Axes> {
         let mut axes: Vec<(&String, &Vec<Value>)> = numbers(summary).collect();
         axes.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
@@ -92,22 +91,22 @@ impl Axes {
     }
 }
 
-/// Parameters of numbers that vary.
+/// Returns the numeric parameters that vary.
 fn numbers(summary: &Summary) -> impl Iterator<Item = (&String, &Vec<Value>)> {
     let number = |value: &Value| matches!(value, Value::Count(_) | Value::Figure(_));
     summary.varying.iter().filter(move |(_, values)| values.iter().all(number))
 }
 
-/// All figures, and how many pictures were left out.
+/// The figures of a summary.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures {
     /// The pictures: the question's first metric first.
     pub pictures: Vec<Picture>,
-    /// Pictures that were too many.
+    /// The number of pictures that were omitted because of [`PICTURES_MAX`].
     pub left_out: usize,
 }
 
-/// Draws a summary; units and the order of the metrics come from the question, where it is known.
+/// Draws a summary. `metrics` are those of the question and give units and order; they may be empty.
 pub fn draw(
     summary: &Summary,
     metrics: &[Metric],
@@ -165,7 +164,7 @@ struct Sheet {
     text: String,
 }
 
-/// Rows by what they have besides some parameters, of what varies.
+/// Groups the rows by the values of the varying parameters other than `axes`.
 fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row>)> {
     let mut panels: BTreeMap<String, (Point, Vec<&Row>)> = BTreeMap::new();
     let mut names = Vec::new();
@@ -183,7 +182,7 @@ fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row
         });
         panel.1.push(row);
     }
-    // Rows stand in the order of their values, and so do the panels.
+    // Rows are sorted by their values; the panels keep that order.
     names.iter().filter_map(|name| panels.remove(name)).collect()
 }
 
@@ -197,7 +196,7 @@ fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explana
     let place = |values: &[Value], value: Option<&Value>| {
         value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
-    // All maps of a metric have one scale, so that they can be compared.
+    // All maps of a metric share one scale, so that they can be compared.
     let medians = || summary.rows.iter().filter_map(|row| metric.median(row));
     let shades = Shades::over(medians(), metric.unit);
     let (least, most) = heat::ends(medians());

@@ -1,10 +1,11 @@
-//! By what a trial is known: SHA-256 over what decides its result.
+//! The key of a trial: SHA-256 over everything that determines its result.
 //!
-//! Form      the hash, in hexadecimal, of one JSON object without blanks, its names in alphabetical order:
-//!           `point`, `question`, `repetition` (in real time alone), `seed`, `version`.
-//! Exact     in virtual time the same key is the same record. In real time two repetitions are two trials.
+//! Format    the hexadecimal hash of a JSON object without spaces and with its names in alphabetical order:
+//!           `point`, `question`, `repetition` (only in real time), `seed`, `version`.
+//! Identity  in virtual time, equal keys mean equal records. In real time, every repetition is a trial of its
+//!           own.
 //! Limits    the version is that of the release: two builds of one release with different code have the same
-//!           keys. A sweep that finds records therefore makes one of them again and compares
+//!           keys. A sweep that finds records therefore repeats one of them and compares the results
 //!           ([`mod@super::sweep`]).
 
 use super::point::Point;
@@ -12,10 +13,10 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// This kiban's version, as records have it.
+/// The version of this kiban, as stored in records.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The fields stand in the order in which they are hashed.
+/// The hashed object. The order of the fields is the order in which they are hashed.
 #[derive(Serialize)]
 struct Content<'a> {
     point: &'a Point,
@@ -26,7 +27,7 @@ struct Content<'a> {
     version: &'a str,
 }
 
-/// The key of a trial: 64 hexadecimal digits. `repetition` is for real time alone.
+/// Returns the key of a trial: 64 hexadecimal digits. `repetition` is `None` in virtual time.
 pub fn key(question: &str, version: &str, point: &Point, seed: u64, repetition: Option<u32>) -> String {
     let content = Content { point, question, repetition, seed, version };
     let text = serde_json::to_vec(&content).expect("values are plain");

@@ -1,12 +1,10 @@
-//! A run that is watched: how far it is, how fast it goes, what came last, and its map so far.
+//! The progress of a running sweep: trials done, rate, latest records and figures so far.
 //!
-//! Goal      a dashboard reads what a run keeps, from another process and without holding it up; it needs
-//!           nothing of the run.
-//! Look      each [`Live::look`] reads the folder if it has grown since the last, and says what stands in it.
-//! Pace      trials a second over the last [`WINDOW`] of looks; what was there at the first look is nobody's
-//!           pace.
-//! Limits    a look reads all records, so it costs what a summary costs; a watcher takes a second between
-//!           two.
+//! Purpose   a dashboard in another process, which reads the files of the run without slowing it down.
+//! Look      each [`Live::look`] reads the folder again if the records file has changed.
+//! Rate      trials per second over the last [`WINDOW`]; records that existed at the first look do not count.
+//! Limits    a look reads all records, so it costs as much as a summary; callers should wait about a second
+//!           between two looks.
 
 use super::figures::Picture;
 use super::question::Metric;
@@ -19,12 +17,12 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The pace is that of so long a time.
+/// The time over which the rate is averaged.
 pub const WINDOW: Duration = Duration::from_secs(30);
-/// So many of the last records are shown.
+/// The number of latest records shown.
 pub const LATEST: usize = 12;
 
-/// Who watches a folder.
+/// Watches the folder of a run.
 #[derive(Debug)]
 pub struct Live {
     dir: PathBuf,
@@ -35,7 +33,7 @@ pub struct Live {
     seen: Seen,
 }
 
-/// What stands in the folder.
+/// The contents of the folder at the last read.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Seen {
     done: u64,
@@ -44,32 +42,32 @@ struct Seen {
     latest: Vec<Record>,
 }
 
-/// What is to be shown.
+/// The state of a run, for display.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View<'a> {
     /// The question.
     pub question: &'a str,
     /// Trials that have a record.
     pub done: u64,
-    /// Trials that the plan, or its shard, asks for.
+    /// Trials of the plan or of its shard.
     pub trials: u64,
-    /// Trials a second; none before two looks that differ.
+    /// Trials per second; `None` until records were added between two looks.
     pub per_second: Option<f64>,
-    /// How long it still takes at this pace.
+    /// The remaining time at this rate.
     pub left: Option<Duration>,
-    /// What is wrong with what there is; that the run is not whole is no news here.
+    /// Warnings about the records, except that the run is incomplete.
     pub warnings: &'a [String],
     /// The figures so far.
     pub pictures: &'a [Picture],
-    /// The last records, the newest first.
+    /// The latest records, newest first.
     pub latest: &'a [Record],
 }
 
 impl Live {
-    /// Watches the folder of a run. `metrics` are the question's.
+    /// Opens the folder of a run. `metrics` are those of its question.
     ///
     /// # Errors
-    /// Where it is none, or cannot be read.
+    /// The folder is not that of a run, or cannot be read.
     pub fn open(dir: &Path, metrics: &[Metric]) -> Result<Live, StoreError> {
         Ok(Live {
             dir: dir.to_owned(),
@@ -81,10 +79,10 @@ impl Live {
         })
     }
 
-    /// What stands there now.
+    /// Reads the current state of the run.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The folder cannot be read.
     pub fn look(&mut self, now: Instant) -> Result<View<'_>, StoreError> {
         let bytes = store::recorded_bytes(&self.dir)?;
         if self.bytes.replace(bytes) != Some(bytes) {

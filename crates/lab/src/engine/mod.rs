@@ -1,15 +1,14 @@
-//! The engine: from a plan to a report, each stage a file that the next one reads.
+//! The experiment engine: from a plan to a report. Each stage writes a file that the next one reads.
 //!
 //! ```text
 //! plan → sweep → trial → record → summary → figures → report
 //! ```
 //!
-//! Plan      what is asked, of which points, how often, from which seeds.
-//! Trial     a [`Question`] is asked once, of one [`Point`], with one seed, in virtual or in real time. It
-//!           knows nothing of plans.
-//! Record    one line of JSON ([`Record`]): all that later stages know.
-//! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made
-//!           once.
+//! Plan      the question, the parameter values, the seeds and the number of repetitions.
+//! Trial     one run of a [`Question`] at one [`Point`] with one seed, in virtual or in real time. It is
+//!           independent of the plan.
+//! Record    the result of a trial as one line of JSON ([`Record`]), the only input of the later stages.
+//! Virtual time  a trial gives the same record on every machine and in any order, so it is run only once.
 
 pub mod explanation;
 pub mod figures;

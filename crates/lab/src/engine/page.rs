@@ -1,19 +1,18 @@
-//! A report as a page for the browser ([`crate::report`]): one file, which holds everything.
+//! A report as a self-contained HTML page ([`crate::report`]).
 //!
-//! Order     warnings; figures; what the question explains; a row for each point; how it was made.
-//! Limits    of more than [`POINTS_MAX`] points the first are shown: all of them are in `summary.json`.
+//! Contents  warnings; figures; the question's explanation; a row for each point; how the page was made.
+//! Limits    the page lists the first [`POINTS_MAX`] points; `summary.json` contains all of them.
 
 use super::report::Report;
 use super::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::figure;
 
-/// So many points have a row.
+/// Points listed at most.
 const POINTS_MAX: usize = 2000;
 
 impl Report {
-    /// Writes the page for the browser. `what` is the question in a sentence, `command` what makes the page
-    /// again.
+    /// Returns the HTML page. `what` is the question as a sentence, `command` the command that makes the page.
     pub fn html(&self, what: &str, command: &str) -> String {
         document(self, what, command).html()
     }

@@ -1,15 +1,15 @@
-//! Plans: what is asked, of which points, how often, from which seeds.
+//! Plans: the question of a sweep, its parameter values, seeds and repetitions.
 //!
-//! Goal      a sweep is one small file that a person writes; every mistake in it is said before anything
-//!           runs, with its line.
-//! Form      TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`, each of which is one
-//!           value, a list, `{ from, to, step }` or `{ from, to, times }`. What is not said has the
-//!           question's default.
-//! Order     parameters by their names, the last one fastest; then seeds, then repetitions, which are the
-//!           fastest of all.
-//! Limits    a range has at most [`VALUES_MAX`] values. All values stand in the plan, trials are numbers
-//!           until they are made.
-//! Left out  points that are chosen from results: a plan is known before it runs.
+//! Purpose   a sweep is described by one small file; all errors in it are reported, with line numbers, before
+//!           anything runs.
+//! Format    TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`. A parameter is one value,
+//!           a list, `{ from, to, step }` or `{ from, to, times }`. Missing parameters have the question's
+//!           default.
+//! Order     trials are numbered: repetitions vary fastest, then seeds, then the parameters in the reverse
+//!           order of their names.
+//! Limits    a range has at most [`VALUES_MAX`] values. A plan stores all values; trials are computed from
+//!           their numbers.
+//! Not implemented  adaptive sweeps, which choose points from earlier results.
 
 use super::point::{Point, Value};
 use super::question::{Failure, Parameter, Question, Time};
@@ -21,42 +21,42 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Values that a range may have.
+/// Values of a range at most.
 pub const VALUES_MAX: usize = 100_000;
 
-/// So many impossible points are named.
+/// Impossible points listed in an error message at most.
 const NAMED_MAX: usize = 5;
 
-/// A plan, with all values written out.
+/// A plan with all ranges expanded.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The question's name.
     pub question: String,
-    /// How often each point is tried with each seed; more than once in real time only.
+    /// Trials per point and seed; more than one only in real time.
     pub repetitions: u32,
     /// The seeds.
     pub seeds: Vec<u64>,
-    /// All parameters of the question, each with the values that it takes.
+    /// All parameters of the question with their values.
     pub parameters: BTreeMap<String, Vec<Value>>,
 }
 
 /// One trial of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trial {
-    /// What it is made with.
+    /// The parameter values.
     pub point: Point,
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// The how manieth with that seed, from 0.
+    /// The number of the repetition with this seed, from 0.
     pub repetition: u32,
 }
 
-/// Something that is wrong in a plan.
+/// An error in a plan.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Mistake {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The message: what is wrong, and what to do.
     pub what: String,
 }
 
@@ -67,10 +67,10 @@ impl fmt::Display for Mistake {
 }
 
 impl Plan {
-    /// Reads a plan for one of `questions`.
+    /// Parses a plan for one of `questions`.
     ///
     /// # Errors
-    /// All mistakes, in the order of their lines.
+    /// Returns all errors of the plan, sorted by line.
     pub fn read(text: &str, questions: &[&dyn Question]) -> Result<Plan, Vec<Mistake>> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(text, span.start));
@@ -85,17 +85,17 @@ impl Plan {
         }
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn points(&self) -> u64 {
         self.parameters.values().map(|values| values.len() as u64).product()
     }
 
-    /// How many trials there are.
+    /// Returns the number of trials.
     pub fn trials(&self) -> u64 {
         self.points() * self.seeds.len() as u64 * u64::from(self.repetitions)
     }
 
-    /// The trial of a number below [`Plan::trials`].
+    /// Returns the trial with a number below [`Plan::trials`].
     pub fn trial(&self, number: u64) -> Trial {
         let mut rest = number;
         let mut digit = |base: usize| {
@@ -110,7 +110,7 @@ impl Plan {
         Trial { point: point.collect(), seed, repetition }
     }
 
-    /// What is needed to look up trials.
+    /// Returns an index for checking whether a trial belongs to the plan.
     pub fn members(&self) -> Members<'_> {
         let sorted = |(name, values): (&String, &'_ Vec<Value>)| {
             let mut values = values.clone();
@@ -121,10 +121,10 @@ impl Plan {
         Members { plan: self, parameters, seeds: self.seeds.iter().copied().collect() }
     }
 
-    /// Whether every point can be tried.
+    /// Checks that every point is valid for the question.
     ///
     /// # Errors
-    /// The first impossible points with what is wrong with them, and how many there are.
+    /// Returns the number of invalid points, and the first ones with their reasons.
     pub fn judge(&self, question: &dyn Question) -> Result<(), String> {
         let repeats = self.seeds.len() as u64 * u64::from(self.repetitions);
         let judged = (0..self.points()).filter_map(|number| {
@@ -147,7 +147,7 @@ impl Plan {
         Err(format!("{count} of {} points are impossible:\n{}{more}", self.points(), named.join("\n")))
     }
 
-    /// Wherein another plan differs; nothing if it does not.
+    /// Returns the name of the first difference to another plan; `None` if the plans are equal.
     pub fn difference(&self, other: &Plan) -> Option<String> {
         let parameter = || {
             let names: BTreeSet<&String> = self.parameters.keys().chain(other.parameters.keys()).collect();
@@ -165,7 +165,7 @@ impl Plan {
     }
 }
 
-/// The values of a plan, in order.
+/// The values of a plan, sorted for look-ups.
 #[derive(Debug)]
 pub struct Members<'a> {
     plan: &'a Plan,
@@ -174,7 +174,7 @@ pub struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// Whether a trial is one of the plan's.
+    /// Returns whether a trial belongs to the plan.
     pub fn has(&self, point: &Point, seed: u64, repetition: u32) -> bool {
         let said = |(name, values): (&String, &Vec<Value>)| {
             let place =
@@ -188,7 +188,7 @@ impl Members<'_> {
     }
 }
 
-/// What a parameter's values are.
+/// The type of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Flag,
@@ -224,7 +224,7 @@ struct Reader<'a> {
     mistakes: Vec<Mistake>,
 }
 
-/// How a plan may begin.
+/// The top-level keys of a plan.
 const KEYS: [&str; 5] = ["question", "repetitions", "seed", "seeds", "parameters"];
 
 impl Reader<'_> {
@@ -339,7 +339,7 @@ impl Reader<'_> {
         parameters
     }
 
-    /// One value, a list, or a range.
+    /// Reads one value, a list, or a range.
     fn values(&mut self, name: &str, value: &Spanned<DeValue<'_>>, kind: Kind) -> Vec<Value> {
         let values = match value.get_ref() {
             DeValue::Array(list) => {
@@ -425,12 +425,12 @@ fn figure(value: &DeValue<'_>) -> Option<f64> {
 
 const TOO_MANY: &str = "the range has more than 100,000 values: use larger steps";
 
-/// `from`, and so on by `step`, up to `to`.
+/// Returns the values `from`, `from + step`, … up to `to`.
 fn steps(from: f64, to: f64, step: f64) -> Result<Vec<f64>, &'static str> {
     if step <= 0.0 || to < from {
         return Err("invalid range: it requires 'from' <= 'to' and 'step' > 0");
     }
-    // A last value that is missed by rounding alone is meant.
+    // Include the last value even if rounding puts it slightly above `to`.
     let count = ((to - from) / step + 1e-9).floor();
     if count >= VALUES_MAX as f64 {
         return Err(TOO_MANY);
@@ -438,12 +438,12 @@ fn steps(from: f64, to: f64, step: f64) -> Result<Vec<f64>, &'static str> {
     Ok((0..=count as u64).map(|number| plain(from + number as f64 * step)).collect())
 }
 
-/// `from`, and so on by a factor, up to `to`; counts are rounded.
+/// Returns the values `from`, `from * times`, … up to `to`; counts are rounded.
 fn powers(from: f64, to: f64, times: f64, kind: Kind) -> Result<Vec<f64>, &'static str> {
     if times <= 1.0 || from <= 0.0 || to < from {
         return Err("invalid range: it requires 0 < 'from' <= 'to' and 'times' > 1");
     }
-    // A factor next to 1 would take for ever to get anywhere.
+    // A factor close to 1 would give too many values.
     if (to / from).ln() / times.ln() >= VALUES_MAX as f64 {
         return Err(TOO_MANY);
     }
@@ -458,12 +458,12 @@ fn powers(from: f64, to: f64, times: f64, kind: Kind) -> Result<Vec<f64>, &'stat
     Ok(values)
 }
 
-/// With twelve digits: 0.3, where adding has made 0.30000000000000004 of it.
+/// Rounds to twelve digits, for example 0.30000000000000004 to 0.3.
 fn plain(figure: f64) -> f64 {
     format!("{figure:.11e}").parse().expect("a number was written")
 }
 
-/// The line of a place, from 1.
+/// Returns the line number of a byte offset, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }

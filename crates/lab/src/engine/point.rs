@@ -1,4 +1,4 @@
-//! A point of a sweep: what a trial is made with.
+//! A point of a sweep: the parameter values of a trial.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -9,18 +9,18 @@ use std::fmt;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A count: bytes, sessions.
+    /// An unsigned integer, for example bytes or sessions.
     Count(u64),
-    /// A figure.
+    /// A floating-point number.
     Figure(f64),
-    /// A name.
+    /// A string.
     Word(String),
 }
 
 impl Value {
-    /// The order of a parameter's values: no before yes, numbers by size, words by the alphabet.
+    /// Compares values of a parameter: false before true, numbers by size, strings alphabetically.
     pub fn order(&self, other: &Value) -> Ordering {
         let number = |value: &Value| match value {
             Value::Count(count) => Some(*count as f64),
@@ -55,18 +55,18 @@ impl fmt::Display for Value {
     }
 }
 
-/// Values by the names of their parameters, in the order of the names: the same point is the same text.
+/// Parameter values by name. They are sorted by name, so that equal points have equal texts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Point(pub BTreeMap<String, Value>);
 
 impl Point {
-    /// A parameter's value.
+    /// Returns the value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// A count; none if there is no such parameter, or it is something else.
+    /// Returns an integer; `None` if there is no such parameter, or it has another type.
     pub fn count(&self, name: &str) -> Option<u64> {
         match self.get(name)? {
             Value::Count(count) => Some(*count),
@@ -74,7 +74,7 @@ impl Point {
         }
     }
 
-    /// A figure; a count is one too.
+    /// Returns a number, which may be an integer in the plan; `None` if there is none.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match self.get(name)? {
             Value::Count(count) => Some(*count as f64),
@@ -83,7 +83,7 @@ impl Point {
         }
     }
 
-    /// A name.
+    /// Returns a string; `None` if there is no such parameter, or it has another type.
     pub fn word(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Value::Word(word) => Some(word),
@@ -91,7 +91,7 @@ impl Point {
         }
     }
 
-    /// Yes or no.
+    /// Returns a boolean; `None` if there is no such parameter, or it has another type.
     pub fn flag(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             Value::Flag(flag) => Some(*flag),

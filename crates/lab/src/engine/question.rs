@@ -1,4 +1,4 @@
-//! What may be asked: the parameters, what comes out, and one trial.
+//! Questions: experiments with parameters and metrics that a sweep can run.
 
 use super::explanation::Explanation;
 use super::point::{Point, Value};
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// In which time a question's trials run.
+/// The kind of time in which the trials of a question run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Time {
-    /// The simulator's: exact, so that a trial need not be made twice, and many may be made at once.
+    /// Simulated time: results are exact, so trials run once, in parallel.
     Virtual,
-    /// This machine's: trials run one after the other, and foreign load spoils them.
+    /// Real time: trials run one after the other, and foreign load disturbs them.
     Real,
 }
 
@@ -21,46 +21,46 @@ pub enum Time {
 pub struct Parameter {
     /// Its name in plans, with its unit last.
     pub name: &'static str,
-    /// What it is, for `--help` and for errors.
+    /// A description for `--help` and error messages.
     pub what: &'static str,
-    /// The value where a plan says nothing; it also fixes the kind. None: a plan has to say it, as a word.
+    /// The default value, which also determines the type. `None`: a plan must give a string.
     pub default: Option<Value>,
 }
 
-/// A figure that a trial gives.
+/// A metric that a trial measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
     /// Its name in records, with its unit last.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
-    /// Its unit, for axes.
+    /// Its unit, for the axes of figures.
     pub unit: &'static str,
 }
 
-/// What came of a trial: figures by the names of their metrics, and evidence that is kept beside them.
+/// The result of a trial: values of the metrics by name, and additional evidence.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Metrics {
-    /// Figures.
+    /// Values of the metrics by name.
     pub figures: BTreeMap<String, f64>,
-    /// What a later stage explains them from; null if there is nothing.
+    /// Data from which [`Question::explain`] explains the values; null if there is none.
     pub evidence: serde_json::Value,
 }
 
 impl Metrics {
-    /// Figures by their names, and the evidence beside them.
+    /// Creates a result from values by name and the evidence.
     pub fn of(figures: &[(&str, f64)], evidence: serde_json::Value) -> Metrics {
         let figures = figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure));
         Metrics { figures: figures.collect(), evidence }
     }
 }
 
-/// Why there is no result.
+/// Why a trial has no result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The point makes no sense: it is not tried again.
+    /// The point is invalid: the trial is not repeated.
     Impossible(String),
-    /// The world's fault (a peer that died, a full disk): it may be tried again.
+    /// An external failure (a peer that died, a full disk): the trial may be repeated.
     Lost(String),
 }
 
@@ -75,44 +75,44 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A question that a sweep asks of many points.
+/// An experiment that a sweep runs at many points.
 pub trait Question: Sync {
-    /// Its name in plans.
+    /// Returns its name in plans.
     fn name(&self) -> &'static str;
 
-    /// One sentence: what is asked.
+    /// Returns the question as one sentence.
     fn what(&self) -> &'static str;
 
-    /// In which time it is answered.
+    /// Returns the kind of time in which trials run.
     fn time(&self) -> Time;
 
-    /// What may be said of a point.
+    /// Returns the parameters.
     fn parameters(&self) -> &[Parameter];
 
-    /// What comes out; the first is the one that a map shows.
+    /// Returns the metrics, the most important one first.
     fn metrics(&self) -> &[Metric];
 
-    /// Whether a point can be tried at all; what to change, if not.
+    /// Checks whether a point is valid.
     ///
     /// # Errors
-    /// [`Failure::Impossible`].
+    /// Returns [`Failure::Impossible`] with what to change.
     fn judge(&self, point: &Point) -> Result<(), Failure>;
 
-    /// Asks once. Every parameter is in the point.
+    /// Runs one trial. The point contains every parameter.
     ///
     /// # Errors
-    /// [`Failure`]: whose fault it is.
+    /// See [`Failure`].
     fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure>;
 
-    /// The command that asks it, where a plan alone cannot: what is here then only describes it.
+    /// Returns the command that runs this question if a plan alone cannot run it; `None` otherwise.
     fn asked_by(&self) -> Option<&'static str> {
         None
     }
 
-    /// What there is to say of a run's folder beyond its figures.
+    /// Explains the results in the folder of a run.
     ///
     /// # Errors
-    /// Where the folder is none of a run, or cannot be read.
+    /// The folder is not that of a run, or cannot be read.
     fn explain(&self, _dir: &Path) -> Result<Explanation, StoreError> {
         Ok(Explanation::default())
     }

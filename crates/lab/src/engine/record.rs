@@ -1,35 +1,34 @@
-//! What is kept of a trial: one line of JSON.
+//! The record of a trial: one line of JSON.
 
 use super::point::Point;
 use crate::environment::Environment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One trial. The order of the fields is that of the line.
+/// One trial. The order of the fields is that of the JSON line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The hash of question, version, point and seed, and in real time of the repetition: by it a trial is
-    /// known.
+    /// The key of the trial: the hash of question, version, point, seed and, in real time, repetition.
     pub key: String,
-    /// Which question.
+    /// The name of the question.
     pub question: String,
-    /// Of which point.
+    /// The parameter values.
     pub point: Point,
-    /// The how manieth time, from 0.
+    /// The number of the repetition, from 0.
     pub repetition: u32,
     /// The seed.
     pub seed: u64,
-    /// The version of kiban that made it.
+    /// The version of kiban that ran the trial.
     pub version: String,
-    /// Where it was made; nothing in virtual time, which is the same everywhere.
+    /// The machine of a real-time trial; `None` in virtual time, where results do not depend on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
-    /// What came out.
+    /// The values of the metrics by name.
     pub metrics: BTreeMap<String, f64>,
-    /// What explains it.
+    /// Data that explains the values.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub evidence: serde_json::Value,
-    /// Processors that others used meanwhile, if it was more than is allowed and every repeat was as bad.
+    /// Foreign load in cores, if it exceeded the limit in every attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_cores: Option<f64>,
 }

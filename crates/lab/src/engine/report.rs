@@ -1,8 +1,8 @@
-//! A report of a run: a page for people, pictures, and the summary for machines.
+//! The report of a run: an HTML page, Markdown, SVG figures and a JSON summary.
 //!
-//! Page      [`Report::html`]: one file for the browser, with what the question explains.
-//! Files     `report.md`; `summary.json`; an SVG a figure. Each is written whole, and the same records give
-//!           the same bytes.
+//! Page      [`Report::html`] returns one self-contained page, which includes the question's explanation.
+//! Files     `report.md`, `summary.json` and one SVG per figure. Each is written atomically, and the same
+//!           records give the same bytes.
 
 use super::explanation::Explanation;
 use super::figures::{Axes, Figures, draw};
@@ -13,30 +13,31 @@ use super::summary::Summary;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// All that is said of a run.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// Of which plan, by which version.
+    /// The plan and the version of kiban.
     pub manifest: Manifest,
-    /// Records that the plan asks for.
+    /// Trials of the plan or of its shard.
     pub trials: u64,
-    /// Records that there are.
+    /// Trials that have a record.
     pub records: u64,
-    /// Lines that were skipped, as they are told.
+    /// Lines that were skipped, with the reason.
     pub broken: Vec<String>,
-    /// The figures' numbers.
+    /// The statistics of all points.
     pub summary: Summary,
     /// The figures.
     pub figures: Figures,
-    /// What the question says of them.
+    /// The question's explanation of the results.
     pub explanation: Explanation,
 }
 
 impl Report {
-    /// Of what a folder has; none if it has no record. `metrics` are the question's, where it is known.
+    /// Reports on the folder of a run; returns `None` if it has no records. `metrics` are those of the question,
+    /// or empty if the question is not known.
     ///
     /// # Errors
-    /// Where the folder is none of a run, or cannot be read.
+    /// The folder is not that of a run, or cannot be read.
     pub fn of(dir: &Path, metrics: &[Metric]) -> Result<Option<Report>, StoreError> {
         let manifest = Manifest::read(dir)?;
         let records = Records::read(dir, &manifest)?;
@@ -50,7 +51,7 @@ impl Report {
         Ok(Some(Report { manifest, trials, records: count, broken, summary, figures, explanation }))
     }
 
-    /// The same with what its question says of it, and over other axes.
+    /// Adds the question's explanation and draws the figures again, with other axes if `axes` is given.
     #[must_use]
     pub fn explained(self, metrics: &[Metric], axes: Option<&Axes>, explanation: Explanation) -> Report {
         let figures = draw(&self.summary, metrics, axes, &explanation);
@@ -73,19 +74,19 @@ impl Report {
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// Whether every trial has a record.
+    /// Returns whether every trial has a record.
     pub fn is_whole(&self) -> bool {
         self.records >= self.trials
     }
 
-    /// What a reader has to know before a figure.
+    /// Returns the warnings that qualify the results, an incomplete run included.
     pub fn warnings(&self) -> Vec<String> {
         let (records, trials) = (self.records, self.trials);
         let missing = format!("{records} of {trials} trials have a record: the run is incomplete");
         (!self.is_whole()).then_some(missing).into_iter().chain(self.faults()).collect()
     }
 
-    /// What is wrong with what there is, while a run that still goes on is not whole yet.
+    /// Returns the warnings except that the run is incomplete.
     pub fn faults(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.broken.is_empty() {
@@ -102,7 +103,7 @@ impl Report {
         warnings
     }
 
-    /// The page as Markdown.
+    /// Returns the report as Markdown.
     pub fn markdown(&self) -> String {
         let Summary { question, version, .. } = &self.summary;
         let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };

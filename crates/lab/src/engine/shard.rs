@@ -1,10 +1,10 @@
-//! Shards: which part of a plan a process makes.
+//! Shards: parts of a plan that run in different processes or on different machines.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Part `number` of `of`: the trials whose number leaves the same remainder, so that slow regions are spread.
+/// Shard `number` of `of`: every `of`-th trial, so that slow regions of the plan are spread over all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shard {
@@ -13,25 +13,25 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// All of a plan.
+    /// The whole plan as one shard.
     pub const ALL: Shard = Shard { number: 1, of: 1 };
 
-    /// Part `number`, from 1, of `of`; none if there is no such part.
+    /// Creates shard `number`, from 1, of `of`; returns `None` if `number` is out of range.
     pub fn new(number: u32, of: u32) -> Option<Shard> {
         (1..=of).contains(&number).then_some(Shard { number, of })
     }
 
-    /// Whether it is everything.
+    /// Returns whether the shard is the whole plan.
     pub fn is_all(self) -> bool {
         self.of == 1
     }
 
-    /// The numbers of its trials, of so many.
+    /// Returns the numbers of its trials in a plan of `all` trials.
     pub fn trials(self, all: u64) -> impl Iterator<Item = u64> {
         (u64::from(self.number - 1)..all).step_by(self.of as usize)
     }
 
-    /// How many there are.
+    /// Returns the number of its trials in a plan of `all` trials.
     pub fn count(self, all: u64) -> u64 {
         all.saturating_sub(u64::from(self.number - 1)).div_ceil(u64::from(self.of))
     }

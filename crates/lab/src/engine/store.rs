@@ -1,16 +1,16 @@
-//! What a sweep keeps: a folder for a run, and a cache that runs may share.
+//! The files of a sweep: a folder per run, and a cache that runs may share.
 //!
-//! Run       `run.json` says of what it is: plan, version, shard. `records.jsonl` grows by a line a trial,
-//!           each written at once: whatever ends the process, all lines before stay, and a run that goes on
-//!           makes the rest.
-//! Broken    a line that is cut off, changed or of something else is named by its number and skipped; its
-//!           trial is made again.
-//! Refused   a folder of another plan, version or shard, and one that another process is writing to.
-//! Cache     a record a file, by its key, put there by renaming: readers see it whole or not at all.
-//! Locks     are advisory, and network file systems may have none: then nobody notices two processes in one
-//!           folder.
-//! Limits    a record survives the end of the process once it was written, and a loss of power once the run
-//!           has ended; all keys of a run are held in memory.
+//! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line per trial, written at
+//!           once. If the process is killed, all complete lines remain, and the next run continues from there.
+//! Broken lines  a truncated, modified or foreign line is reported by its number and skipped; its trial is
+//!           repeated.
+//! Refused   a folder of another plan, version or shard, or one that another process is writing to.
+//! Cache     one file per record, named by its key and created by renaming, so that readers never see a
+//!           partial record.
+//! Locks     are advisory and may be missing on network file systems; two processes in one folder then go
+//!           undetected.
+//! Limits    a record survives the end of the process as soon as it is written, but a power failure only after
+//!           the run has ended. All keys of a run are held in memory.
 
 use super::key::{VERSION, key};
 use super::plan::{Members, Plan, Trial};
@@ -27,38 +27,38 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The form of `run.json` and `records.jsonl`.
+/// The format version of `run.json` and `records.jsonl`.
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
-/// The last records are looked for in so much of the file's end.
+/// Bytes at the end of the file in which [`latest`] looks for records.
 const LATEST_BYTES: u64 = 256 << 10;
 
-/// Of what a run is.
+/// The description of a run, stored in `run.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     format: u32,
-    /// The version of kiban that makes it.
+    /// The version of kiban that makes the run.
     pub version: String,
-    /// Whether its trials are made in virtual time, in which they are exact.
+    /// Whether its trials run in virtual time, where results are exact.
     pub exact: bool,
-    /// Which part of the plan.
+    /// The part of the plan that the run covers.
     pub shard: Shard,
     /// The plan.
     pub plan: Plan,
 }
 
 impl Manifest {
-    /// Describes a run of this version of kiban, whose question is answered in `time`.
+    /// Describes a run by this version of kiban, whose trials run in `time`.
     pub fn new(time: Time, plan: Plan, shard: Shard) -> Manifest {
         let exact = time == Time::Virtual;
         Manifest { format: FORMAT, version: VERSION.to_owned(), exact, shard, plan }
     }
 
-    /// Reads that of a folder.
+    /// Reads the manifest of a folder.
     ///
     /// # Errors
-    /// Where there is none, or another form of it.
+    /// There is no manifest, or it has another format.
     pub fn read(dir: &Path) -> Result<Manifest, StoreError> {
         let path = dir.join(RUN);
         let text = fs::read(&path).map_err(|error| match error.kind() {
@@ -83,7 +83,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The key of a trial of it.
+    /// Returns the key of a trial of this run.
     pub fn key(&self, trial: &Trial) -> String {
         self.key_of(&trial.point, trial.seed, trial.repetition)
     }
@@ -93,7 +93,7 @@ impl Manifest {
         key(&self.plan.question, &self.version, point, seed, repetition)
     }
 
-    /// Whether a record is one of it, and what it says of itself.
+    /// Checks that a record belongs to this run and that its key matches its contents.
     fn judge(&self, members: &Members<'_>, record: &Record) -> Result<(), String> {
         if record.question != self.plan.question {
             return Err(format!("belongs to question {}", record.question));
@@ -110,7 +110,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Why records of `self`, which stand in `dir`, are not those of `wanted`.
+    /// Returns the error if `dir`, whose manifest is `self`, cannot be used for `wanted`.
     fn mismatch(&self, dir: &Path, wanted: &Manifest) -> Option<StoreError> {
         let dir = dir.display();
         let what = if self.version != wanted.version {
@@ -134,7 +134,7 @@ impl Manifest {
     }
 }
 
-/// Records that nobody can judge.
+/// Returns the error for records without a manifest.
 fn no_plan(dir: &Path) -> StoreError {
     StoreError::Mismatch(format!(
         "{} has records but no {RUN}, as sweeps of earlier versions left it: measure again in another folder (--out)",
@@ -142,19 +142,19 @@ fn no_plan(dir: &Path) -> StoreError {
     ))
 }
 
-/// A line that does not count.
+/// A line of the records file that was skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Broken {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// How long the records of a folder are now, in bytes; no file is none.
+/// Returns the length of a folder's records file in bytes; 0 if there is no file.
 ///
 /// # Errors
-/// Where that cannot be told.
+/// The file's metadata cannot be read.
 pub fn recorded_bytes(dir: &Path) -> Result<u64, StoreError> {
     let path = dir.join(RECORDS);
     match fs::metadata(&path) {
@@ -164,10 +164,10 @@ pub fn recorded_bytes(dir: &Path) -> Result<u64, StoreError> {
     }
 }
 
-/// The last records of a folder, the newest first; what is no record is passed over.
+/// Returns the last `count` records of a folder, newest first. Lines that are not records are skipped.
 ///
 /// # Errors
-/// Where they cannot be read.
+/// The file cannot be read.
 pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     let path = dir.join(RECORDS);
     let read = || -> io::Result<Vec<u8>> {
@@ -187,28 +187,28 @@ pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
-/// So many lines that are no records are named.
+/// Broken lines that are reported one by one at most.
 const BROKEN_NAMED_MAX: usize = 10;
 
-/// What stands in a file of records.
+/// The contents of a records file.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Lines by their keys, without their ends.
+    /// Valid lines by key, without line ends.
     pub lines: HashMap<String, String>,
-    /// What was skipped.
+    /// Lines that were skipped.
     pub broken: Vec<Broken>,
-    /// Whether the last line has an end.
+    /// Whether the last line is terminated.
     ended: bool,
 }
 
 impl Records {
-    /// Reads what a folder has, judged by its manifest. No file is no records.
+    /// Reads the records of a folder and checks them against its manifest. A missing file means no records.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The file cannot be read, or is not a regular file.
     pub fn read(dir: &Path, manifest: &Manifest) -> Result<Records, StoreError> {
         let path = dir.join(RECORDS);
-        // A device may have no end.
+        // Reading a device such as /dev/zero would never end.
         if path.metadata().is_ok_and(|its| !its.is_file()) {
             return Err(StoreError::Mismatch(format!("{} is not a regular file: remove it", path.display())));
         }
@@ -257,7 +257,7 @@ impl Records {
         }
     }
 
-    /// Those of a manifest's plan, read, in the plan's order.
+    /// Returns the records in the order of the plan.
     pub fn in_order<'a>(&'a self, manifest: &'a Manifest) -> impl Iterator<Item = Record> + 'a {
         self.ordered_lines(manifest).map(|line| serde_json::from_str(line).expect("it was read before"))
     }
@@ -268,10 +268,10 @@ impl Records {
     }
 }
 
-/// A file that nobody else holds until this is dropped.
+/// A file that is locked until this value is dropped.
 ///
-/// To close it is not enough: a process that another thread has just forked shares the lock until it execs
-/// (flock(2)).
+/// The lock is released explicitly, because closing the file is not enough: a child process that another thread
+/// has just forked shares the lock until it calls exec (flock(2)).
 #[derive(Debug)]
 struct Held(File);
 
@@ -279,7 +279,7 @@ impl Held {
     fn new(file: File, dir: &Path) -> Result<Held, StoreError> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
-            // Some network file systems know no locks: there it is up to whoever starts a run.
+            // Some network file systems have no locks: there, users must avoid concurrent runs themselves.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Held(file)),
         }
     }
@@ -291,7 +291,7 @@ impl Drop for Held {
     }
 }
 
-/// A run that is being made.
+/// The folder of a run, open for writing.
 #[derive(Debug)]
 pub struct Run {
     dir: PathBuf,
@@ -301,10 +301,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins a run in a folder, or goes on with it. The folder is locked until the value is dropped.
+    /// Begins or continues a run in a folder. The folder is locked until the value is dropped.
     ///
     /// # Errors
-    /// See [`StoreError`]; nothing of what is there has changed then.
+    /// See [`StoreError`]; existing files are not changed then.
     pub fn open(dir: &Path, manifest: Manifest) -> Result<Run, StoreError> {
         let write = |path: &Path| {
             let path = path.to_owned();
@@ -328,32 +328,32 @@ impl Run {
         }
         let records = Records::read(dir, &manifest)?;
         if !records.ended {
-            // What is appended must not become part of a line that was cut off.
+            // Terminate a truncated line, so that the next record does not become part of it.
             file.0.write_all(b"\n").map_err(write(&path))?;
         }
         Ok(Run { dir: dir.to_owned(), manifest, records, file: Mutex::new(file) })
     }
 
-    /// Of what it is.
+    /// Returns the description of the run.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What stood there when it was opened.
+    /// Returns the records that existed when the run was opened.
     pub fn found(&self) -> &Records {
         &self.records
     }
 
-    /// Adds a record: one line, in one piece.
+    /// Appends a record as one line with a single write.
     ///
     /// # Errors
-    /// Where it cannot be written. What was recorded before is as it was.
+    /// The file cannot be written; earlier records are not affected.
     pub fn append(&self, record: &Record) -> Result<(), StoreError> {
         let line = line_of(record) + "\n";
         let mut file = lock(&self.file);
         let length = file.0.metadata().map(|metadata| metadata.len());
         file.0.write_all(line.as_bytes()).map_err(|error| {
-            // Part of a line may have found room.
+            // Remove a partially written line.
             if let Ok(length) = length {
                 let _ = file.0.set_len(length);
             }
@@ -361,40 +361,40 @@ impl Run {
         })
     }
 
-    /// Waits until all records are on the disk.
+    /// Flushes all records to the disk.
     ///
     /// # Errors
-    /// Where the disk has trouble.
+    /// The file cannot be synchronized.
     pub fn sync(&self) -> Result<(), StoreError> {
         let file = lock(&self.file);
         file.0.sync_all().map_err(|error| StoreError::Write(self.dir.join(RECORDS), error))
     }
 }
 
-/// A record as a line, without its end.
+/// Returns a record as a line of JSON without the line end.
 pub fn line_of(record: &Record) -> String {
     serde_json::to_string(record).expect("figures are finite, names are text")
 }
 
-/// What came of a merge.
+/// The result of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Merged {
     /// Trials of the plan.
     pub trials: u64,
-    /// Of which there are records.
+    /// Trials that have a record.
     pub records: u64,
-    /// Records that were in several folders; those of the first count.
+    /// Real-time records that exist in several folders with different results; the first folder's is kept.
     pub twice: u64,
-    /// Folder and line of what was skipped.
+    /// Lines that were skipped, with their files and reasons.
     pub broken: Vec<String>,
 }
 
-/// Puts the records of several folders into one, in the order of the plan: the same bytes for the same
-/// records, whoever made which. What `out` has already stays.
+/// Merges the records of several folders into `out`, in the order of the plan, so that the same records give
+/// the same bytes. Records that `out` already has are kept.
 ///
 /// # Errors
-/// Where the folders are not of one plan and version, where exact records differ, and where files have
-/// trouble.
+/// The folders are of different plans or versions, virtual-time records differ, or a file cannot be read or
+/// written.
 pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
     let first = dirs.first().map_or(out, PathBuf::as_path);
     let manifest = Manifest { shard: Shard::ALL, ..Manifest::read(first)? };
@@ -442,34 +442,34 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
     Ok(Merged { trials: manifest.plan.trials(), records, twice, broken })
 }
 
-/// Records by their keys, for runs to share. Only what is exact belongs there.
+/// A cache of virtual-time records by key, which several runs may share.
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
 }
 
 impl Cache {
-    /// A cache in a folder, which is made when something is put there.
+    /// Uses a folder as a cache; it is created when the first record is stored.
     pub fn new(dir: &Path) -> Cache {
         Cache { dir: dir.to_owned() }
     }
 
-    /// The record of a key; none if there is none, or if it is not whole.
+    /// Returns the record of a key; `None` if there is none, or if it is damaged.
     pub fn get(&self, key: &str) -> Option<Record> {
         let record: Record = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
         let made = super::key::key(&record.question, &record.version, &record.point, record.seed, None);
         (record.key == key && made == key).then_some(record)
     }
 
-    /// Keeps a record.
+    /// Stores a record.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The file cannot be written.
     pub fn put(&self, record: &Record) -> Result<(), StoreError> {
         let path = self.path(&record.key);
         let folder = path.parent().expect("it has two parts");
         fs::create_dir_all(folder).map_err(|error| StoreError::Write(folder.to_owned(), error))?;
-        // What a loss of power cuts off is noticed by who reads it.
+        // No sync: `get` detects a file that a power failure has truncated.
         put(&path, (line_of(record) + "\n").as_bytes(), |_| Ok(()))
     }
 
@@ -479,10 +479,10 @@ impl Cache {
     }
 }
 
-/// Writes a file beside and renames it: it is there whole, or as before.
+/// Writes a file atomically: writes a temporary file, syncs it, and renames it to `path`.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// The file cannot be written.
 pub fn put_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     put(path, bytes, File::sync_all)
 }
@@ -491,7 +491,7 @@ fn put(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Res
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let put = || {
         let mut builder = tempfile::Builder::new();
-        // Readable for others, as files are that are not made beside.
+        // Use the permissions of ordinary new files; those of temporary files are stricter.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let mut file = builder.prefix(".kiban-").tempfile_in(folder)?;
@@ -502,7 +502,7 @@ fn put(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Res
     put().map_err(|error| StoreError::Write(path.to_owned(), error))
 }
 
-/// JSON for people.
+/// Returns indented JSON with a final line end.
 pub fn pretty(value: &impl Serialize) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("names are text");
     text.push(b'\n');

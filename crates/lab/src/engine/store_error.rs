@@ -1,4 +1,4 @@
-//! Why the folder of a run, or a cache, cannot be used.
+//! Errors of run folders and caches.
 
 use std::fmt;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// Why a store cannot be used.
 #[derive(Debug)]
 pub enum StoreError {
-    /// It does not belong to what is asked; the text says what to do.
+    /// The contents do not match the request; the text says what to do.
     Mismatch(String),
-    /// Somebody else writes to it.
+    /// Another process is writing to the folder.
     Busy(PathBuf),
-    /// It cannot be read.
+    /// A file cannot be read.
     Read(PathBuf, io::Error),
-    /// It cannot be written.
+    /// A file cannot be written.
     Write(PathBuf, io::Error),
 }
 

@@ -1,14 +1,14 @@
-//! A summary: what the trials of each point say together.
+//! The summary of a run: statistics over the trials of each point.
 //!
-//! Figures   of each metric the number, the ends, the quartiles (definition 7 of Hyndman and Fan 1996), the
-//!           median.
-//! Interval  of the median, from order statistics: between the k-th least and the k-th greatest of n figures
-//!           the true median lies with the probability that a fair coin shows heads k to n-k times of n. That
-//!           holds for every distribution without jumps (Conover, Practical Nonparametric Statistics, 3.2).
-//!           The narrowest with at least 95 %: it takes six figures, and has fewer none.
-//! From      records alone: whoever has them can make it again. Points stand in the order of their values.
-//! Limits    trials are taken to be independent. In virtual time several seeds are several worlds; where a
-//!           question does not use its seed, the figures are equal and so is the interval.
+//! Values    of each metric: number of values, minimum, quartiles (definition 7 of Hyndman and Fan 1996),
+//!           median, maximum.
+//! Interval  a confidence interval of the median from order statistics: the true median lies between the k-th
+//!           smallest and the k-th largest of n values with the probability that n tosses of a fair coin give
+//!           k to n-k heads. This holds for every continuous distribution (Conover, Practical Nonparametric
+//!           Statistics, 3.2). The narrowest interval with at least 95 % is used; it takes at least six values.
+//! Input     only the records. Points are sorted by their values.
+//! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation; if a
+//!           question does not use its seed, all values are equal and the interval has zero width.
 
 use super::point::{Point, Value};
 use super::record::Record;
@@ -18,73 +18,73 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How sure an interval is at least.
+/// The least confidence of an interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// All points of some records.
+/// The statistics of all points of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     /// The question.
     pub question: String,
     /// The version of kiban that made the records.
     pub version: String,
-    /// Parameters of more than one value, each with its values, in order.
+    /// Parameters with more than one value, and their sorted values.
     pub varying: BTreeMap<String, Vec<Value>>,
-    /// Parameters of one value.
+    /// Parameters with one value.
     pub fixed: Point,
-    /// The metrics' names.
+    /// The names of the metrics.
     pub metrics: BTreeSet<String>,
-    /// Machines, where they are recorded.
+    /// The machines of real-time records.
     pub environments: Vec<String>,
     /// The points.
     pub rows: Vec<Row>,
 }
 
-/// One point.
+/// The statistics of one point.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its values.
+    /// The parameter values.
     pub point: Point,
-    /// How many trials there were.
+    /// The number of trials.
     pub count: usize,
-    /// How many of them others disturbed.
+    /// The number of trials with foreign load.
     pub disturbed: usize,
-    /// What came out.
+    /// The statistics of each metric.
     pub metrics: BTreeMap<String, Spread>,
 }
 
-/// One metric at one point.
+/// The statistics of one metric at one point.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// How many figures.
+    /// The number of values.
     pub count: usize,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// A quarter of them is below.
+    /// The first quartile.
     pub lower_quartile: f64,
-    /// The one in the middle.
+    /// The median.
     pub median: f64,
-    /// A quarter of them is above.
+    /// The third quartile.
     pub upper_quartile: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
-    /// Where the true median lies; none of fewer than six figures.
+    /// The confidence interval of the median; `None` with fewer than six values.
     pub interval: Option<Interval>,
 }
 
 /// A confidence interval of a median.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Interval {
-    /// Its lower end, which is a figure that came out.
+    /// The lower bound, which is one of the values.
     pub low: f64,
-    /// Its upper end.
+    /// The upper bound, which is one of the values.
     pub high: f64,
-    /// How sure it is, at least [`CONFIDENCE`].
+    /// The confidence, at least [`CONFIDENCE`].
     pub confidence: f64,
 }
 
 impl Spread {
-    /// Of figures in any order; none if there are none.
+    /// Summarizes unsorted values; returns `None` if there are none.
     pub fn of(figures: &[f64]) -> Option<Spread> {
         let sorted = stats::sorted(figures);
         let interval = rank(sorted.len()).map(|(rank, confidence)| Interval {
@@ -104,13 +104,13 @@ impl Spread {
     }
 }
 
-/// The greatest rank, from 1, whose interval is sure enough, and how sure it is; none of too few figures.
+/// Returns the highest rank, from 1, whose interval has at least [`CONFIDENCE`], and its confidence; `None` for
+/// too few values.
 ///
 /// From rank k to rank n+1-k the confidence is 1 - 2 P(B < k), B binomial with n and 1/2.
 fn rank(count: usize) -> Option<(usize, f64)> {
     let n = count as f64;
-    // The probability of exactly k heads, as its logarithm: the half to the n-th would be nothing from 1075
-    // on.
+    // The logarithm of the probability of exactly k heads: 2^-n itself underflows for n >= 1075.
     let (mut log, mut below, mut best) = (-n * std::f64::consts::LN_2, 0.0, None);
     for k in 0..count / 2 {
         below += log.exp();
@@ -133,7 +133,7 @@ fn order_points(one: &Point, other: &Point) -> Ordering {
 }
 
 impl Summary {
-    /// Of records in any order; none if there are none.
+    /// Summarizes records in any order; returns `None` if there are none.
     pub fn of(records: impl Iterator<Item = Record>) -> Option<Summary> {
         let mut records: Vec<Record> = records.collect();
         records.sort_by(|one, other| order_points(&one.point, &other.point));
@@ -164,12 +164,12 @@ impl Summary {
         })
     }
 
-    /// How many records others disturbed.
+    /// Returns the number of trials with foreign load.
     pub fn disturbed(&self) -> usize {
         self.rows.iter().map(|row| row.disturbed).sum()
     }
 
-    /// For people: a row for each point and metric.
+    /// Returns a text table with a row for each point and metric.
     pub fn table(&self) -> Table {
         let many = self.rows.iter().any(|row| row.count > 1);
         let heads = self.varying.keys().fold(Table::new(&self.question), |table, name| table.numbers(name));
@@ -238,8 +238,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// Ranks as tables of the sign test have them (Conover, table A3; ranks for 95 % and the exact
-    /// confidence).
+    /// The expected ranks are those of tables of the sign test (Conover, table A3) for 95 %.
     #[test]
     fn an_interval_is_as_narrow_as_it_may_be() {
         for (count, expected) in [

@@ -1,20 +1,18 @@
-//! A sweep: all trials of a shard that have no record yet.
+//! A sweep: runs all trials of a shard that have no record yet.
 //!
-//! Virtual   on all processors, in any order; what the cache has is taken from there, and what is made is put
-//!           there.
-//! Real      one after the other. Others' load is read around each trial ([`crate::load`]): a disturbed one
-//!           is made again, up to a bound; then the least disturbed counts and is marked. Nothing ever comes
-//!           from a cache.
-//! Time      moments are those of a clock that only goes forwards: whoever sets the machine's time changes
-//!           nothing.
-//! Builds    where a record of virtual time is found, one is made again and has to be the same: so records of
-//!           another build of this version are noticed.
-//! Failures  what is lost is tried again within the same bound, and then counted as failed; it has no record,
-//!           so that the next run tries it again. The other trials go on.
-//! Patience  where all trials need one peer, a peer that is lost is called again for a while
-//!           ([`Options::patience`]); then the sweep ends early, since the other trials would be lost as
-//!           well, and the next run goes on.
-//! Limits    the load guard sees processors, not the network or the disk.
+//! Virtual time  trials run on all processors, in any order. Records are taken from the cache if it has them;
+//!           new ones are stored there.
+//! Real time trials run one after the other. The foreign load is read before and after each trial
+//!           ([`crate::load`]): a disturbed trial is repeated, up to a limit; then the least disturbed attempt
+//!           counts and is marked. The cache is not used.
+//! Clock     monotonic: setting the machine's time has no effect.
+//! Builds    if virtual-time records exist, one of them is repeated and must be equal. This detects records of
+//!           another build of the same version.
+//! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
+//!           that the next run repeats it. The other trials continue.
+//! Lost peer with [`Options::patience`], a trial whose peer is lost is repeated for that time. Then the sweep
+//!           ends early, because the remaining trials would fail too; the next run continues from there.
+//! Limits    the load guard sees CPU use, not use of the network or the disk.
 
 use super::key::VERSION;
 use super::plan::Trial;
@@ -33,22 +31,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// So many failed trials are named.
+/// Failed trials that are reported one by one at most.
 const NAMED_MAX: usize = 10;
-/// How often a lost peer is called.
+/// The interval at which a trial is repeated while its peer is lost.
 const CALL: Duration = Duration::from_millis(500);
 
-/// How a sweep is made.
+/// The options of a sweep.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads for virtual trials; none: one a processor.
+    /// Threads for virtual-time trials; `None` means one per processor.
     pub workers: Option<usize>,
-    /// What others may use during a real trial, in cores.
+    /// The foreign load that a real-time trial tolerates, in cores.
     pub foreign_cores_max: f64,
-    /// How often a real trial is made again that was disturbed or lost.
+    /// How often a disturbed or failed real-time trial is repeated at most.
     pub redos_max: u32,
-    /// How long a real trial is tried again that was lost, whatever the number of tries; then the sweep ends
-    /// early. None: it is tried as often as a disturbed one, and the others go on.
+    /// How long a failed real-time trial is repeated, whatever the number of attempts, before the sweep ends
+    /// early. `None`: it is repeated `redos_max` times, then the sweep continues with the other trials.
     pub patience: Option<Duration>,
 }
 
@@ -58,36 +56,36 @@ impl Default for Options {
     }
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Trials of the shard.
     pub trials: u64,
-    /// That had a record.
+    /// Trials that already had a record.
     pub found: u64,
-    /// Whose record was in the cache.
+    /// Trials whose record was in the cache.
     pub cached: u64,
-    /// That were made.
+    /// Trials that were run.
     pub made: u64,
-    /// How often one was made again.
+    /// Repeated attempts.
     pub redone: u64,
-    /// Records that are marked, since others disturbed every try.
+    /// Records that are marked because every attempt was disturbed.
     pub disturbed: u64,
-    /// Trials that failed, and have no record.
+    /// Trials that failed and have no record.
     pub failed: u64,
-    /// The first of them, with what was wrong.
+    /// The first failed trials, with the reason.
     pub failures: Vec<String>,
-    /// Why the sweep ended before its time; none if it did not.
+    /// Why the sweep ended early; `None` if it did not.
     pub ended_early: Option<String>,
 }
 
 impl Outcome {
-    /// Whether every trial has a record now.
+    /// Returns whether every trial has a record now.
     pub fn is_whole(&self) -> bool {
         self.failed == 0 && self.ended_early.is_none()
     }
 
-    /// How many trials are over, well or not.
+    /// Returns the number of trials that are done, failed ones included.
     pub fn done(&self) -> u64 {
         self.found + self.cached + self.made + self.failed
     }
@@ -100,21 +98,21 @@ impl Outcome {
     }
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress<'a> {
-    /// What it did so far.
+    /// The results so far.
     pub outcome: &'a Outcome,
-    /// The trial that it makes now; none in virtual time, where there are many, and at the end.
+    /// The running trial; `None` in virtual time, where several run in parallel, and at the end.
     pub now: Option<&'a Trial>,
 }
 
-/// A clock to be patient by.
+/// The clock and the delay of [`Options::patience`]; tests replace it.
 pub trait Patience {
-    /// The moment, which never goes back.
+    /// Returns the monotonic time.
     fn now(&self) -> Instant;
 
-    /// Lets time go by.
+    /// Sleeps for `length`.
     fn pause(&mut self, length: Duration);
 }
 
@@ -128,19 +126,19 @@ impl Patience for Clock {
     }
 }
 
-/// What a sweep in real time is lent.
+/// The interfaces to the system that a real-time sweep uses; tests replace them.
 pub struct Lent<'a> {
-    /// Reads the machine's accounts.
+    /// Reads CPU times.
     pub meter: &'a mut dyn Meter,
-    /// Waits for a peer that was lost.
+    /// Waits for a lost peer.
     pub patience: &'a mut dyn Patience,
 }
 
-/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones
-/// included, and in real time also before the first.
+/// Runs all trials of a run that have no record. `progress` is called for every trial of the shard, including
+/// trials that already have a record; in real time it is called before each trial and at the end.
 ///
 /// # Errors
-/// Where records cannot be written, or those that were found are not those that this build makes.
+/// Records cannot be written, or an existing record differs from the result of this build.
 pub fn sweep(
     question: &dyn Question,
     run: &Run,
@@ -153,7 +151,7 @@ pub fn sweep(
     sweep_with(question, run, cache, options, lent, progress)
 }
 
-/// The same with other accounts and another clock.
+/// Like [`sweep`], with the given meter and clock.
 ///
 /// # Errors
 /// As [`sweep`].
@@ -256,7 +254,7 @@ impl Sweep<'_> {
         Ok(Made::New)
     }
 
-    /// Makes a recorded trial again.
+    /// Repeats a recorded trial and checks that the result equals the record.
     fn compare(&self, trial: &Trial, line: &str) -> Result<(), StoreError> {
         let again = self.ask(trial).map(|metrics| line_of(&self.record(trial, metrics)));
         if again.as_deref() == Ok(line) {
@@ -296,8 +294,8 @@ impl Sweep<'_> {
         Ok(outcome)
     }
 
-    /// Makes a trial until it was quiet, or too often: what came out, and the foreign load if it was never
-    /// quiet.
+    /// Repeats a trial until an attempt was undisturbed or the limit is reached. Returns the result of the least
+    /// disturbed attempt, and its foreign load if every attempt was disturbed.
     fn quietest(&self, trial: &Trial, lent: &mut Lent<'_>, redone: &mut u64) -> Tried {
         let mut best: Option<(Metrics, f64)> = None;
         let mut lost_since = None;
@@ -339,7 +337,7 @@ impl Sweep<'_> {
                 continue;
             }
             return match (best, lost, self.options.patience) {
-                // What came out before the peer was lost counts; the next trial will find it gone.
+                // An earlier, disturbed attempt counts; the next trial will notice that the peer is lost.
                 (Some((metrics, cores)), ..) => Tried::Made(metrics, Some(cores)),
                 (None, Some(why), Some(_)) => Tried::Gone(why),
                 (None, why, _) => Tried::Failed(Failure::Lost(why.unwrap_or_default())),
@@ -371,13 +369,13 @@ impl Sweep<'_> {
     }
 }
 
-/// What came of a real trial.
+/// The outcome of a real-time trial.
 enum Tried {
-    /// Figures, and the foreign load if every try was disturbed.
+    /// A result, and the foreign load if every attempt was disturbed.
     Made(Metrics, Option<f64>),
-    /// There are none, and the other trials go on.
+    /// The trial failed; the sweep continues.
     Failed(Failure),
-    /// The peer stays lost: why.
+    /// The peer stayed lost, with the reason; the sweep ends.
     Gone(String),
 }
 

@@ -1,9 +1,9 @@
-//! One point of paper \[1\]'s figures 6 and 7: sessions that share a board, by their windows.
+//! One point of figures 6 and 7 of paper \[1\]: concurrent sessions on one board, by number and window.
 //!
-//! How       as `kiban reproduce atm-board` measures them: the board of 1995 with its modelled processor and
-//!           memory, or ours as it is.
-//! Moving    a point where some session moved nothing counts here, with their number; the paper has no data
-//!           there.
+//! Method    as in `kiban reproduce atm-board`: the board of 1995 with its modelled processor and memory, or
+//!           today's kiban without these limits.
+//! Stalled sessions  points where some sessions transfer nothing are measured, with the number of sessions that
+//!           transfer data; the paper has no data there.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};

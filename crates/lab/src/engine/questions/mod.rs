@@ -1,4 +1,4 @@
-//! The questions that plans may ask, and those that a command of their own asks ([`Question::asked_by`]).
+//! All questions: those that a plan can run, and those with a command of their own ([`Question::asked_by`]).
 
 mod atm_board;
 mod parameters;
@@ -16,17 +16,17 @@ static QUESTIONS: LazyLock<Vec<Box<dyn Question + Send>>> = LazyLock::new(|| {
     ]
 });
 
-/// All of them.
+/// Returns all questions.
 pub fn all() -> Vec<&'static dyn Question> {
     QUESTIONS.iter().map(|question| &**question as &dyn Question).collect()
 }
 
-/// The one of a name.
+/// Returns the question of a name.
 pub fn find(name: &str) -> Option<&'static dyn Question> {
     all().into_iter().find(|question| question.name() == name)
 }
 
-/// What to say of a name that none has.
+/// Returns a hint for an unknown name of a question.
 pub fn nearest(name: &str) -> String {
     let questions = all();
     let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();

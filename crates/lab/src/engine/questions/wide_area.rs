@@ -1,8 +1,7 @@
-//! One cell of paper \[2\]'s map: a stream between two workstations of 1995 on an ATM switch.
+//! One cell of the throughput map of paper \[2\]: a stream between two workstations of 1995 on an ATM switch.
 //!
-//! How       [`Experiment`], as `kiban reproduce wide-area-atm` runs it; other MTUs and intervals can be
-//!           asked for as well.
-//! Limits    the seed changes nothing: the set-up has no chance in it.
+//! Method    [`Experiment`], as in `kiban reproduce wide-area-atm`, with any MTU and duration.
+//! Limits    the seed has no effect: the set-up contains nothing random.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
