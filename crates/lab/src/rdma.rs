@@ -1,17 +1,17 @@
-//! Measuring RDMA in real time: round trips and streams between two NICs, on one host or two.
+//! RDMA benchmark in real time: round trips and streams between two NICs, on one host or two.
 //!
-//! Goal      what a user asks of a link first: how long does an operation take, how much goes through, what
-//!           does it cost.
-//! Server    [`serve`] takes any number of clients, a thread each. A client says with its request what the
-//!           server is to do with messages, and how long they are; both tell where their memory is.
-//! Send      the server sends every message back; in a stream it counts. It lets messages wait for receives,
-//!           so that a client needs no credit.
-//! Write     there and back: each end writes into the other's memory with immediate data (RFC 7306). In a
-//!           stream the writes are plain.
-//! Read      a round trip by itself: the server's program has no part in it.
-//! End       of a stream: immediate data, which the server answers when it hears of it, so everything before
-//!           has arrived.
-//! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
+//! Purpose   measure latency, throughput and CPU use of a link.
+//! Server    [`serve`] serves any number of clients, one thread each. The private data of a connection request
+//!           contain the server's role, the message length and the address of the client's memory; those of
+//!           the reply contain the address of the server's memory.
+//! Send      the server returns every message; in a stream it only counts them. Its queue pair holds messages
+//!           until a receive is posted, so that the client needs no credits.
+//! Write     round trips are RDMA Writes with immediate data (RFC 7306) in both directions; streams are plain
+//!           RDMA Writes.
+//! Read      a Read is a round trip by itself; the server program is not involved.
+//! End of a stream  the client sends immediate data, and the server answers when it has received them, so that
+//!           all earlier messages have arrived.
+//! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
 use kiban_os::clock::{Clock, process_cpu_nanos};
@@ -22,18 +22,18 @@ use kiban_rdma_runtime::{
 use std::fmt;
 use std::time::Duration;
 
-/// What a client's request begins with: whoever says something else is another program.
+/// The first bytes of the private data on both sides; anything else means that the peer is another program.
 const MAGIC: &[u8; 12] = b"kiban rdma 1";
-/// How long the other side may keep us waiting.
+/// How long to wait for the peer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of the longest message of a measurement.
+/// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
-/// Bytes under way at most, but for two messages that may always be;
+/// Bytes outstanding at most; two messages may always be outstanding.
 const WINDOW_BYTES: usize = 8 << 20;
-/// and messages.
+/// Messages outstanding at most.
 const WINDOW_MESSAGES: usize = 128;
 
-/// What is measured.
+/// The RDMA operation that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Send and receive.
@@ -54,29 +54,29 @@ impl fmt::Display for Operation {
     }
 }
 
-/// How it is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The operation.
     pub operation: Operation,
-    /// Bytes of a message.
+    /// Bytes per message.
     pub bytes: u32,
-    /// Messages.
+    /// Messages or round trips.
     pub count: u64,
-    /// Round trips before those that count.
+    /// Additional round trips before those that are measured.
     pub warm_up: u64,
-    /// Whether frames carry a CRC.
+    /// Whether MPA frames carry a CRC.
     pub crc: bool,
 }
 
-/// Why there is no figure.
+/// Why a measurement failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The NIC says so.
+    /// The NIC reported an error.
     Nic(Error),
-    /// Work ended otherwise than it should.
+    /// A work request failed.
     Work(Kind, Status),
-    /// The other end is no server of these measurements.
+    /// The peer is not a server of this benchmark.
     Stranger,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Nic(error) => error.fmt(f),
             Failure::Work(kind, status) => write!(f, "{kind:?}: {status}"),
-            Failure::Stranger => f.write_str("another program answers there: start `kiban rdma serve`"),
+            Failure::Stranger => f.write_str("the peer is not a kiban benchmark server: start `kiban rdma serve` there"),
         }
     }
 }
@@ -98,19 +98,19 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the server does with messages.
+/// What the server does with received messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Role {
-    /// Counts, and answers the end.
+    /// Counts them, and answers the end of the stream.
     Counts = 0,
-    /// Sends back.
+    /// Returns them by Send.
     Sends = 1,
-    /// Writes back.
+    /// Returns them by RDMA Write.
     Writes = 2,
 }
 
-/// What a client says with its request.
+/// The private data of a client's connection request.
 struct Greeting {
     role: Role,
     bytes: u32,
@@ -131,7 +131,7 @@ impl Greeting {
     }
 }
 
-/// A queue pair with memory for a window of messages out and as many in.
+/// A queue pair with memory for one window of messages in each direction.
 struct End {
     sent: Cq,
     heard: Cq,
@@ -171,12 +171,12 @@ impl End {
         self.qp.post_recv(number, &[self.memory.slice(self.receive_at(number), self.bytes as usize)])
     }
 
-    /// Where a message of a number belongs in the memory of an end like this one.
+    /// Returns the remote address for a message; the peer's memory has the same layout as ours.
     fn there(&self, peer: Remote, number: u64) -> Remote {
         peer.at(self.receive_at(number) as u64)
     }
 
-    /// The work that an operation is.
+    /// Returns the work request of an operation.
     fn work(&self, operation: Operation, number: u64, peer: Remote) -> Wr {
         match operation {
             Operation::Send => Wr::send(number, self.out(number)),
@@ -186,7 +186,7 @@ impl End {
     }
 }
 
-/// The next completion, which has to be a success.
+/// Waits for the next completion; an unsuccessful one is an error.
 fn done(cq: &Cq) -> Result<Completion, Failure> {
     success(cq.wait(PATIENCE)?)
 }
@@ -198,7 +198,7 @@ fn success(done: Completion) -> Result<Completion, Failure> {
     }
 }
 
-/// How a server listens and both ends connect. The CRC is the client's to ask for.
+/// Returns the connection parameters of both sides. Only the client requests a CRC.
 fn options(crc: bool, private_data: Vec<u8>) -> Connect {
     let crc = if crc { CrcUse::Wanted } else { CrcUse::Off };
     Connect { crc, extensions: true, private_data, ..Connect::default() }
@@ -207,12 +207,13 @@ fn options(crc: bool, private_data: Vec<u8>) -> Connect {
 /// Listens for clients of [`serve`].
 ///
 /// # Errors
-/// As [`Context::listen`].
+/// See [`Context::listen`].
 pub fn listen(context: &Context, at: Address) -> Result<Listener, Error> {
     context.listen(at, &options(false, Vec::new()))
 }
 
-/// Serves clients until `ends` says so, which is asked now and then. `note` hears of each client.
+/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line for
+/// each client when it has finished.
 ///
 /// # Errors
 /// The context has been closed.
@@ -257,7 +258,7 @@ fn answer(
     loop {
         let heard = match end.heard.wait(Duration::from_millis(100)) {
             Ok(heard) if heard.status == Status::Success => heard,
-            // The client has ended.
+            // The client has disconnected.
             Ok(_) => return Ok(count),
             Err(Error::Timeout) if ends() => return Ok(count),
             Err(Error::Timeout) => continue,
@@ -296,10 +297,10 @@ fn connect(
     Ok((end, connection, peer))
 }
 
-/// Round trips with a server. `progress` hears how many are done.
+/// Measures round trips with a server. Calls `progress` with the number of round trips done.
 ///
 /// # Errors
-/// Nobody serves there, or the connection is lost.
+/// There is no server at this address, or the connection is lost.
 pub fn ping_pong(
     context: &Context,
     server: Address,
@@ -348,10 +349,11 @@ pub fn ping_pong(
     Ok(PingPong::of(plan.bytes, nanos, cpu_percent))
 }
 
-/// A stream to a server, or of reads from it. `progress` hears how many messages are done.
+/// Measures a stream of messages to a server, or of Reads from it. Calls `progress` with the number of messages
+/// done.
 ///
 /// # Errors
-/// Nobody serves there, or the connection is lost.
+/// There is no server at this address, or the connection is lost.
 pub fn stream(
     context: &Context,
     server: Address,

@@ -1,13 +1,13 @@
 //! Measuring VI in real time: round trips and streams between two NICs, on one host or two.
 //!
-//! Goal      what a user asks of a link first: how long does a message take, how much goes through, what does
-//!           waiting cost.
-//! Server    [`serve`] answers at two endpoints: `echo` sends every message back, `sink` counts. Its VIs are
-//!           made like the client's, so the client chooses level and size.
-//! Stream    the sink grants credit: after every [`CREDIT_MESSAGES`] messages it says how many have come. A
-//!           client of reliable delivery stays within what is posted, or it would lose the connection;
-//!           reliable reception is held by the NIC; unreliable delivery runs free, and what is lost is told.
-//! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
+//! Purpose   measure latency, throughput and CPU use of a link.
+//! Server    [`serve`] listens at two endpoints: [`ECHO`] returns every message, [`SINK`] counts them. Its VIs
+//!           have the attributes of the client's, so the client chooses reliability level and message size.
+//! Stream    the sink grants credits: after every [`CREDIT_MESSAGES`] messages it reports how many it has
+//!           received. With reliable delivery the client sends only as many messages as the sink has posted
+//!           descriptors, because otherwise the connection breaks. With reliable reception the NIC limits the
+//!           sender; with unreliable delivery there is no limit, and lost messages are counted.
+//! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
 use kiban_base::{Region, SharedBytes};
@@ -16,33 +16,33 @@ use kiban_vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
 use kiban_vi_runtime::{Address, Failure, HostAddress, Nic, Request};
 use std::time::Duration;
 
-/// The endpoint that sends everything back.
+/// The endpoint that returns every message.
 pub const ECHO: &[u8] = b"kiban echo";
-/// The endpoint that counts.
+/// The endpoint that counts messages.
 pub const SINK: &[u8] = b"kiban sink";
-/// Descriptors that either side has posted.
+/// Descriptors that each side keeps posted.
 const POSTED: u64 = 32;
-/// Messages for which the sink grants credit at once.
+/// Messages per credit of the sink.
 pub const CREDIT_MESSAGES: u64 = 8;
-/// How long the other side may keep us waiting.
+/// How long to wait for the peer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of the longest message of a measurement.
+/// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The level.
+    /// The reliability level.
     pub reliability: Reliability,
-    /// Bytes of a message.
+    /// Bytes per message.
     pub bytes: u32,
-    /// Messages.
+    /// Messages or round trips.
     pub count: u64,
-    /// Round trips before those that count.
+    /// Additional round trips before those that are measured.
     pub warm_up: u64,
 }
 
-/// A VI with memory for `POSTED` messages out and as many in.
+/// A VI with memory for [`POSTED`] messages in each direction.
 struct End<'a> {
     nic: &'a Nic,
     vi: u32,
@@ -55,7 +55,7 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn new(nic: &'a Nic, reliability: Reliability, bytes: u32) -> Result<End<'a>, Failure> {
         let tag = nic.create_tag()?;
-        // A credit is a message, too.
+        // A credit is a message of 8 bytes.
         let bytes = bytes.max(8);
         let memory = Region::new(0, bytes as usize * 2 * POSTED as usize);
         let handle =
@@ -82,7 +82,7 @@ impl<'a> End<'a> {
         Ok(self.nic.post_receive(self.vi, number, &self.block(POSTED + number, self.bytes))?)
     }
 
-    /// Sends the block of a number, and waits until one of its predecessors is done if all are under way.
+    /// Posts the send of message `number` from its block of memory.
     fn send(&self, number: u64, length: u32) -> Result<(), Failure> {
         let segments = self.block(number % POSTED, length);
         Ok(self.nic.post_send(self.vi, Work::send(number, &segments))?)
@@ -93,7 +93,7 @@ impl<'a> End<'a> {
         Ok(done.status.is_ok())
     }
 
-    /// The next message: its block and length. None: the connection is over.
+    /// Waits for the next message; returns its block and length, or `None` if the connection is closed.
     fn receive(&self, patience: Duration) -> Result<Option<(u64, u32)>, Failure> {
         let done = self.nic.receive_wait(self.vi, patience)?;
         Ok(done.status.is_ok().then_some((done.cookie, done.length)))
@@ -117,7 +117,7 @@ impl<'a> End<'a> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        // What is refused here is gone already.
+        // Errors mean that the connection or the resource no longer exists.
         let _ = self.nic.disconnect(self.vi);
         while matches!(self.nic.send_done(self.vi), Ok(Some(_)))
             || matches!(self.nic.receive_done(self.vi), Ok(Some(_)))
@@ -128,10 +128,11 @@ impl Drop for End<'_> {
     }
 }
 
-/// Serves clients until `ends` says so, which is asked now and then. `note` hears of each client.
+/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line for
+/// each client when it has finished.
 ///
 /// # Errors
-/// The NIC refuses to listen.
+/// The NIC cannot listen at the two endpoints, or accepting a connection fails.
 pub fn serve(
     nic: &Nic,
     ends: &(dyn Fn() -> bool + Sync),
@@ -196,7 +197,7 @@ fn answer(
                 }
             }
         }
-        // Credit; and when it has become quiet, what has come in all.
+        // Send a credit; after a pause, report the total.
         if !echoes && told < count {
             told = count;
             end.put_number(sends, count);
@@ -216,10 +217,10 @@ fn connect<'a>(nic: &'a Nic, host: &HostAddress, endpoint: &[u8], plan: &Plan) -
     Ok(end)
 }
 
-/// Round trips with a server. `progress` hears how many are done.
+/// Measures round trips with a server. Calls `progress` with the number of round trips done.
 ///
 /// # Errors
-/// Nobody serves there, or the connection is lost.
+/// There is no server at this address, or the connection is lost.
 pub fn ping_pong(
     nic: &Nic,
     host: &HostAddress,
@@ -251,10 +252,10 @@ pub fn ping_pong(
     Ok(PingPong::of(plan.bytes, nanos, cpu_percent))
 }
 
-/// A stream to a server. `progress` hears how many messages have left.
+/// Measures a stream of messages to a server. Calls `progress` with the number of messages sent.
 ///
 /// # Errors
-/// Nobody serves there, or the connection is lost.
+/// There is no server at this address, or the connection is lost.
 pub fn stream(
     nic: &Nic,
     host: &HostAddress,
@@ -267,7 +268,7 @@ pub fn stream(
     let mut last_at = begun;
     while done < plan.count {
         let room = match plan.reliability {
-            // What the sink has posted, less what may be on the way.
+            // The descriptors that the sink has posted, less those not yet reported in a credit.
             Reliability::Delivery => credited + POSTED - CREDIT_MESSAGES,
             _ => u64::MAX,
         };
@@ -301,7 +302,7 @@ pub fn stream(
             Err(failure) => return Err(failure),
         }
     }
-    // The sink says when nothing has come for a while what came in all.
+    // The sink reports the total when it has received nothing for a while.
     let quiet = Duration::from_millis(500);
     while credited < plan.count {
         match end.receive(quiet) {

@@ -1,9 +1,9 @@
-//! What a figure shows, as a table: its text alternative, and what is downloaded.
+//! The data of a figure as a table, for the text alternative and for download.
 
 use super::escape;
 use serde_json::Value;
 
-/// A table of values with a head.
+/// A table of values with headings.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
     /// Names of the columns.
@@ -12,18 +12,18 @@ pub struct Data {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// A number with at most three digits behind the point; nothing, if it is none.
+/// Rounds to at most three digits after the decimal point; returns null if `value` is not finite.
 pub fn number(value: f64) -> Value {
     let rounded = (value * 1e3).round() / 1e3;
     match rounded {
-        // Nothing is not less than nothing.
+        // No negative zero.
         0.0 => Value::from(0),
         _ if rounded.fract() == 0.0 && rounded.abs() < 9e15 => Value::from(rounded as i64),
         _ => serde_json::Number::from_f64(rounded).map_or(Value::Null, Value::Number),
     }
 }
 
-/// A cell for people.
+/// Returns the text of a cell.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "no data".to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 impl Data {
-    /// Comma-separated values with a head.
+    /// Returns comma-separated values with a heading line.
     pub fn csv(&self) -> String {
         let line = |fields: Vec<String>| fields.join(",") + "\n";
         let mut text = line(self.head.iter().map(|name| escape::field(name)).collect());
@@ -48,7 +48,7 @@ impl Data {
         text
     }
 
-    /// One JSON object: the head and the rows.
+    /// Returns one JSON object with `columns` and `rows`.
     pub fn json(&self) -> String {
         serde_json::json!({ "columns": self.head, "rows": self.rows }).to_string() + "\n"
     }

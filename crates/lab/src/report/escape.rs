@@ -1,12 +1,12 @@
-//! Text that becomes part of a page, a picture or a spreadsheet: whatever it says, it stays text.
+//! Escaping of text for HTML, SVG and CSV.
 //!
-//! Goal      one function for HTML and SVG, in elements and in quoted attributes alike, so that nobody has to
-//!           choose.
-//! Kept      everything that can be read. Control characters, which XML forbids, and those that turn the
-//!           direction of writing, which would let a label rewrite its neighbours, become U+FFFD.
-//! Left out  scripts and styles: no text from outside ever gets there.
+//! Purpose   one function for HTML and SVG, for elements and quoted attributes alike, so that callers cannot
+//!           choose the wrong one.
+//! Characters  printable characters are kept. Control characters, which XML forbids, and bidirectional controls,
+//!           with which a label could change the appearance of its neighbours, become U+FFFD.
+//! Not implemented  escaping for scripts and styles: no external text is inserted there.
 
-/// As text of HTML or SVG, in an element or in an attribute in double or single quotes.
+/// Escapes text for HTML or SVG, for use in an element or in a quoted attribute.
 pub fn text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -17,7 +17,7 @@ pub fn text(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\n' | '\t' => safe.push(character),
-            // XML 1.0 §2.2 has no place for these two, nor for most control characters.
+            // XML 1.0 §2.2 excludes these two and most control characters.
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
             _ if character.is_control() => safe.push('\u{fffd}'),
@@ -27,14 +27,15 @@ pub fn text(text: &str) -> String {
     safe
 }
 
-/// As a field of comma-separated values (RFC 4180). What a spreadsheet would take for a formula is made text.
+/// Escapes a field of comma-separated values (RFC 4180). Text that a spreadsheet would take for a formula is
+/// quoted as text.
 pub fn field(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// As a name that may stand in `id` and in a link: letters, digits and dashes.
+/// Returns a name that is valid in `id` and in a link: letters, digits and dashes.
 pub fn slug(text: &str) -> String {
     let mut slug = String::new();
     for character in text.chars() {

@@ -1,23 +1,23 @@
-//! Tables of a page: words, numbers, verdicts, and what has to be known beside a row.
+//! Tables of a report page: text, numbers, badges and notes.
 
 use super::escape::text;
 use crate::Table;
 use std::fmt::Write as _;
 
-/// What a badge says by its colour; its word says it as well.
+/// The colour of a badge. The badge's word has the same meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// It came out.
+    /// The value was reproduced.
     Good,
-    /// It came out because it was made so.
+    /// The value was reproduced because a constant was fitted to it.
     Fit,
-    /// It did not come out.
+    /// The value was not reproduced.
     Bad,
-    /// It cannot be judged.
+    /// No conclusion is possible.
     Doubt,
-    /// There was nothing to compare with.
+    /// There is no published value to compare with.
     Own,
-    /// Neither.
+    /// Neutral.
     Plain,
 }
 
@@ -34,7 +34,7 @@ impl Tone {
     }
 }
 
-/// A word that stands out.
+/// A highlighted word.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Badge {
     /// Its colour.
@@ -44,7 +44,7 @@ pub struct Badge {
 }
 
 impl Badge {
-    /// A badge.
+    /// Creates a badge.
     pub fn new(tone: Tone, word: impl Into<String>) -> Badge {
         Badge { tone, word: word.into() }
     }
@@ -57,13 +57,13 @@ impl Badge {
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Cell {
-    /// What it says.
+    /// The text.
     pub words: String,
-    /// Where it leads: the heading of a section, or the name of a figure of this page.
+    /// The target of a link: the heading of a section, or the name of a figure of this page.
     pub link: Option<String>,
-    /// Stands in front of the words.
+    /// A badge in front of the text.
     pub badge: Option<Badge>,
-    /// Stands below, smaller.
+    /// A note below the text, in small type.
     pub note: Option<String>,
 }
 
@@ -80,12 +80,12 @@ impl From<Badge> for Cell {
 }
 
 impl Cell {
-    /// The same with something smaller below.
+    /// Adds a note below the text.
     pub fn noted(self, note: Option<String>) -> Cell {
         Cell { note, ..self }
     }
 
-    /// The same as a link.
+    /// Makes the cell a link.
     pub fn to(self, link: impl Into<String>) -> Cell {
         Cell { link: Some(link.into()), ..self }
     }
@@ -94,18 +94,18 @@ impl Cell {
 /// A table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Grid {
-    /// What it shows.
+    /// The caption.
     pub caption: String,
     /// Names of the columns, and whether they hold numbers. The first column names the rows.
     pub columns: Vec<(String, bool)>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
-    /// What belongs to all of it.
+    /// Remarks below the table.
     pub remarks: Vec<String>,
 }
 
 impl Grid {
-    /// A table without rows. A head that begins with `#` holds numbers.
+    /// Creates a table without rows. A heading that begins with `#` marks a column of numbers.
     pub fn new(caption: impl Into<String>, heads: &[&str]) -> Grid {
         let column = |head: &&str| match head.strip_prefix('#') {
             Some(head) => (head.to_owned(), true),
@@ -123,7 +123,7 @@ impl Grid {
         let mut html = format!(
             "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
             text(&self.caption),
-            // On a narrow screen many columns scroll rather than be squeezed.
+            // On a narrow screen, a table of many columns scrolls.
             if self.columns.len() > 3 { " class=\"many\"" } else { "" }
         );
         let number = |at: usize| self.columns.get(at).is_some_and(|(_, number)| *number);
@@ -163,7 +163,7 @@ impl Grid {
     }
 }
 
-/// A table of the terminal.
+/// Converts a text table.
 impl From<&Table> for Grid {
     fn from(table: &Table) -> Grid {
         let parts = table.parts();

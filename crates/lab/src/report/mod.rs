@@ -1,14 +1,13 @@
-//! Reports for a browser: one file that holds everything and asks nobody for anything.
+//! HTML reports: one self-contained file that loads nothing from the network.
 //!
-//! Goal      words, tables and figures that are read in light and dark, on a wide screen and a narrow one, by
-//!           eye or by a screen reader, with or without a script; their data can be taken away.
-//! Shape     [`Document`] > [`Section`]s, which nest > [`Block`]s. What is shown is the caller's: nothing
-//!           here knows of papers.
-//! Safe      every text passes [`escape::text`]. The page's policy (CSP) forbids every request; its one style
-//!           and its one script are allowed by their hashes, and no other.
-//! Exact     the same document gives the same bytes.
-//! Left out  templates: a page is one function of thirty lines, and what it must not forget is escaping,
-//!           which has one place.
+//! Purpose   text, tables and figures that are readable in light and dark mode, on wide and narrow screens, with
+//!           a screen reader, and without scripts. The data of figures can be downloaded.
+//! Structure a [`Document`] contains [`Section`]s, which may be nested and contain [`Block`]s. This module does
+//!           not depend on the contents.
+//! Security  all text is escaped by [`escape::text`]. The page's Content Security Policy forbids every request
+//!           and allows only its one style and its one script, by their hashes.
+//! Determinism  the same document gives the same bytes.
+//! Not implemented  templates: the page is written by one short function, and all escaping is in one place.
 
 mod data;
 pub mod escape;
@@ -27,18 +26,18 @@ use std::collections::BTreeSet;
 const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A report.
+/// A report page.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Document {
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// What it says, in a sentence or two.
+    /// A summary in one or two sentences.
     pub lead: String,
-    /// What stands before the first section.
+    /// Blocks before the first section.
     pub blocks: Vec<Block>,
-    /// Its sections.
+    /// The sections.
     pub sections: Vec<Section>,
-    /// How it was made.
+    /// Lines of the footer: how the page was made.
     pub foot: Vec<String>,
 }
 
@@ -47,7 +46,7 @@ pub struct Document {
 pub struct Section {
     /// The heading.
     pub heading: String,
-    /// What it holds.
+    /// The contents.
     pub blocks: Vec<Block>,
 }
 
@@ -56,30 +55,30 @@ pub struct Section {
 pub enum Block {
     /// A paragraph.
     Words(String),
-    /// Badges in a line, with words behind each.
+    /// A row of badges, each followed by text.
     Badges(Vec<(Badge, String)>),
     /// A table.
     Grid(Grid),
-    /// A figure, and what is to be seen in it.
+    /// A figure, and a remark about it.
     Figure(Picture, String),
-    /// What is typed at a terminal.
+    /// A shell command.
     Command(String),
-    /// What is opened when it is wanted: its name, and what it holds.
+    /// A collapsed block: its title and its contents.
     Folded(String, Vec<Block>),
-    /// A section within.
+    /// A nested section.
     Section(Section),
 }
 
-/// Where one is in the page.
+/// The identifiers of the page.
 struct Place {
-    /// Names that are taken.
+    /// Identifiers in use.
     ids: BTreeSet<String>,
-    /// Headings and figures, and their names in the page.
+    /// Headings and figure names with their identifiers.
     links: Vec<(String, String)>,
 }
 
 impl Place {
-    /// A name of its own for a heading or a figure.
+    /// Returns a unique identifier for a heading or a figure.
     fn id(&mut self, of: &str) -> String {
         let slug = slug(of);
         let base = if slug.is_empty() { "part".to_owned() } else { slug };
@@ -92,11 +91,11 @@ impl Place {
 }
 
 impl Document {
-    /// The whole page.
+    /// Returns the HTML page.
     pub fn html(&self) -> String {
         let style = format!("{}{PAGE_STYLE}", picture::STYLE);
         let mut place = Place { ids: ["main", "tip"].map(str::to_owned).into(), links: Vec::new() };
-        // Names first, so that a table may lead to what comes after it.
+        // Assign identifiers first, so that tables can link to later sections.
         name_blocks(&self.blocks, &mut place);
         for section in &self.sections {
             name(section, &mut place);
@@ -137,7 +136,7 @@ impl Document {
         )
     }
 
-    /// All figures, in order.
+    /// Returns all figures in the order of the page.
     pub fn pictures(&self) -> Vec<&Picture> {
         let mut pictures = Vec::new();
         let sections = self.sections.iter().flat_map(|section| &section.blocks);
@@ -146,7 +145,7 @@ impl Document {
     }
 }
 
-/// No request of any kind; this style and this script alone.
+/// Returns the Content Security Policy: no requests, only this style and this script.
 fn policy(style: &str) -> String {
     let hash = |source: &str| BASE64_STANDARD.encode(Sha256::digest(source.as_bytes()));
     format!(
@@ -156,7 +155,7 @@ fn policy(style: &str) -> String {
     )
 }
 
-/// Gives names to a section, its figures and its sections, in the order of the page.
+/// Assigns identifiers to a section, its figures and its nested sections, in the order of the page.
 fn name(section: &Section, place: &mut Place) {
     let id = place.id(&section.heading);
     place.links.push((section.heading.clone(), id));
@@ -177,7 +176,7 @@ fn name_blocks(blocks: &[Block], place: &mut Place) {
     }
 }
 
-/// The names of what comes, in the order of the page.
+/// The identifiers of the remaining headings and figures, in the order of the page.
 type Names<'a> = std::slice::Iter<'a, (String, String)>;
 type Link<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -230,7 +229,7 @@ impl Block {
     }
 }
 
-/// A picture with its words, its data as a table, and the data to take away.
+/// Returns a figure with its caption, its data as a table, and download links.
 fn figure(picture: &Picture, says: &str, id: &str) -> String {
     let Data { head, rows } = &picture.data;
     let mut grid = Grid { caption: format!("{}: data", picture.title), ..Grid::default() };
@@ -265,7 +264,7 @@ mod tests {
 
     const HOSTILE: &str = "</script></style></svg>\"'&<img src=x onerror=alert(1)>\u{0}\u{1b}\u{202e}";
 
-    /// Every text of a page is hostile.
+    /// Returns a document in which every text contains markup.
     fn hostile() -> Document {
         let h = || HOSTILE.to_owned();
         let line = Line { name: h(), points: vec![(1.0, Some(2.0)), (2.0, None)], dashed: true };

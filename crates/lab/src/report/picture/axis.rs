@@ -1,29 +1,28 @@
-//! A range of figures along a length of a picture.
+//! Axes: the mapping of values to coordinates.
 
-/// How figures are laid out along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Scale {
-    /// Evenly, from zero to a round figure.
+    /// Linear, from zero to a round value.
     Linear,
-    /// Evenly, from a figure that is not zero: for differences of a few percent; the axis says where it
-    /// begins.
+    /// Linear, from this value instead of zero: for differences of a few percent. The axis label names it.
     From(f64),
-    /// Evenly, over what there is: for time.
+    /// Linear, over the range of the data: for time.
     Range,
-    /// By decades, marked at powers of ten. Figures that are not positive have no place.
+    /// Logarithmic, marked at powers of ten. Values that are not positive are not drawn.
     Decades,
-    /// By doublings, marked at powers of two. Figures that are not positive have no place.
+    /// Logarithmic, marked at powers of two. Values that are not positive are not drawn.
     Doublings,
 }
 
-/// A range on its page.
+/// A range of values and its position in the drawing.
 pub(super) struct Axis {
     range: (f64, f64),
-    /// The range is of logarithms, if it is.
+    /// The logarithm that is applied to values, on a logarithmic axis.
     logarithm: Option<fn(f64) -> f64>,
-    /// Where the range begins and ends.
+    /// The coordinates of the two ends.
     pub(super) page: (f64, f64),
-    /// The figures that are written beside it.
+    /// The values of the tick marks.
     pub(super) marks: Vec<f64>,
 }
 
@@ -59,7 +58,7 @@ impl Axis {
         Axis { range, logarithm, page, marks }
     }
 
-    /// Where a figure is on the page.
+    /// Returns the coordinate of a value.
     pub(super) fn at(&self, figure: f64) -> f64 {
         let place = match self.logarithm {
             None => figure,
@@ -71,7 +70,7 @@ impl Axis {
     }
 }
 
-/// From a figure to a round one that is no less than `most`.
+/// Returns the range from `begin` to a round value of at least `most`, and its tick marks.
 fn even(begin: f64, most: f64) -> ((f64, f64), Vec<f64>) {
     let step = step(most - begin);
     let count = ((most - begin) / step - 1e-9).ceil().max(1.0);
@@ -79,7 +78,7 @@ fn even(begin: f64, most: f64) -> ((f64, f64), Vec<f64>) {
     ((begin, begin + count * step), marks)
 }
 
-/// Exactly what there is, marked at round figures.
+/// Returns the exact range, with tick marks at round values.
 fn within(least: f64, most: f64) -> ((f64, f64), Vec<f64>) {
     let most = if most > least { most } else { least + 1.0 };
     let step = step(most - least);
@@ -88,7 +87,7 @@ fn within(least: f64, most: f64) -> ((f64, f64), Vec<f64>) {
     ((least, most), (first..=last).map(|number| number as f64 * step).collect())
 }
 
-/// A round step that makes three to seven of a length.
+/// Returns a round step that divides a length into three to seven parts.
 fn step(length: f64) -> f64 {
     let decade = 10f64.powf(length.log10().floor());
     [0.2, 0.25, 0.5, 1.0]

@@ -1,4 +1,4 @@
-//! Bars that lie, each made of parts: a row a case, a colour a part.
+//! Horizontal stacked bars: one row per case, one colour per part.
 
 use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
 use crate::report::data::{Data, number};
@@ -8,33 +8,33 @@ const WIDTH: f64 = 760.0;
 const ROW: f64 = 34.0;
 const BAR: f64 = 22.0;
 
-/// Bars.
+/// A bar chart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
-    /// The figure's name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// A description for screen readers.
     pub description: String,
-    /// What a length is, with its unit.
+    /// The quantity and its unit.
     pub unit: String,
-    /// The parts, from the left.
+    /// The names of the parts, from the left.
     pub parts: Vec<String>,
-    /// The cases, from the top, with as many lengths as there are parts.
+    /// The cases, from the top, with one value per part.
     pub cases: Vec<(String, Vec<f64>)>,
 }
 
 impl Bars {
-    /// Draws it.
+    /// Draws the figure.
     pub fn picture(self) -> Picture {
         let left = self.cases.iter().map(|(case, _)| width(case, 12.0)).fold(40.0, f64::max) + 22.0;
         let right = WIDTH - 60.0;
-        // One part needs no legend.
+        // A single part needs no legend.
         let top = if self.parts.len() > 1 { 40.0 } else { 8.0 };
         let bottom = top + ROW * self.cases.len() as f64;
         let sums = || self.cases.iter().map(|(_, lengths)| lengths.iter().sum::<f64>());
-        // All sums have as many digits as the largest has.
+        // All totals have as many decimals as the largest one.
         let largest = sums().fold(0.0, f64::max);
         let x = Axis::new(Scale::Linear, sums(), (left, right));
         let mut canvas = Canvas::default();

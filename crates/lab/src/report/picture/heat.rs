@@ -1,64 +1,63 @@
-//! A map: a value for each place of two axes, by colour and in digits.
+//! Heat maps: a value for each pair of two parameters, as colour and as number.
 //!
-//! Colours   seven steps of viridis, which the colour-blind tell apart and which survive a copy without
-//!           colour; the borders between the steps are given, so that a border that matters is one.
-//! Outlines  around regions that somebody named.
-//! Notes     what is said of a cell: a mark beside its figure, and words where the pointer is.
+//! Colours   seven steps of viridis, which is readable for the colour-blind and in greyscale. The caller gives
+//!           the boundaries of the steps, so that they can coincide with meaningful limits.
+//! Outlines  around named regions.
+//! Notes     a mark beside the value of a cell, and a tooltip.
 
 use super::{Canvas, Picture, at, value, width};
 use crate::report::data::{Data, number};
 use std::ops::Range;
 
-/// A cell's sides; the first is longer where its words are.
+/// Width and height of a cell; the width grows with long texts.
 const ACROSS: f64 = 50.0;
 const DOWN: f64 = 27.0;
 const TOP: f64 = 62.0;
-/// Steps of colour.
+/// Colour steps.
 const STEPS: usize = 7;
 
-/// A region with a name.
+/// A named region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outline {
-    /// Columns that lie in it.
+    /// Its columns.
     pub columns: Range<usize>,
-    /// Rows that lie in it.
+    /// Its rows.
     pub rows: Range<usize>,
-    /// What it is.
+    /// Its name.
     pub name: String,
 }
 
-/// What is said of one cell.
+/// A note about one cell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Note {
-    /// A character or two beside its figure; nothing where the cell is as it should be.
+    /// One or two characters beside the value; empty if the cell is as expected.
     pub mark: String,
-    /// In words, for who points at it.
+    /// The text of the tooltip.
     pub words: String,
 }
 
-/// A map.
+/// A heat map.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heat {
-    /// The figure's name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// A description for screen readers.
     pub description: String,
-    /// What goes across, and its places.
+    /// The name and the values of the horizontal axis.
     pub x: (String, Vec<String>),
-    /// What goes down, and its places.
+    /// The name and the values of the vertical axis.
     pub y: (String, Vec<String>),
-    /// What the values are, with their unit.
+    /// The quantity and its unit.
     pub unit: String,
-    /// Rows of values; none: no data.
+    /// Rows of values; `None` means no data.
     pub cells: Vec<Vec<Option<f64>>>,
-    /// Where the steps of colour begin, ascending; below the first one is the first one's colour. At most
-    /// seven.
+    /// The lower bounds of the colour steps, ascending, at most seven. Smaller values have the first colour.
     pub steps: Vec<f64>,
-    /// Regions.
+    /// Outlined regions.
     pub outlines: Vec<Outline>,
-    /// Rows of what is said of the cells; none at all, or as many as there are cells.
+    /// Rows of notes; empty, or as many as there are cells.
     pub notes: Vec<Vec<Option<Note>>>,
 }
 
@@ -66,23 +65,23 @@ impl Heat {
     fn step(&self, cell: f64) -> usize {
         let count = self.steps.iter().take(STEPS).filter(|begin| cell >= **begin).count();
         let last = self.steps.len().clamp(1, STEPS) - 1;
-        // Fewer steps than colours are spread over all of them.
+        // With fewer steps than colours, spread the steps over the whole palette.
         count.saturating_sub(1) * (STEPS - 1) / last.max(1)
     }
 
-    /// What is said of a cell.
+    /// Returns the note of a cell.
     fn note(&self, row: usize, column: usize) -> Option<&Note> {
         self.notes.get(row)?.get(column)?.as_ref()
     }
 
-    /// What stands in a cell.
+    /// Returns the text of a cell.
     fn words(&self, row: usize, column: usize) -> Option<String> {
         let shown = format!("{:.1}", self.cells[row][column]?);
         let mark = self.note(row, column).map(|note| note.mark.as_str()).filter(|mark| !mark.is_empty());
         Some(mark.map_or(shown.clone(), |mark| format!("{shown} {mark}")))
     }
 
-    /// Draws it.
+    /// Draws the figure.
     pub fn picture(self) -> Picture {
         let left = self.y.1.iter().map(|place| width(place, 12.0)).fold(30.0, f64::max) + 22.0;
         let (columns, rows) = (self.x.1.len(), self.y.1.len());
@@ -173,12 +172,12 @@ impl Heat {
     }
 }
 
-/// What the legend says of a step.
+/// Returns the legend of a step.
 fn step_words(begin: f64) -> String {
     format!("from {}", value(begin))
 }
 
-/// How much of the legend a step takes.
+/// Returns the width of a step in the legend.
 fn step_width(begin: f64) -> f64 {
     19.0 + width(&step_words(begin), 11.0) + 14.0
 }
@@ -224,7 +223,7 @@ mod tests {
             (elements.matches("it &lt;waits&gt;").count(), elements.matches(">1.5 N</text>").count()),
             (3, 1)
         );
-        // A cell without data has no mark, and one without a mark its figure alone.
+        // A cell without data has no mark, and a cell without a mark shows only its value.
         assert!(!elements.contains("no data N") && elements.contains(">60.0</text>"), "{elements}");
     }
 

@@ -1,10 +1,9 @@
-//! Curves over an axis.
+//! Line charts.
 //!
-//! Shape     one polyline for each unbroken run of a curve; a mark at every point, another shape for every
-//!           curve; its name at its end, moved apart where ends are close. A point without data ends its
-//!           line.
-//! Published values stand as diamonds, each with its own words.
-//! Hover     everywhere above a place on the horizontal axis: the values of all curves there.
+//! Curves    one polyline for each run of points with data; a marker at every point, with a shape of its own for
+//!           every curve; the curve's name at its end, with overlapping names moved apart.
+//! Published values  are diamonds with tooltips.
+//! Tooltips  at each horizontal position, the values of all curves.
 
 use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
 use crate::report::data::{Data, number};
@@ -14,7 +13,7 @@ const HEIGHT: f64 = 372.0;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
-/// From one name to the next.
+/// The least vertical distance between two curve names.
 const NAME: f64 = 16.0;
 
 /// One curve.
@@ -22,51 +21,51 @@ const NAME: f64 = 16.0;
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// Points from the left to the right; no value: no data.
+    /// Points from left to right; `None` means no data.
     pub points: Vec<(f64, Option<f64>)>,
-    /// Whether it is another's counterpart: dashed.
+    /// Whether the curve is dashed.
     pub dashed: bool,
 }
 
-/// A value that somebody published.
+/// A published value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mark {
-    /// Its place.
+    /// The horizontal position.
     pub x: f64,
-    /// Its value.
+    /// The value.
     pub y: f64,
-    /// What it is.
+    /// A description.
     pub what: String,
 }
 
-/// Curves.
+/// A line chart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lines {
-    /// The figure's name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// A description for screen readers.
     pub description: String,
-    /// The horizontal axis: its name and how it is laid out.
+    /// The name and the scale of the horizontal axis.
     pub x: (String, Scale),
-    /// The vertical one.
+    /// The name and the scale of the vertical axis.
     pub y: (String, Scale),
-    /// The curves, at most as many as can be told apart by colour (7).
+    /// The curves, at most seven (the number of colours).
     pub lines: Vec<Line>,
     /// Published values.
     pub marks: Vec<Mark>,
 }
 
 impl Lines {
-    /// Draws it.
+    /// Draws the figure.
     pub fn picture(self) -> Picture {
         let names = self.lines.iter().map(|line| width(&line.name, 12.0)).fold(0.0, f64::max);
         let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let xs = points().map(|(x, _)| *x).chain(self.marks.iter().map(|mark| mark.x));
         let ys = points().filter_map(|(_, y)| *y).chain(self.marks.iter().map(|mark| mark.y));
-        // Points keep off the axis' ends.
+        // Keep points away from the ends of the axis.
         let x = Axis::new(self.x.1, xs, (LEFT + 10.0, right - 10.0));
         let y = Axis::new(self.y.1, ys, (HEIGHT - BOTTOM, TOP));
         let mut canvas = Canvas::default();
@@ -129,7 +128,7 @@ impl Lines {
                 let path: Vec<String> =
                     places.iter().map(|(across, up)| format!("{},{}", at(*across), at(*up))).collect();
                 canvas.add(format!("<polyline class=\"s{colour}{dash}\" points=\"{}\"/>", path.join(" ")));
-                // Many points are a line of their own.
+                // Draw no markers if there are many points.
                 if line.points.len() <= 40 {
                     places.iter().for_each(|&place| canvas.add(shape(number, place)));
                 }
@@ -137,7 +136,7 @@ impl Lines {
         }
     }
 
-    /// The curves' names beside their ends, in the order of these, and moved apart.
+    /// Draws the names of the curves at their ends, moved apart where they would overlap.
     fn names(&self, canvas: &mut Canvas, x: &Axis, y: &Axis, right: f64) {
         let end =
             |line: &Line| line.points.iter().rev().find_map(|&(across, up)| Some((x.at(across), y.at(up?))));
@@ -148,7 +147,7 @@ impl Lines {
         for at in 1..rows.len() {
             rows[at] = rows[at].max(rows[at - 1] + NAME);
         }
-        // What hangs over the lower end goes up again.
+        // Move names that are below the lower end up again.
         let mut lowest = HEIGHT - BOTTOM + 4.0;
         for row in rows.iter_mut().rev() {
             *row = row.min(lowest);
@@ -168,7 +167,7 @@ impl Lines {
         }
     }
 
-    /// All places on the horizontal axis, ascending.
+    /// Returns all horizontal positions, ascending.
     fn across(&self) -> Vec<f64> {
         let points = self.lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
         let mut across: Vec<f64> = points.chain(self.marks.iter().map(|mark| mark.x)).collect();
@@ -227,7 +226,7 @@ impl Lines {
     }
 }
 
-/// A point of a curve, by the curve's number.
+/// Returns the marker of a point of curve `number`.
 fn shape(number: usize, (x, y): (f64, f64)) -> String {
     let colour = number % COLOURS;
     let (left, up) = (at(x - 3.5), at(y - 3.5));

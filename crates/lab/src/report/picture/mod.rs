@@ -1,12 +1,12 @@
-//! Figures as SVG: within a page, or alone.
+//! Figures as SVG, inside a page or as standalone files.
 //!
-//! Goal      the same bytes for the same figure; readable in light and dark by the style of the page, and by
-//!           colours, marks and words that do not depend on each other.
-//! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each becomes a [`Picture`].
-//! Hover     what a place shows is its `<title>`: browsers show it without a script, the page's script shows
-//!           it at once.
-//! Words     a name and a description for who does not see it, and the data as a table.
-//! Limits    sizes are fixed; a page scrolls a picture that is wider than the window.
+//! Purpose   figures that are readable in light and dark mode, in which no information depends on colour alone.
+//!           The same figure always gives the same bytes.
+//! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each is converted into a [`Picture`].
+//! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them without
+//!           delay.
+//! Accessibility  every figure has a title and a description for screen readers, and its data as a table.
+//! Limits    sizes are fixed; a page scrolls a figure that is wider than the window.
 
 mod axis;
 mod bars;
@@ -29,28 +29,28 @@ use std::fmt::Write as _;
 /// Colours, weights and fonts, for light and dark.
 pub(super) const STYLE: &str = include_str!("picture.css");
 
-/// How many colours for curves there are.
+/// The number of colours for curves.
 const COLOURS: usize = 7;
 
-/// A figure that is drawn.
+/// A drawn figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Picture {
-    /// Its name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says, for who does not see it.
+    /// A description for screen readers.
     pub description: String,
-    /// What it shows, as a table.
+    /// The data as a table.
     pub data: Data,
     width: f64,
     height: f64,
-    /// Elements of SVG.
+    /// The SVG elements.
     elements: String,
 }
 
 impl Picture {
-    /// As an element of a page, whose style draws it. `id` must be the page's only one.
+    /// Returns an SVG element that uses the style of the page. `id` must be unique in the page.
     pub(super) fn element(&self, id: &str) -> String {
         let Picture { width, height, .. } = self;
         format!(
@@ -63,7 +63,7 @@ impl Picture {
         )
     }
 
-    /// As a file of its own, with its title and its style.
+    /// Returns a standalone SVG file with title and style.
     pub fn standalone(&self) -> String {
         const TITLE: f64 = 34.0;
         let (width, height, id) = (self.width, self.height + TITLE, slug(&self.name));
@@ -80,7 +80,7 @@ impl Picture {
     }
 }
 
-/// Elements one after the other.
+/// A list of SVG elements.
 #[derive(Default)]
 struct Canvas(String);
 
@@ -89,25 +89,25 @@ impl Canvas {
         writeln!(self.0, "{}", line.as_ref()).expect("a string takes all");
     }
 
-    /// Words at a place; `class` may name several.
+    /// Adds text at a position; `class` may contain several classes.
     fn words(&mut self, x: f64, y: f64, class: &str, words: &str) {
         self.add(format!("<text x=\"{}\" y=\"{}\" class=\"{class}\">{}</text>", at(x), at(y), text(words)));
     }
 
-    /// A place that shows something where the pointer is: an element without its end, and what it says.
+    /// Adds an element with a tooltip: the start tag without its end, and the text.
     fn place(&mut self, element: &str, says: &str) {
         let name = element.trim_start_matches('<').split(' ').next().unwrap_or_default();
         self.add(format!("{element}><title>{}</title></{name}>", text(says)));
     }
 }
 
-/// A coordinate, to a tenth.
+/// Formats a coordinate with at most one decimal.
 fn at(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// A value for people: three digits that count or more, no zeros behind.
+/// Formats a value with at least three significant digits, without trailing zeros.
 fn value(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
@@ -119,7 +119,7 @@ fn value(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// About how wide words are, in the font that pictures ask for.
+/// Returns the approximate width of a text in the figures' font.
 fn width(words: &str, size: f64) -> f64 {
     words.chars().count() as f64 * size * 0.56
 }

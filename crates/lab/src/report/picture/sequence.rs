@@ -1,7 +1,7 @@
-//! What goes between two ends, in order: one arrow a line, with the time that passed before it.
+//! Sequence diagrams: the messages between two hosts, one arrow per line with the time since the previous one.
 //!
-//! Shape     time goes down, not to scale: a millisecond beside a wait of fifty would be no longer than the
-//!           line is thick. A wait that is named as one has a band of its own.
+//! The vertical axis is time, but not to scale, because intervals differ by orders of magnitude. Long waits are
+//! marked by a band with a caption.
 
 use super::{Canvas, Picture, at, value};
 use crate::report::data::{Data, number};
@@ -13,45 +13,45 @@ const TOP: f64 = 34.0;
 const ROW: f64 = 25.0;
 const WAIT: f64 = 34.0;
 
-/// Which way an arrow goes.
+/// The direction of an arrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the left end to the right one.
+    /// From left to right.
     Right,
-    /// Back.
+    /// From right to left.
     Left,
 }
 
-/// One thing that goes over.
+/// One message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Arrow {
-    /// Time since the arrow before, milliseconds.
+    /// Time since the previous arrow, milliseconds.
     pub after_ms: f64,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// What goes.
+    /// The text of the arrow.
     pub what: String,
-    /// Why it took so long, if it did.
+    /// The reason for a long wait before the arrow.
     pub wait: Option<String>,
 }
 
-/// A sequence.
+/// A sequence diagram.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sequence {
-    /// The figure's name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// A description for screen readers.
     pub description: String,
-    /// The ends, left and right.
+    /// The hosts, left and right.
     pub ends: [String; 2],
-    /// What goes, in order.
+    /// The messages, in order.
     pub arrows: Vec<Arrow>,
 }
 
 impl Sequence {
-    /// Draws it.
+    /// Draws the figure.
     pub fn picture(self) -> Picture {
         let waits = self.arrows.iter().filter(|arrow| arrow.wait.is_some()).count() as f64;
         let high = TOP + 14.0 + ROW * self.arrows.len() as f64 + WAIT * waits + 10.0;

@@ -1,7 +1,7 @@
-//! Series over time, one upon the other: what each is of their sum.
+//! Stacked time series: the contribution of each series to their sum.
 //!
-//! Shape     steps, because a series of rates holds from one moment to the next; the lowest layer is the
-//!           first. A limit is a dashed line with its words.
+//! The layers are step functions, because a rate holds for an interval; the first series is the lowest layer. A
+//! limit is a dashed line with a caption.
 
 use super::{COLOURS, Canvas, Line, Picture, Scale, at, axis::Axis, value, width};
 use crate::report::data::{Data, number};
@@ -12,27 +12,27 @@ const LEFT: f64 = 56.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
 
-/// Series.
+/// A stacked chart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stacked {
-    /// The figure's name, good for a file.
+    /// The figure's name, usable as a file name.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// A description for screen readers.
     pub description: String,
-    /// The horizontal axis.
+    /// The name of the horizontal axis.
     pub x: String,
-    /// The vertical one.
+    /// The name of the vertical axis.
     pub y: String,
-    /// From below: all have the same places across, ascending. No data counts as nothing.
+    /// The series from the bottom up. All have the same horizontal positions, ascending; `None` counts as zero.
     pub layers: Vec<Line>,
-    /// What may not be exceeded, and what it is.
+    /// A limit and its caption.
     pub limit: Option<(f64, String)>,
 }
 
 impl Stacked {
-    /// Draws it.
+    /// Draws the figure.
     pub fn picture(self) -> Picture {
         let names = self.layers.iter().map(|layer| width(&layer.name, 12.0)).fold(0.0, f64::max);
         let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
@@ -47,7 +47,7 @@ impl Stacked {
         let all = self.layers.len();
         let tops =
             (0..places.len()).map(|place| sum(all, place)).chain(self.limit.iter().map(|(limit, _)| *limit));
-        // A step holds to the next place; the last one as long as the one before.
+        // A step extends to the next position; the last one is as long as the one before.
         let last = places
             .last()
             .map(|last| last + places.len().checked_sub(2).map_or(1.0, |before| last - places[before]));
