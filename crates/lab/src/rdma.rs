@@ -85,7 +85,9 @@ impl fmt::Display for Failure {
         match self {
             Failure::Nic(error) => error.fmt(f),
             Failure::Work(kind, status) => write!(f, "{kind:?}: {status}"),
-            Failure::Stranger => f.write_str("the peer is not a kiban benchmark server: start `kiban rdma serve` there"),
+            Failure::Stranger => {
+                f.write_str("the peer is not a kiban benchmark server: start `kiban rdma serve` there")
+            }
         }
     }
 }
