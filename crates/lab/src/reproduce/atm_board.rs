@@ -1,13 +1,12 @@
 //! Paper \[1\]: the ATM board of 1995, its table 2, figure 6 and figure 7.
 //!
 //! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes; memory to memory,
-//!           without host or bus. Payload is counted where the receiving program reads it, over an interval
-//!           in which all streams flow.
-//! Board     that which we ship, with TCP set as 4.3BSD had it and the processor of [`kiban_sim::cost`]: one
-//!           set of constants for all points.
+//!           without host or bus. Goodput is measured at the receiving program in steady state.
+//! Model     kiban's board with the TCP settings of 4.3BSD and the processor of [`kiban_sim::cost`]; one set of
+//!           constants for all points.
 //! Today     the same points without a modelled processor, with today's settings.
-//! No data   a point counts only where every session moves something: fewer, and there is no data.
-//! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere.
+//! No data   a point has no data unless every session transfers something.
+//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 
 use super::flow::{Interval, measure};
 use super::{Constant, Curve, Figure, Report, Row, Verdict, off, signed};
@@ -25,7 +24,7 @@ const MANY_WINDOWS_KIB: [u32; 5] = [8, 16, 24, 48, 256];
 const MANY_SESSIONS: [usize; 7] = [1, 2, 15, 16, 30, 50, 60];
 const MANY_SESSIONS_FULL: [usize; 14] = [1, 2, 3, 5, 7, 10, 15, 16, 20, 25, 30, 40, 50, 60];
 
-/// What the paper says.
+/// Values and statements of the paper.
 mod published {
     pub(super) const TABLE_2: [(&str, f64); 4] = [
         ("line, SONET OC-3c", 155.520),
@@ -37,29 +36,29 @@ mod published {
     pub(super) const BEST_PERCENT: f64 = 99.0;
     pub(super) const BEST_TOLERANCE: f64 = 0.005;
     pub(super) const PEAK_16_MBPS: f64 = 131.2;
-    /// Window KB, sessions, drop in percent.
+    /// Window in KB, sessions, decrease from the peak in percent.
     pub(super) const DROPS: [(u32, usize, f64); 3] = [(16, 60, 1.0), (24, 60, 4.3), (48, 50, 6.4)];
     pub(super) const DROP_TOLERANCE_POINTS: f64 = 2.0;
     pub(super) const SESSIONS_AT_256: usize = 15;
     pub(super) const READINGS_AT_8: [&str; 2] = ["10.6", "106"];
 }
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// When a point is measured.
+    /// The interval in which a point is measured.
     pub interval: Interval,
-    /// All sessions' numbers, or those that rows need.
+    /// Whether to run all numbers of sessions, or only those that the rows need.
     pub full: bool,
 }
 
 impl Effort {
-    /// What is printed unless asked otherwise.
+    /// The default extent.
     pub const FULL: Effort = Effort {
         interval: Interval { settle: Duration::from_millis(1500), span: Duration::from_secs(1) },
         full: true,
     };
-    /// In seconds: shorter intervals, fewer points.
+    /// Shorter intervals and fewer points; takes seconds.
     pub const QUICK: Effort = Effort {
         interval: Interval { settle: Duration::from_millis(700), span: Duration::from_millis(400) },
         full: false,
@@ -69,20 +68,20 @@ impl Effort {
         if self.full { &MANY_SESSIONS_FULL } else { &MANY_SESSIONS }
     }
 
-    /// How many points there are, for a progress bar.
+    /// Returns the number of points, for a progress bar.
     pub fn points(self) -> u64 {
         2 * (ONE_WINDOWS_KIB.len() + MANY_WINDOWS_KIB.len() * self.sessions().len()) as u64
     }
 }
 
-/// TCP as the board of 1995 had it: 4.3BSD with window scaling and without timestamps.
+/// Returns the TCP settings of the board of 1995: 4.3BSD with window scaling and without timestamps.
 pub fn config_1995() -> tcp::Config {
-    // 4.3BSD copies what the host writes cluster by cluster of 1 KB; the board's transfers bring a PDU's
-    // content whole (§3.1), so that segments are full from the first one on.
+    // 4.3BSD copies written data in clusters of 1 KB. The board transfers the content of a PDU as a whole (§3.1),
+    // so that all segments are full from the first one on.
     tcp::Config { copy_chunk_bytes: None, ..tcp::Config::bsd43() }
 }
 
-/// Whose boards.
+/// The model of the boards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Board {
     Of1995,
@@ -98,13 +97,13 @@ impl Board {
     }
 }
 
-/// Mbit/s of all sessions together, if every one of them moves.
+/// Measures the goodput of all sessions in Mbit/s; returns `None` unless every session transfers something.
 fn point(board: Board, window_kib: u32, sessions: usize, effort: Effort) -> Option<f64> {
     let flow = measure(&board.plan(window_kib), sessions, effort.interval);
     (flow.moving == sessions).then_some(flow.mbps)
 }
 
-/// Runs everything. `progress` hears of every point.
+/// Runs all points. Calls `progress` after every point.
 pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     let mut tell = |value| {
         progress();
@@ -152,7 +151,7 @@ pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     }
 }
 
-/// The constants, for a report.
+/// Returns the constants of the model.
 fn constants(model: &CostModel) -> Vec<Constant> {
     let constant = |constant: &kiban_sim::cost::Constant| {
         let (origin, why) = match constant.origin {
@@ -173,7 +172,7 @@ fn table_2() -> Vec<Row> {
         limits::OC3C_LINE_BITS_PER_SECOND as f64 / 1e6,
         kiban_atm::OC3C_BITS_PER_SECOND as f64 / 1e6,
         cells,
-        // The paper goes on from the rounded line above.
+        // The paper computes this line from the rounded value of the line above.
         thousandths(cells) * 8192.0 / packet_bytes as f64,
     ];
     let rows = published::TABLE_2.iter().zip(here).map(|((what, published), here)| {
@@ -202,7 +201,7 @@ impl Curve {
         self.points.iter().filter_map(|(_, y)| *y).fold(0.0, f64::max)
     }
 
-    /// How much lower than its peak it is at `x`, percent.
+    /// Returns the decrease from the peak at `x`, percent.
     fn drop_at(&self, x: f64) -> Option<f64> {
         Some((1.0 - self.at(x)? / self.peak()) * 100.0)
     }
@@ -266,7 +265,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
     ]
 }
 
-/// Whether `mbps` is within the tolerance of a published rate.
+/// Returns whether `mbps` is within the tolerance of a published rate.
 fn is_near(mbps: f64, published: f64) -> bool {
     (mbps / published - 1.0).abs() <= published::BEST_TOLERANCE
 }
@@ -346,7 +345,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
     rows
 }
 
-/// The larger the window, the lower the curve where many sessions share the memory.
+/// Checks that with many sessions, which share the memory, a larger window gives a lower throughput.
 fn order(seven: &Figure, curve: &dyn Fn(&Figure, u32) -> Curve) -> Row {
     let at_60 = |window| curve(seven, window).at(60.0);
     let falls = |more: Option<f64>, less: Option<f64>| more > less;

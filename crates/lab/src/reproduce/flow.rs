@@ -1,4 +1,4 @@
-//! Streams without end between two boards, measured while they flow.
+//! Measures the steady-state throughput of endless streams between two boards.
 
 use kiban_base::Instant;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
@@ -7,34 +7,34 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The TCP port that receives.
+/// The TCP port of the receiver.
 const PORT: u16 = 5001;
 
-/// When it is measured.
+/// The interval of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// Virtual time that passes before.
+    /// Virtual time before the measurement.
     pub settle: Duration,
-    /// Virtual time over which is measured.
+    /// Virtual time of the measurement.
     pub span: Duration,
 }
 
-/// What many streams reached together.
+/// The result of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Flow {
-    /// Payload that the receiving program read, Mbit/s: all streams together.
+    /// Goodput of all streams, Mbit/s.
     pub mbps: f64,
-    /// Streams that moved anything in the interval.
+    /// Streams that transferred any data in the interval.
     pub moving: usize,
-    /// What the stream that moved least has of an even share, percent.
+    /// Goodput of the slowest stream, in percent of an equal share.
     pub least_percent: f64,
-    /// Writes that found no page and how many stood in line then, in the interval.
+    /// Writes that found no free page in the interval, and the sum of the queue lengths that they found.
     pub page_waits: (u64, u64),
-    /// How much of the time the sending and the receiving processor worked, where they are modelled.
+    /// Utilization (0 to 1) of the sending and the receiving processor, if they are modelled.
     pub busy: [f64; 2],
 }
 
-/// Lets `sessions` streams flow from board 0 to board 1.
+/// Measures `sessions` concurrent streams from board 0 to board 1.
 pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     let mut pair = Pair::new(plan);
     let counts: Rc<RefCell<Vec<u64>>> = Rc::default();
@@ -55,7 +55,7 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
     pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
 
-    // From one read to another: what an interval cuts off at its ends would be a PDU more or less.
+    // Measure from one read to another, so that the ends of the interval do not cut a PDU.
     let look = |pair: &mut Pair, until: Instant| {
         let (mut seen, mut at) = (total.get(), pair.world.now());
         pair.world.run_with(until, &mut |world| {

@@ -1,10 +1,9 @@
-//! Paper \[1\]'s five mechanisms, taken away one by one: under the cost model of 1995, and as measured here
-//! and now.
+//! Ablation of the five mechanisms of paper \[1\]: with the cost model of 1995, and measured on this machine.
 //!
-//! Modelled  Mbit/s and processor time for a PDU of either board, exact in virtual time.
-//! Measured  processor time for a PDU of 8192 bytes of both boards and their hosts together, with the
-//!           mechanism and without it in the same run, in turn ([`crate::Bench`]). What stands for a
-//!           mechanism here is said in [`Measured::what`]; it need not weigh what it weighed in 1995.
+//! Modelled  throughput and CPU time per PDU of each board, exact in virtual time.
+//! Measured  CPU time of both boards and their hosts per PDU of 8192 bytes, alternately with and without the
+//!           mechanism ([`crate::Bench`]). [`Measured::what`] describes kiban's counterpart of the mechanism,
+//!           whose effect may differ from that of 1995.
 
 use super::atm_board::config_1995;
 use super::flow::{Interval, measure};
@@ -26,33 +25,33 @@ use std::time::Duration;
 
 /// Payload of a PDU, bytes.
 const PAYLOAD_BYTES: usize = 8192;
-/// Windows and sessions of the modelled comparison: figure 6's best, and many sessions where an
-/// acknowledgement comes for each PDU.
+/// Windows in KB and sessions of the modelled comparison: the best point of figure 6, and many sessions with one
+/// acknowledgement per PDU.
 const PLACES: [(u32, usize); 2] = [(256, 1), (16, 20)];
 
-/// What the model says of one board.
+/// The modelled result of one board configuration.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Point {
     /// Window, KB.
     pub window_kib: u32,
     /// Sessions.
     pub sessions: usize,
-    /// All sessions together.
+    /// Goodput of all sessions.
     pub mbps: f64,
-    /// Processor time for a PDU, of the sending and of the receiving board, microseconds.
+    /// CPU time per PDU of the sending and of the receiving board, microseconds.
     pub cpu_us_per_pdu: [f64; 2],
 }
 
 /// A mechanism under the cost model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
-    /// What was taken away; nothing: the board of the paper.
+    /// The mechanism that was removed; `None` for the complete board of the paper.
     pub without: Option<&'static str>,
-    /// At each of the places.
+    /// The results at each window and number of sessions.
     pub points: Vec<Point>,
 }
 
-/// The board of the paper, and then without each of `mechanisms`.
+/// Runs the board of the paper, then the board without each of `mechanisms`.
 pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
     let whole = std::iter::once((None, BOARD_1995));
     let less = mechanisms.iter().map(|mechanism| {
@@ -62,7 +61,7 @@ pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
     let points = |model: CostModel| {
         PLACES.map(|(window_kib, sessions)| {
             let flow = measure(&model.plan(&config_1995(), window_kib << 10), sessions, interval);
-            // Bits by Mbit/s are microseconds.
+            // Bits divided by Mbit/s are microseconds.
             let each = 8.0 * PAYLOAD_BYTES as f64 / flow.mbps;
             Point { window_kib, sessions, mbps: flow.mbps, cpu_us_per_pdu: flow.busy.map(|busy| busy * each) }
         })
@@ -70,7 +69,7 @@ pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
     whole.chain(less).map(|(without, model)| Modelled { without, points: points(model).to_vec() }).collect()
 }
 
-/// The modelled comparison for people.
+/// Returns the modelled comparison as a text table.
 pub fn modelled_table(rows: &[Modelled]) -> Table {
     let mut table = Table::new("under the cost model of 1995: what is lost without a mechanism")
         .words("window x sessions")
@@ -102,27 +101,27 @@ pub fn modelled_table(rows: &[Modelled]) -> Table {
 /// A mechanism as measured on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// The name of the mechanism.
     pub mechanism: &'static str,
-    /// What stands for it here: with it, and without.
+    /// The two variants that are compared here: with and without the mechanism.
     pub what: &'static str,
-    /// Median processor time for a PDU with it, nanoseconds.
+    /// Median CPU time per PDU with the mechanism, nanoseconds.
     pub with_ns: f64,
-    /// Without it.
+    /// Median CPU time per PDU without the mechanism, nanoseconds.
     pub without_ns: f64,
-    /// Median of the paired ratios, without to with.
+    /// Median of the paired ratios of without to with.
     pub ratio: f64,
-    /// Whether the machine was so busy that disturbed rounds had to count.
+    /// Whether the machine was so busy that disturbed rounds count.
     pub disturbed: bool,
 }
 
-/// Measures `mechanisms` with and without, in turn.
+/// Measures alternately with and without each of `mechanisms`.
 pub fn measured(mechanisms: &[Mechanism], options: Options) -> Vec<Measured> {
     let mut bench = Bench::new("mechanisms", options);
     mechanisms.iter().map(|mechanism| pair(&mut bench, *mechanism)).collect()
 }
 
-/// The measured comparison for people.
+/// Returns the measured comparison as a text table.
 pub fn measured_table(rows: &[Measured]) -> Table {
     let mut table = Table::new("measured here: processor time for a PDU of 8192 bytes, ns")
         .words("mechanism")
@@ -195,19 +194,19 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     }
 }
 
-/// How two boards are joined.
+/// The options of the connection between two boards.
 #[derive(Clone, Copy)]
 struct Way {
     window_bytes: u32,
-    /// All packets that have come are handed over at once, and the board settles once.
+    /// Whether all waiting packets are passed to the board in one batch, with one call of `settle`.
     bursts: bool,
-    /// Sums that packets carry are believed.
+    /// Whether checksums that packets carry are trusted.
     believes: bool,
-    /// Packets refer to their payload; without, it is copied into pages of its own.
+    /// Whether packets share their payload pages; otherwise the payload is copied.
     refers: bool,
 }
 
-/// Two boards whose IP ports are joined, and a host that writes without end.
+/// Two boards whose IP ports are connected, and a host that writes endlessly.
 struct Joined {
     boards: [Board; 2],
     wires: [VecDeque<Pdu>; 2],
@@ -265,13 +264,13 @@ impl Joined {
         }
     }
 
-    /// What has come to a side goes in, what it has comes out.
+    /// Passes waiting packets to a board and collects its output.
     fn work(&mut self, side: usize) {
         self.now += Duration::from_micros(1);
         if self.way.bursts || self.wires[1 - side].is_empty() {
             let mut packets = std::mem::take(&mut self.wires[1 - side]);
             self.hand_over(side, &mut packets);
-            // The emptied list is used again.
+            // Reuse the emptied list.
             self.wires[1 - side] = packets;
         } else {
             let mut single = VecDeque::with_capacity(1);
@@ -328,7 +327,7 @@ impl Joined {
     }
 }
 
-/// Puts copies in the place of what a PDU refers to.
+/// Replaces the shared payload pages of a PDU by copies.
 fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
     if pdu.body_len() == 0 {
         return;
@@ -341,7 +340,7 @@ fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
     }
 }
 
-/// A port that sends cells and one that receives them.
+/// A sending and a receiving ATM port.
 struct Ports {
     memory: Memory,
     rng: SecureRng,
@@ -353,7 +352,7 @@ struct Ports {
     now: Instant,
 }
 
-/// PDUs of one train.
+/// PDUs per batch of cells.
 const TRAIN_PDUS: usize = 16;
 
 impl Ports {

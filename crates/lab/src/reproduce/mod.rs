@@ -1,9 +1,9 @@
-//! Published results, made again: what a paper says, what comes out here, and what may be concluded.
+//! Reproductions of published results: the published values, the values measured here, and a verdict on each.
 //!
-//! Honest    a value that was used to fit a constant is [`Verdict::Fitted`], however well it comes out. Only
-//!           a value that no fit has seen can be [`Verdict::Met`].
-//! Papers    one module each; `docs/reproduce-*.md` says what was published, what was assumed and what was
-//!           left open.
+//! Verdicts  a value that was used to fit a constant is [`Verdict::Fitted`], however well it is reproduced. Only
+//!           a value that no fit has used can be [`Verdict::Met`].
+//! Papers    one module each; `docs/reproduce-*.md` describes the published results, the assumptions and the
+//!           open questions.
 
 pub mod atm_board;
 pub mod flow;
@@ -20,28 +20,28 @@ use crate::report::picture::{Line, Lines, Scale};
 use crate::table::Table;
 use serde::Serialize;
 
-/// What may be concluded from a row.
+/// The verdict on a published value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Derived, and equal to the last digit that was published.
+    /// The value is derived and equals all published digits.
     Exact,
-    /// A published value comes out that no fit has used.
+    /// The value is reproduced, and no fit has used it.
     Met,
-    /// A published value comes out because a constant was fitted to it.
+    /// The value is reproduced because a constant was fitted to it.
     Fitted,
-    /// A published value does not come out.
+    /// The value is not reproduced.
     Missed,
-    /// The source is doubtful about the value: its readings stand beside what comes out.
+    /// The published value is uncertain; its possible readings are shown beside the result.
     Doubtful,
-    /// The source contradicts itself.
+    /// The paper contradicts itself.
     Conflict,
-    /// Nothing was published: what we say ourselves beside it comes out.
+    /// There is no published value; the result confirms a statement of ours.
     Ours,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the word for the verdict.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Exact => "exact",
@@ -54,38 +54,38 @@ impl Verdict {
         }
     }
 
-    /// `good` where the value came out, [`Verdict::Missed`] otherwise.
+    /// Returns `good` if the value was reproduced, [`Verdict::Missed`] otherwise.
     pub fn of(good: Verdict, came_out: bool) -> Verdict {
         if came_out { good } else { Verdict::Missed }
     }
 }
 
-/// One published value, and what came out.
+/// One published value and the result here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Where it stands in the paper.
+    /// The table, figure or section of the paper.
     pub place: &'static str,
-    /// What it is, with its unit.
+    /// The quantity, with its unit.
     pub what: String,
-    /// As published.
+    /// The published value.
     pub published: String,
-    /// What came out.
+    /// The result with the model of the paper's machine.
     pub here: String,
-    /// What kiban does today in the same place, where that can be said.
+    /// The result with today's kiban under the same conditions, if there is one.
     pub today: Option<String>,
-    /// What may be concluded.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What has to be known beside it.
+    /// A remark that qualifies the row.
     pub note: Option<String>,
 }
 
 impl Row {
-    /// Makes a row of what was published; what came out is still to be said.
+    /// Creates a row without a result.
     fn published(place: &'static str, what: impl Into<String>, published: impl Into<String>) -> Row {
         Row::new(place, what, published, String::new())
     }
 
-    /// A row that is missed, until what came out is judged.
+    /// Creates a row with the verdict [`Verdict::Missed`], which the caller replaces.
     fn new(
         place: &'static str,
         what: impl Into<String>,
@@ -104,7 +104,7 @@ impl Row {
     }
 }
 
-/// A constant of the model under which the rows came out.
+/// A constant of the model of the paper's machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {
     /// Its name.
@@ -113,7 +113,7 @@ pub struct Constant {
     pub value: String,
     /// `sourced`, `fitted` or `assumed`.
     pub origin: &'static str,
-    /// The source, the value it was fitted to, or why it is so.
+    /// The source, the value that it was fitted to, or the reason for the assumption.
     pub why: &'static str,
 }
 
@@ -122,16 +122,16 @@ pub struct Constant {
 pub struct Curve {
     /// Its name.
     pub name: String,
-    /// Points; no value: no data.
+    /// Points; `None` means no data.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// A figure of the paper, drawn anew.
+/// A figure of the paper, redrawn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Its name, good for a file.
+    /// Its name, usable as a file name.
     pub name: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: &'static str,
@@ -141,16 +141,16 @@ pub struct Figure {
     pub curves: Vec<Curve>,
 }
 
-/// What became of one paper.
+/// The reproduction of one paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The name on the command line.
     pub paper: &'static str,
-    /// The paper.
+    /// The bibliographic reference.
     pub source: &'static str,
-    /// What `today` means: whose rules, on which hosts.
+    /// The set-up of the column `today`.
     pub today: &'static str,
-    /// Published values and what came out.
+    /// Published values and results.
     pub rows: Vec<Row>,
     /// The constants.
     pub constants: Vec<Constant>,
@@ -159,13 +159,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every published value came out that can be judged.
+    /// Returns whether no published value was missed.
     pub fn came_out(&self) -> bool {
         self.rows.iter().all(|row| row.verdict != Verdict::Missed)
     }
 }
 
-/// The report for people: rows, figures as tables, constants.
+/// Prints the report as text: rows, figures as tables, constants.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut rows = Table::new(format!("{}: {}", self.paper, self.source))
@@ -203,18 +203,18 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// By how many percent a value misses a published one.
+/// Returns the relative difference of a value from a published one, as text in percent.
 fn off(value: f64, published: f64) -> String {
     format!("{} %", signed((value / published - 1.0) * 100.0))
 }
 
-/// With one digit and its sign; nothing is not less than nothing.
+/// Formats a value with its sign and one decimal; never as negative zero.
 fn signed(value: f64) -> String {
     format!("{:+.1}", (value * 10.0).round() / 10.0 + 0.0)
 }
 
 impl Figure {
-    /// The figure as a table: a row for each place on the horizontal axis.
+    /// Returns the figure as a text table with a row for each horizontal position.
     pub fn table(&self) -> Table {
         let heads = self
             .curves
@@ -236,7 +236,7 @@ impl Figure {
         table
     }
 
-    /// The figure as curves that can be drawn.
+    /// Returns the figure as a line chart.
     pub fn lines(&self, x: Scale, y: Scale) -> Lines {
         let said = self.curves.iter().map(|curve| {
             let values = curve.points.iter().filter_map(|(_, y)| *y);
@@ -264,7 +264,7 @@ impl Figure {
         }
     }
 
-    /// The figure for a spreadsheet: curve, x, y.
+    /// Returns the figure as comma-separated values: curve, x, y.
     pub fn csv(&self) -> String {
         let mut text = format!("curve,{},{}\n", self.x, self.y);
         for curve in &self.curves {

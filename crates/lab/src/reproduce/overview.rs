@@ -1,11 +1,10 @@
-//! All five papers at once: what became of every table and figure, and of every weakness.
+//! All five papers in one run: verdicts on every table and figure, and on every weakness.
 //!
-//! Runs      everything that is virtual side by side, on as many processors as there are; then, if that is
-//!           wanted, what is measured on this machine, one after the other, because it wants the machine for
-//!           itself.
-//! Verdict   of a table or figure: the worst of its values. Missed before in conflict before doubtful before
-//!           fitted before met: what was fitted in part is not called met.
-//! Exact     all but [`All::measured`] comes out the same on every machine.
+//! Execution virtual-time experiments run in parallel on all processors. Then, if requested, the real-time
+//!           measurements run one after the other, because they need the whole machine.
+//! Verdict   the verdict on a table or figure is the worst of its values, in the order missed, conflict,
+//!           doubtful, fitted, met: a partly fitted figure does not count as met.
+//! Determinism  everything except [`All::measured`] is the same on every machine.
 
 use super::atm_board;
 use super::mechanisms::{self, Modelled};
@@ -24,32 +23,32 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// Of every paper.
+    /// The extent of paper \[1\].
     pub atm_board: atm_board::Effort,
-    /// The same.
+    /// The extent of paper \[2\].
     pub wide_area: wide_area::Effort,
-    /// The same.
+    /// The extent of paper \[4\].
     pub via_library: via_library::Effort,
-    /// The same.
+    /// The extent of paper \[5\].
     pub osi_board: osi_board::Effort,
-    /// How long this machine is measured; not at all, if only what is exact is wanted.
+    /// The length of the real-time measurements; `None` skips them.
     pub measured: Option<Length>,
 }
 
-/// How long this machine is measured.
+/// The length of the real-time measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// As long as it takes for figures that may be quoted.
+    /// Long enough for results that can be quoted.
     Full,
-    /// A moment.
+    /// Seconds.
     Quick,
 }
 
 impl Effort {
-    /// What is printed unless asked otherwise.
+    /// Returns the default extent.
     pub fn full() -> Effort {
         Effort {
             atm_board: atm_board::Effort::FULL,
@@ -60,7 +59,7 @@ impl Effort {
         }
     }
 
-    /// Fewer points, shorter runs.
+    /// Returns an extent of fewer points and shorter runs.
     pub fn quick() -> Effort {
         Effort {
             atm_board: atm_board::Effort::QUICK,
@@ -71,7 +70,7 @@ impl Effort {
         }
     }
 
-    /// How many points there are, for a progress bar.
+    /// Returns the number of points, for a progress bar.
     pub fn points(&self) -> u64 {
         let measured = if self.measured.is_some() { MEASURED_POINTS } else { 0 };
         self.atm_board.points()
@@ -84,30 +83,30 @@ impl Effort {
     }
 }
 
-/// The mechanisms together, for a progress bar.
+/// Progress points of the modelled mechanisms.
 const MECHANISM_POINTS: u64 = 1;
-/// Mechanisms, waiting, file transfer.
+/// Progress points of the real-time measurements: mechanisms, waiting, file transfer.
 const MEASURED_POINTS: u64 = 3;
 
-/// What is measured on this machine: no part of any verdict.
+/// The real-time measurements on this machine; no verdict uses them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// The machine.
     pub environment: Environment,
     /// Paper \[1\]'s mechanisms, with and without.
     pub mechanisms: Vec<mechanisms::Measured>,
-    /// Paper \[4\]'s tables 1 and 2; what kept them from being measured, if something did.
+    /// Paper \[4\]'s tables 1 and 2, or why they could not be measured.
     pub waiting: Result<via_library::measured::Tables, String>,
     /// Paper \[5\]'s file transfer.
     pub files: Vec<osi_board::measured::Measured>,
 }
 
-/// What became of all papers.
+/// The reproductions of all papers.
 #[derive(Clone, Debug, Serialize)]
 pub struct All {
-    /// Tables and figures.
+    /// The verdicts on all tables and figures.
     pub summary: Vec<Place>,
-    /// What kiban at its best does about each paper's weakness.
+    /// The weaknesses of the papers' machines, and today's kiban in comparison.
     pub weaknesses: Vec<Weakness>,
     /// Paper \[1\].
     pub atm_board: Report,
@@ -115,7 +114,7 @@ pub struct All {
     pub mechanisms: Vec<Modelled>,
     /// Paper \[2\].
     pub wide_area_atm: WideArea,
-    /// Its map with kiban at its best.
+    /// The throughput map of paper \[2\] with today's best settings.
     pub map_best: Map,
     /// Paper \[3\].
     pub rdma_nic: RdmaNic,
@@ -123,11 +122,11 @@ pub struct All {
     pub via_library: ViaLibrary,
     /// Paper \[5\].
     pub osi_board: OsiBoard,
-    /// What was measured on this machine, if that was wanted.
+    /// The real-time measurements, if requested.
     pub measured: Option<Measured>,
 }
 
-/// Makes everything; `done` is called after every point.
+/// Runs all experiments; calls `done` after every point.
 pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> All {
     let interval = atm_board::Effort::QUICK.interval;
     let (atm_board, mechanisms, wide_area_atm, via_library, rdma_nic, osi_board, made) =
@@ -168,7 +167,7 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> All {
     }
 }
 
-/// Measures this machine, one thing after the other.
+/// Runs the real-time measurements one after the other.
 fn measure(length: Length, done: &(dyn Fn() + Sync)) -> Measured {
     let tell = |value| {
         done();
@@ -190,22 +189,22 @@ fn measure(length: Length, done: &(dyn Fn() + Sync)) -> Measured {
     }
 }
 
-/// A table, a figure or a section of a paper, and what became of its values.
+/// A table, a figure or a section of a paper, and the verdicts on its values.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Place {
     /// The paper's name on the command line.
     pub paper: &'static str,
-    /// Where in the paper.
+    /// The table, figure or section.
     pub place: String,
-    /// What may be concluded of all of it; nothing, if nothing of it can be made here.
+    /// The worst verdict; `None` if it was not reproduced at all.
     pub verdict: Option<Verdict>,
-    /// How many of its values came out how.
+    /// The number of values by verdict.
     pub values: Vec<(Verdict, usize)>,
-    /// Why nothing was made, or what was missed.
+    /// Why it was not reproduced, or which values were missed.
     pub note: Option<String>,
 }
 
-/// What nobody can make again, and why. An entry goes as soon as a paper has a row of that place.
+/// Parts of papers that cannot be reproduced, with the reason. An entry is ignored if the report has a row for it.
 const ABSENT: [(&str, &str, &str); 1] = [(
     "wide-area-atm",
     "Fig. 3 to 5",
@@ -223,13 +222,13 @@ const ORDER: [Verdict; 7] = [
     Verdict::Ours,
 ];
 
-/// The same spelling for all papers.
+/// Returns the name of a table or figure in one spelling for all papers.
 fn spelt(place: &str) -> String {
     let place = place.replace("figure ", "Fig. ").replace("table ", "Table ");
     if place.is_empty() { "ours".to_owned() } else { place }
 }
 
-/// A paper's tables and figures, in the order of its rows.
+/// Returns the tables and figures of a paper in the order of its rows.
 pub fn places(report: &Report) -> Vec<Place> {
     let mut names: Vec<String> = Vec::new();
     for name in report.rows.iter().map(|row| spelt(row.place)) {
@@ -266,20 +265,20 @@ pub fn places(report: &Report) -> Vec<Place> {
 }
 
 impl Place {
-    /// Its values by verdict, in words.
+    /// Returns the number of values by verdict as text.
     pub fn counts(&self) -> String {
         let words = self.values.iter().map(|(verdict, count)| format!("{count} {}", verdict.word()));
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// The verdict's word.
+    /// Returns the word of the verdict.
     pub fn word(&self) -> &'static str {
         self.verdict.map_or("not made", Verdict::word)
     }
 }
 
 impl All {
-    /// The papers' reports, in the papers' order.
+    /// Returns the reports in the order of the papers.
     pub fn reports(&self) -> [&Report; 5] {
         [
             &self.atm_board,
@@ -290,22 +289,22 @@ impl All {
         ]
     }
 
-    /// Whether no published value was missed.
+    /// Returns whether no published value was missed.
     pub fn came_out(&self) -> bool {
         self.reports().iter().all(|report| report.came_out())
     }
 
-    /// How many values have a verdict.
+    /// Returns the number of values with a verdict.
     pub fn values(&self, verdict: Verdict) -> usize {
         self.reports().iter().flat_map(|report| &report.rows).filter(|row| row.verdict == verdict).count()
     }
 
-    /// How many tables and figures have one.
+    /// Returns the number of tables and figures with a verdict.
     pub fn places(&self, verdict: Verdict) -> usize {
         self.summary.iter().filter(|place| place.verdict == Some(verdict)).count()
     }
 
-    /// What came out, in a sentence.
+    /// Returns a summary in one sentence.
     pub fn headline(&self) -> String {
         let published = ORDER.into_iter().filter(|verdict| *verdict != Verdict::Ours);
         let all: usize = published.map(|verdict| self.values(verdict)).sum();
@@ -320,7 +319,7 @@ impl All {
         )
     }
 
-    /// Every table and figure with its verdict.
+    /// Returns a text table of all tables and figures with their verdicts.
     pub fn summary_table(&self) -> Table {
         let mut table =
             Table::new("tables and figures").words("paper").words("place").words("verdict").words("values");
@@ -340,7 +339,7 @@ impl All {
     }
 }
 
-/// For people: the tables alone. The papers' own tables are those of their commands.
+/// Prints the summary tables. The detailed tables are printed by the commands of the papers.
 impl fmt::Display for All {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.headline())?;

@@ -1,9 +1,8 @@
-//! All five papers as one page ([`crate::report`]).
+//! The reproductions of all five papers as one HTML page ([`crate::report`]).
 //!
-//! Order     the verdicts first, then the weaknesses, then paper by paper: figures, values three abreast,
-//!           constants; at the end what was measured on this machine, which no verdict uses.
-//! Marks     diamonds are values that the papers publish as figures; where they publish words only, there is
-//!           none.
+//! Contents  the verdicts; the weaknesses; each paper with its figures, its values in three columns (published,
+//!           the paper's machine, kiban at its best) and its constants; the measurements on this machine.
+//! Diamonds  in figures mark numbers that the papers publish.
 
 use super::overview::{All, Measured, Place};
 use super::weaknesses::Weakness;
@@ -14,10 +13,10 @@ use crate::report::picture::{Arrow, Bars, Direction, Lines, Mark, Scale, Sequenc
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use kiban_osi::stack::meter::Task;
 
-/// A wait is told apart from this on, milliseconds.
+/// The shortest time that is marked as a wait in a sequence diagram, milliseconds.
 const WAIT_MS: f64 = 20.0;
 
-/// The page. `command` is what makes it again.
+/// Returns the page. `command` is the command that makes it.
 pub fn document(all: &All, command: &str) -> Document {
     let mut sections = vec![summary(all), weaknesses(&all.weaknesses)];
     sections.extend([atm_board(all), wide_area(all), rdma_nic(all), via_library(all), osi_board(all)]);
@@ -53,7 +52,7 @@ fn badge(verdict: Verdict) -> Badge {
     Badge::new(tone, verdict.word())
 }
 
-/// How many values have which verdict.
+/// Returns the number of values by verdict.
 fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
     let all = [
         (Verdict::Exact, "derived, equal to the last digit"),
@@ -131,20 +130,20 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
 // ---- A paper
 // ---------------------------------------------------------------------------------------------------------
 
-/// Values three abreast.
+/// Returns the table of values: published, the paper's machine, kiban at its best.
 fn values(report: &Report) -> Grid {
     let heads = ["place", "value", "#published", "#as the paper's machine", "#at its best", "verdict"];
     let mut grid = Grid::new(format!("{}: values", title(report.paper)), &heads);
     for row in &report.rows {
         let dash = || "–".to_owned();
-        // What adaptive waiting does, no machine of a paper did.
+        // No machine of a paper had adaptive waiting.
         let (then, best) = match &row.today {
             None if row.place == "Adaptive" => (dash(), row.here.clone()),
             today => (row.here.clone(), today.clone().unwrap_or_else(dash)),
         };
         let published = if row.published.is_empty() { dash() } else { row.published.clone() };
         grid.row([
-            // "Table 2" stays on one line.
+            // No line break within "Table 2".
             Cell::from(row.place.replace(' ', "\u{a0}")),
             Cell::from(row.what.as_str()).noted(row.note.clone()),
             published.into(),
@@ -178,7 +177,7 @@ fn constants(report: &Report) -> Block {
     Block::Folded(name, vec![Block::Grid(grid)])
 }
 
-/// A paper's section: what it is, its figures, its values, its constants, and what else there is.
+/// Returns the section of a paper: introduction, figures, values, constants, further blocks.
 fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) -> Section {
     let mut blocks = vec![
         Block::Words(about.to_owned()),
@@ -193,14 +192,13 @@ fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) ->
     Section { heading: title(report.paper).to_owned(), blocks }
 }
 
-/// A figure's curves, with a name that no other paper's figure has.
+/// Returns the line chart of a figure, with a name that is unique in the page.
 fn lines(report: &Report, figure: &Figure, x: Scale, y: Scale, marks: &[(f64, f64, &str)]) -> Lines {
     let marks = marks.iter().map(|&(x, y, what)| Mark { x, y, what: what.to_owned() });
     Lines { name: format!("{}-{}", report.paper, figure.name), marks: marks.collect(), ..figure.lines(x, y) }
 }
 
-/// The pictures of a report's figures as its own command draws them; what is not known here is drawn with
-/// even axes.
+/// Returns the drawings of a report's figures; figures that `known` does not draw get linear axes.
 fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> Vec<Block> {
     let plain = |figure: &Figure| {
         let lines = lines(report, figure, Scale::Linear, Scale::Linear, &[]);
@@ -211,7 +209,7 @@ fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> V
 
 fn atm_board(all: &All) -> Section {
     let report = &all.atm_board;
-    // From here on the differences are percents; the axis says that it does not begin at zero.
+    // The differences are a few percent, so the axis does not begin at zero; its label says so.
     const FROM: Scale = Scale::From(60.0);
     let figures = figure_blocks(report, |figure| {
         let (x, marks, says): (_, &[(f64, f64, &str)], _) = match figure.name {
@@ -271,7 +269,7 @@ fn wide_area(all: &All) -> Section {
     let made = &all.wide_area_atm;
     let report = &made.report;
     let mut figures = Vec::new();
-    // The best one stands beside those that it is compared with, before the long one.
+    // Show the map of kiban at its best after the two maps that it is compared with, before the long one.
     let (beside, long) = made.maps.split_at(made.maps.len().min(2));
     for map in beside.iter().chain([&all.map_best]).chain(long) {
         let says = match map.name {
@@ -303,7 +301,7 @@ fn wide_area(all: &All) -> Section {
     paper(report, about, figures, Vec::new())
 }
 
-/// Figure 7: the writer's host on the left.
+/// Draws figure 7 with the writer's host on the left.
 fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence {
     let arrow = |line: &sequence::Line| {
         let (direction, what) = match line.bytes {
@@ -339,13 +337,13 @@ fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence 
 fn rdma_nic(all: &All) -> Section {
     let report = &all.rdma_nic.report;
     let figures = figure_blocks(report, |figure| {
-        // The paper's maxima are those of long messages.
+        // The paper's maxima are for long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
         let says = "Receiving makes its look-ups for every segment, and dips where a message first needs two. Overlapped, the look-ups \
                     are out of the way (dashed; many: Writes that follow each other).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
-        // As the NIC was, and overlapped.
+        // The first two curves are the NIC of 2008, the others (dashed) the overlapped blocks.
         lines.lines.iter_mut().skip(2).for_each(|line| line.dashed = true);
         (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });

@@ -1,8 +1,8 @@
-//! What held each paper's machine back, and what is left of it with kiban at its best.
+//! The main weakness of each paper's machine, and the same measurement with today's kiban.
 //!
-//! Measured  each in virtual time, under the paper's own conditions: the same line, hosts, clocks or load.
-//!           What differs is what kiban does today; [`Weakness::how`] says it.
-//! Gone      is judged, not said: by the value beside it, with the bound that is named.
+//! Method    each is measured in virtual time under the paper's conditions: the same line, hosts, clocks or
+//!           load. [`Weakness::how`] says what kiban does differently.
+//! Verdict   a weakness counts as gone if the measured value meets [`Weakness::bound`].
 
 use super::flow::{self, Flow, Interval};
 use super::osi_board::{self, LineUse};
@@ -20,33 +20,33 @@ use std::time::Duration;
 pub struct Weakness {
     /// The paper's name on the command line.
     pub paper: &'static str,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
-    /// What the paper's machine does here.
+    /// The result with the model of the paper's machine.
     pub then: String,
-    /// What kiban at its best does.
+    /// The result with kiban at its best.
     pub best: String,
-    /// Whether it is gone.
+    /// Whether the weakness is gone.
     pub gone: bool,
-    /// From where on it counts as gone.
+    /// The condition under which it counts as gone.
     pub bound: &'static str,
-    /// What kiban does, and what remains.
+    /// What kiban does differently, and what remains.
     pub how: &'static str,
-    /// Where the value is kept.
+    /// Where the value is recorded.
     pub kept: &'static str,
 }
 
-/// F-DATA of the line that is used to the full.
+/// F-DATA sizes of the measurement of line utilization, bytes.
 const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 /// Sessions and window of paper \[1\]'s worst point.
 const SESSIONS: usize = 60;
 const WINDOW_BYTES: u32 = 256 << 10;
-/// From where on shares are even.
+/// The least share of a session, in percent of an equal share, that counts as fair.
 const EVEN_PERCENT: f64 = 90.0;
-/// From where on a line is used to the full.
+/// The least utilization, in percent, that counts as a fully used line.
 const FULL_PERCENT: f64 = 99.0;
 
-/// What is run for it alone.
+/// The results of the additional runs.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     flow: Flow,
@@ -54,14 +54,15 @@ pub(super) struct Made {
     line: Vec<(usize, LineUse)>,
 }
 
-/// How many points there are, for a progress bar.
+/// Returns the number of points, for a progress bar.
 pub(super) fn points() -> u64 {
     (1 + MESSAGES.len() * BUFFERS.len() + FDATA.len()) as u64
 }
 
-/// TCP at its best on the paper's workstations: their own rules but one. The writer goes on as soon as there
-/// is room, in place of waiting for 5120 bytes, so that it never waits for a reader who waits for it. Modern
-/// rules do not wait either, but acknowledge every second segment, and these buffers hold two.
+/// Returns the best TCP settings for the paper's workstations: their own, except that a blocked writer continues
+/// as soon as there is any room instead of 5120 bytes. This avoids the deadlock between the writer and the
+/// receiver's delayed acknowledgement. The modern profile avoids it as well, but acknowledges only every second
+/// segment, and these buffers hold only two.
 pub fn woken_early() -> tcp::Config {
     tcp::Config {
         send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,
@@ -69,7 +70,7 @@ pub fn woken_early() -> tcp::Config {
     }
 }
 
-/// Runs it; `done` is called after every point.
+/// Runs the additional points; calls `done` after every point.
 pub(super) fn make(cell: Duration, interval: Interval, done: &(dyn Fn() + Sync)) -> Made {
     let tell = |value| {
         done();
@@ -89,12 +90,12 @@ pub(super) fn make(cell: Duration, interval: Interval, done: &(dyn Fn() + Sync))
     Made { flow, map, line: line.to_vec() }
 }
 
-/// A row of a report.
+/// Returns the row whose quantity begins with `what`.
 fn find<'a>(report: &'a Report, what: &str) -> &'a super::Row {
     report.rows.iter().find(|row| row.what.starts_with(what)).expect("the row has this name")
 }
 
-/// Judges, beside what the papers' machines do.
+/// Returns the verdict on each weakness.
 pub(super) fn judge(
     made: &Made,
     [atm_board, wide_area, rdma_nic, via_library, osi_board]: [&Report; 5],
@@ -194,7 +195,7 @@ pub(super) fn judge(
     ]
 }
 
-/// As a table.
+/// Returns the weaknesses as a text table.
 pub(super) fn table(weaknesses: &[Weakness]) -> Table {
     let mut table = Table::new("weaknesses: the paper's machine, and kiban at its best")
         .words("paper")

@@ -1,10 +1,11 @@
-//! The same wiring on this machine, by its clock: internal loopback, memory disk to memory disk, no modelled
-//! processor.
+//! The OSI board measured on this machine in real time: internal loopback between two in-memory filestores,
+//! without a modelled processor.
 //!
-//! Counted   bytes of the file by the time of the whole job, once: the doubling is the paper's, and not made
-//!           here. One thread does the work of both ends and of both disks, which copy every byte once each.
-//! Repeats   the best of some runs: what else the machine does only makes it slower.
-//! Shares    in a run of their own, because reading a clock at every turn costs time as well.
+//! Throughput  bytes of the file divided by the time of the whole job; not doubled, unlike the paper's loopback
+//!           figures. One thread does the work of both ends and of both filestores, each of which copies every
+//!           byte once.
+//! Repeats   the best of several runs counts, because other load can only make a run slower.
+//! Shares    the time of each task is measured in a separate run, because reading the clock costs time.
 
 use super::transfer::contents;
 use crate::table::Table;
@@ -16,41 +17,41 @@ use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_sim::osi::{Boards, Join, Setup};
 use serde::Serialize;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The paper's file so many times over.
+    /// The size of the file as a multiple of the paper's.
     pub files: usize,
-    /// Runs of which the best counts.
+    /// The number of runs, of which the best counts.
     pub repeats: usize,
 }
 
 impl Plan {
-    /// What is printed unless asked otherwise.
+    /// The default extent.
     pub const FULL: Plan = Plan { files: 16, repeats: 5 };
-    /// A moment.
+    /// A short measurement.
     pub const QUICK: Plan = Plan { files: 2, repeats: 3 };
 }
 
-/// One setting, measured.
+/// The result for one pair of F-DATA and TPDU sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Bytes of an F-DATA.
+    /// Bytes per F-DATA.
     pub fdata_bytes: usize,
-    /// Bytes of a TPDU at most.
+    /// Bytes per TPDU at most.
     pub tpdu_bytes: usize,
     /// Bytes of the file.
     pub bytes: usize,
-    /// MB/s of the file, the best of the runs.
+    /// Throughput of the best run, MB/s.
     pub mb_per_second: f64,
-    /// Percent of the time by task, from the host down.
+    /// Share of each task in the time, percent, from the host down.
     pub shares: [f64; Task::ALL.len()],
 }
 
-/// F-DATA and TPDU: the paper's two, and what suits this machine.
+/// F-DATA and TPDU sizes: the paper's two pairs, and one that is suitable for today's machines.
 const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_531)];
 
-/// Measures all settings.
+/// Measures all pairs of sizes.
 pub fn measure(plan: Plan) -> Vec<Measured> {
     let contents = contents(plan.files);
     SETTINGS.map(|(fdata, tpdu)| one(fdata, tpdu, &contents, plan.repeats)).to_vec()
@@ -70,7 +71,7 @@ fn one(fdata_bytes: usize, tpdu_bytes: usize, contents: &[u8], repeats: usize) -
     }
 }
 
-/// Seconds of one put, and ticks by task of both ends.
+/// Runs one transfer; returns its seconds and the ticks of each task at both ends.
 fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
     let mut boards = Boards::new(setup);
     let local = Path::read("file").expect("a name");
@@ -87,7 +88,7 @@ fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
     (seconds, ticks)
 }
 
-/// For people.
+/// Returns the results as a text table.
 pub fn table(all: &[Measured]) -> Table {
     let heads = Table::new("today: the same wiring on this machine, internal loopback")
         .numbers("F-DATA")

@@ -1,16 +1,16 @@
 //! Paper \[5\]: the OSI 7-layer board of 1992: figure 2 (throughput by F-DATA and by TPDU), figure 3 (time of
 //! each task).
 //!
-//! Set-up    the board that we ship, in virtual time ([`kiban_sim::osi`]): 2 MiB, FTAM-3, memory disk to
-//!           memory disk; two boards on a line of 2 Mbit/s with packets of 2048, windows of 7 and 7 frames
-//!           under way, or one board in internal loopback, both ends on its one processor.
-//! Board     one set of constants for all points ([`OSI_BOARD_1992`]): two fitted in loopback, one on the
+//! Set-up    kiban's OSI board in virtual time ([`kiban_sim::osi`]): a file of 2 MiB, FTAM-3, between in-memory
+//!           filestores. Either two boards on a line of 2 Mbit/s (packets of 2048 bytes, windows of 7, at most
+//!           7 outstanding frames), or one board in internal loopback, both ends on its one processor.
+//! Model     one set of constants for all points ([`OSI_BOARD_1992`]): two were fitted in loopback, one on the
 //!           line.
-//! Doubled   a loopback figure is twice the rate of the transfer, as the paper has it: one processor does
-//!           both ends' work.
-//! Figures   their axes are lost: what the text says of them is judged.
-//! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere. What is
-//!           measured on this machine ([`measured`]) is no part of the report.
+//! Doubling  loopback values are twice the rate of the transfer, as in the paper, because one processor does
+//!           the work of both ends.
+//! Figures   the axes of the published figures are lost; the verdicts are on the paper's text about them.
+//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
+//!           Measurements on this machine ([`measured`]) are not part of the report.
 
 pub mod measured;
 mod transfer;
@@ -30,18 +30,18 @@ use std::fmt;
 use std::time::Duration;
 use transfer::{FILE_BYTES, contents};
 
-/// What the paper says.
+/// Values and statements of the paper.
 mod published {
     pub(super) const LINE_MBPS: f64 = 1.5;
     pub(super) const LINE_FROM_BYTES: usize = 4000;
     pub(super) const LOOPBACK_MBPS: f64 = 4.0;
-    /// With TPDUs of 512 or more.
+    /// Lower bound in loopback with TPDUs of at least 512 bytes.
     pub(super) const LOOPBACK_LEAST_MBPS: f64 = 2.5;
-    /// "About" a rate.
+    /// The relative tolerance for "about".
     pub(super) const TOLERANCE: f64 = 0.15;
-    /// A rate is still that of larger F-DATA within this part of it.
+    /// The relative tolerance within which a rate counts as constant.
     pub(super) const LEVEL: f64 = 0.05;
-    /// A fall is nearly straight if a line explains so much of it.
+    /// The least coefficient of determination of a nearly linear decrease.
     pub(super) const STRAIGHT: f64 = 0.99;
 }
 
@@ -49,18 +49,18 @@ const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 const FDATA_QUICK: [usize; 4] = [1000, 2000, 4000, 8000];
 const TPDU: [usize; 5] = [128, 256, 512, 1024, 2048];
-/// Host bytes' costs with which the place of the bend is looked for again, nanoseconds.
+/// Costs per host byte with which the position of the bend is computed again, nanoseconds.
 const HOST_BYTE_NS: [u64; 6] = [0, 125, 250, 375, 500, 625];
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// All points, or those that rows need.
+    /// Whether to run all points, or only those that the rows need.
     pub full: bool,
 }
 
 impl Effort {
-    /// What is printed unless asked otherwise.
+    /// The default extent.
     pub const FULL: Effort = Effort { full: true };
     /// Fewer points.
     pub const QUICK: Effort = Effort { full: false };
@@ -69,13 +69,13 @@ impl Effort {
         if self.full { &FDATA } else { &FDATA_QUICK }
     }
 
-    /// How many points there are, for a progress bar.
+    /// Returns the number of points, for a progress bar.
     pub fn points(self) -> u64 {
         2 * (self.fdata().len() + TPDU.len()) as u64
     }
 }
 
-/// Which of the paper's two settings.
+/// The paper's two set-ups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Line,
@@ -86,11 +86,11 @@ enum Way {
 struct Run {
     boards: Boards,
     took: Duration,
-    /// Bits that the sender's line carried meanwhile.
+    /// Bits that the sender's line carried during the transfer.
     bits: u64,
 }
 
-/// Bits that the first board's line has carried: frames, flags and inserted zeros.
+/// Returns the bits that the first board's line has carried: frames, flags and inserted zeros.
 fn carried(boards: &Boards) -> u64 {
     boards
         .line(0)
@@ -118,7 +118,7 @@ fn run(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) ->
     Run { bits: carried(&boards) - before, boards, took }
 }
 
-/// As the paper counts it.
+/// Returns the throughput as defined in the paper, doubled in loopback.
 fn mbps(way: Way, took: Duration) -> f64 {
     let factor = if way == Way::Loopback { 2.0 } else { 1.0 };
     factor * FILE_BYTES as f64 * 8.0 / took.as_secs_f64() / 1e6
@@ -128,16 +128,16 @@ fn rate(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
     mbps(way, run(way, fdata_bytes, tpdu_bytes, Some(costs)).took)
 }
 
-/// How a line was used.
+/// The utilization of a line.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct LineUse {
-    /// What it carried of the file, Mbit/s.
+    /// Goodput, Mbit/s.
     pub mbps: f64,
-    /// What it carried of all, percent of what it can: headers, flags and inserted zeros as well.
+    /// Utilization in percent, including headers, flags and inserted zeros.
     pub percent: f64,
 }
 
-/// The same transfer over the line where no processor is in the way: TPDUs of 2048.
+/// Runs the transfer over the line without a modelled processor, with TPDUs of 2048 bytes.
 pub fn unhindered(fdata_bytes: usize) -> LineUse {
     let Run { took, bits, .. } = run(Way::Line, fdata_bytes, 2048, None);
     let can = took.as_secs_f64() * LINE_BITS_PER_SECOND as f64;
@@ -149,9 +149,9 @@ pub fn unhindered(fdata_bytes: usize) -> LineUse {
 pub struct Tasks {
     /// `sender` or `receiver`.
     pub end: &'static str,
-    /// Bytes of an F-DATA.
+    /// Bytes per F-DATA.
     pub fdata_bytes: usize,
-    /// Seconds of each task, from the host down.
+    /// Seconds per task, from the host down.
     pub seconds: [f64; Task::ALL.len()],
     /// Seconds of the whole transfer.
     pub took_seconds: f64,
@@ -163,19 +163,19 @@ impl Tasks {
     }
 }
 
-/// What became of the paper.
+/// The reproduction of the paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct OsiBoard {
-    /// Published values and what came out, constants, figure 2.
+    /// Published values and results, constants, figure 2.
     #[serde(flatten)]
     pub report: Report,
     /// Figure 3.
     pub figure_3: Vec<Tasks>,
-    /// The same wiring on this machine, if that was asked for.
+    /// Measurements on this machine, if requested.
     pub measured: Vec<Measured>,
 }
 
-/// Runs everything that is modelled. `progress` hears of every point.
+/// Runs all modelled points. Calls `progress` after every point.
 pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
     let mut curve = |name: &str, way, points: &[(usize, usize, usize)]| {
         let point = |&(x, fdata, tpdu): &(usize, usize, usize)| {
@@ -247,14 +247,14 @@ fn is_near(here: f64, published: f64) -> bool {
     (here / published - 1.0).abs() <= published::TOLERANCE
 }
 
-/// From which F-DATA on the line's rate is that of the largest, of those where it can bend.
+/// Returns the smallest F-DATA from which the rate on the line equals that of the largest F-DATA.
 fn level_from(rate: impl Fn(usize) -> f64) -> usize {
     let most = rate(8000);
     let level = |bytes: &&usize| rate(**bytes) >= most * (1.0 - published::LEVEL);
     *FDATA_QUICK.iter().rev().take_while(level).last().unwrap_or(&8000)
 }
 
-/// What a straight line explains of a curve: 1 is all of it.
+/// Returns the coefficient of determination of a linear fit to a curve.
 fn straightness(curve: &Curve) -> f64 {
     let points: Vec<(f64, f64)> = curve.points.iter().filter_map(|&(x, y)| Some((x, y?))).collect();
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
@@ -264,7 +264,7 @@ fn straightness(curve: &Curve) -> f64 {
     sum(&|x, y| x * y).powi(2) / (sum(&|x, _| x * x) * sum(&|_, y| y * y))
 }
 
-/// Other costs of a host's byte, and the coding that keeps the loopback's rate.
+/// Returns the model with another cost per host byte, and a coding cost that keeps the loopback rate.
 fn with_host_byte(nanos: u64) -> Costs {
     let picos = nanos * 1000;
     // Both ends move each byte of an F-DATA of 8000, and four times one of them is coded.
