@@ -1,12 +1,13 @@
 //! Paper \[3\]: the RDMA NIC of 2008: table 1 (latency), table 2 (clocks of a Write), figure 10 (throughput
 //! by size).
 //!
-//! Set-up    two cores that we ship, Writes from one's memory to the other's in the paper's segments
-//!           ([`work`]); what their blocks write down gets its clocks from [`kiban_sim::rnic_clocks`].
-//! Fitted    two pauses between segments, to the two maxima of figure 10. All else is table 2.
-//! Today     the same blocks and clocks, each at work on the next segment while this one streams.
-//! Units     MB are MiB: only so are 881 and 795 the percentages of 953.6 that the paper gives.
-//! Left out  PCI Express: data are there when they are asked for, in the paper as well.
+//! Set-up    RDMA Writes between two of kiban's RNIC cores in the paper's segments ([`work`]). The cores log
+//!           their steps, and [`kiban_sim::rnic_clocks`] assigns clock cycles to them.
+//! Fitted    two pauses between segments, to the two maxima of figure 10. All other constants are from table 2.
+//! Today     the same blocks and clocks, but pipelined: each block works on the next segment while the payload
+//!           of the current one is transferred.
+//! Units     the paper's MB are MiB; only then do its percentages of 953.6 match 881 and 795.
+//! Not implemented  PCI Express: data are available without delay, as in the paper.
 
 pub mod work;
 
@@ -21,7 +22,7 @@ use serde::Serialize;
 use std::fmt;
 use work::{PAYLOAD_BYTES, Steps};
 
-/// What the paper says.
+/// Values and statements of the paper.
 mod published {
     use kiban_rdma::iwarp::rnic::clocks::Step;
     use kiban_rdma::wire::ddp::TAGGED_BYTES;
@@ -31,14 +32,14 @@ mod published {
     pub(super) const RECEIVE_MIB: f64 = 795.0;
     pub(super) const SEND_PERCENT: f64 = 92.4;
     pub(super) const RECEIVE_PERCENT: f64 = 83.4;
-    /// A throughput came out within this part of it.
+    /// The relative tolerance of a throughput.
     pub(super) const TOLERANCE: f64 = 0.01;
     pub(super) const SEND_FROM_BYTES: usize = 4096;
     pub(super) const RECEIVE_FROM_BYTES: usize = 1024;
     pub(super) const DIP_BYTES: usize = 2048;
     pub(super) const WRITE_NS: u64 = 352;
     pub(super) const READ_REQUEST_NS: u64 = 168;
-    /// Table 2: module, work, clocks, and the step that it is here. Its last row is a word of payload.
+    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is a word of payload.
     pub(super) const TABLE_2: [(&str, &str, u64, Step); 16] = [
         ("SQ work manager", "fetch WQE", 3, Step::FetchWqe),
         ("SQ work manager", "judge fence", 1, Step::Fence),
@@ -59,13 +60,14 @@ mod published {
     ];
 }
 
-/// Sizes of messages: the powers of two, by which rows are judged, and where the number of segments changes.
+/// Message sizes: the powers of two, on which the verdicts are based, and the sizes at which the number of segments
+/// changes.
 const SIZES: [usize; 17] =
     [64, 128, 256, 512, 1024, 1456, 1464, 2048, 2912, 2920, 4096, 4368, 4376, 8192, 16384, 32768, 65536];
-/// A size is close to the maximum with so many percent of it.
+/// The percentage of the maximum throughput that counts as close to the maximum.
 const NEAR_PERCENT: u32 = 90;
 
-/// Nanoseconds of so many clocks.
+/// Converts clocks to nanoseconds.
 const fn ns(clocks: u64) -> u64 {
     clocks * (1_000_000_000 / CLOCK_HZ)
 }
@@ -73,48 +75,48 @@ const fn ns(clocks: u64) -> u64 {
 /// A row of table 2.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepRow {
-    /// The paper's block.
+    /// The block of the NIC.
     pub module: &'static str,
-    /// What it does.
+    /// The work of the step.
     pub work: &'static str,
-    /// Clocks as published.
+    /// The published clocks.
     pub published: u64,
-    /// Where the core takes this step in a Write of one word; the first is 1.
+    /// The positions of this step in a Write of one word, from 1.
     pub places: Vec<usize>,
-    /// Clocks that it takes here.
+    /// The clocks in the model.
     pub here: u64,
 }
 
-/// One direction of one core, with long messages.
+/// The steady-state throughput of one direction of a core with long messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gain {
-    /// Which.
+    /// The core and the direction.
     pub core: String,
-    /// MiB/s of payload.
+    /// Goodput, MiB/s.
     pub mib_per_second: f64,
-    /// Clocks a segment.
+    /// Clocks per segment.
     pub clocks: u64,
-    /// Of which no word went by.
+    /// Clocks per segment in which no word is transferred.
     pub idle: u64,
-    /// Percent of what the format allows.
+    /// Goodput in percent of the limit of the segment format.
     pub of_limit_percent: f64,
-    /// Words of payload that stand at most until their place is known, if that is asked.
+    /// The most words of payload that wait until their memory address is known, if measured.
     pub stood_words: Option<u64>,
 }
 
-/// What became of the paper.
+/// The reproduction of the paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct RdmaNic {
-    /// Published values and what came out, constants, figure 10.
+    /// Published values and results, constants, figure 10.
     #[serde(flatten)]
     pub report: Report,
     /// Table 2.
     pub table_2: Vec<StepRow>,
-    /// What overlapping gains.
+    /// The gain by pipelining.
     pub gains: Vec<Gain>,
 }
 
-/// Which end, and how it works.
+/// The end of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Sending,
@@ -123,7 +125,7 @@ enum End {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Core {
-    /// One step after another.
+    /// Sequential: one step after another.
     Of2008,
     Overlapped,
 }
@@ -139,20 +141,20 @@ fn moments(core: Core, end: End, steps: &Steps) -> Moments {
     }
 }
 
-/// One message's throughput, as the paper measured it.
+/// Returns the throughput of one message, as measured in the paper.
 fn rate(core: Core, end: End, steps: &Steps) -> f64 {
     let moments = moments(core, end, steps);
     mib_per_second(moments.bytes, moments.end)
 }
 
-/// What a further full segment of a long message costs: clocks, of them idle, words that stood.
+/// Returns the cost of one more full segment of a long message: clocks, idle clocks, waiting words.
 fn further(core: Core, end: End) -> (u64, u64, u64) {
     let [fewer, more] = [32, 33].map(|count| moments(core, end, &work::writes(count * PAYLOAD_BYTES, 1)));
     let clocks = more.end - fewer.end;
     (clocks, clocks - (more.moving - fewer.moving), more.stood)
 }
 
-/// Makes everything.
+/// Runs all experiments.
 pub fn make() -> RdmaNic {
     let all: Vec<(usize, Steps)> = SIZES.iter().map(|&bytes| (bytes, work::writes(bytes, 1))).collect();
     let figure = figure_10(&all);
@@ -262,7 +264,7 @@ fn figure_10(all: &[(usize, Steps)]) -> Figure {
         name: name.to_owned(),
         points: all.iter().map(|(bytes, steps)| (*bytes as f64, Some(rate(core, end, steps)))).collect(),
     };
-    // What each further message costs where one follows the other.
+    // The cost of each further message in a sequence of messages.
     let stream = |name: &str, end| {
         let point = |&(bytes, _): &(usize, Steps)| {
             let [fewer, more] =
@@ -317,20 +319,21 @@ fn theory() -> Vec<Row> {
     rows
 }
 
-/// The powers of two of a curve: bytes and MiB/s.
+/// Returns the points of a curve at powers of two: bytes and MiB/s.
 fn doublings(curve: &Curve) -> Vec<(usize, f64)> {
     let points = curve.points.iter().filter_map(|&(x, y)| Some((x as usize, y?)));
     points.filter(|(bytes, _)| bytes.is_power_of_two()).collect()
 }
 
-/// From which power of two on a curve has so many percent of its maximum.
+/// Returns the smallest power of two from which a curve reaches `percent` of `most`.
 fn near_from(curve: &Curve, most: f64, percent: u32) -> usize {
     let points = doublings(curve);
     let below = points.iter().rposition(|(_, rate)| *rate < most * f64::from(percent) / 100.0);
     points.get(below.map_or(0, |at| at + 1)).map_or(0, |(bytes, _)| *bytes)
 }
 
-/// Powers of two at which a curve is lower than at both neighbours by more than a figure's tolerance.
+/// Returns the powers of two at which a curve is lower than at both neighbours by more than the tolerance of the
+/// published figure.
 fn dips(curve: &Curve) -> Vec<usize> {
     let points = doublings(curve);
     let lower = |one: f64, other: f64| one < other * (1.0 - published::TOLERANCE);
@@ -421,7 +424,7 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
 // ---- Overlapping
 // ---------------------------------------------------------------------------------------------------
 
-/// Words of the longest segment: header and payload.
+/// Returns the words of the longest segment, header and payload.
 fn segment_words() -> u64 {
     words(work::SEGMENT_BYTES as u32)
 }
@@ -486,7 +489,7 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
 // ----------------------------------------------------------------------------------------------------
 
 impl RdmaNic {
-    /// Table 2, and what overlapping gains.
+    /// Returns table 2 and the table of gains by pipelining.
     pub fn tables(&self) -> [Table; 2] {
         [self.steps_table(), self.gains_table()]
     }

@@ -1,9 +1,8 @@
-//! Work for two cores: what the blocks of each wrote down while bytes went from one's memory to the other's.
+//! Runs RDMA operations between two cores and returns the steps that their blocks logged.
 //!
-//! Set-up    a queue pair each, a stream between them that carries whole segments; the longest is the
-//!           paper's.
-//! Honest    the receiving core judges and places the very segments that the sending core made, and the bytes
-//!           are compared.
+//! Set-up    one queue pair per core, connected by a stream of whole segments of at most the paper's length.
+//! Check     the receiving core validates and places the segments that the sending core made, and the received
+//!           bytes are compared with the sent ones.
 
 use kiban_base::{Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::rnic::clocks::Step;
@@ -14,18 +13,18 @@ use kiban_rdma::iwarp::rnic::{
 use kiban_rdma::wire::ddp::TAGGED_BYTES;
 use kiban_sim::rnic_clocks::{WORD_BYTES, words};
 
-/// Bytes of the longest segment, in words that a clock moves: the EFE's frame (section 6.2.3).
+/// Bytes of the longest segment: the EFE's frame (section 6.2.3), a whole number of words.
 pub const SEGMENT_BYTES: usize = 1472;
-/// Bytes of payload beside a Write's header. Within a DMA transfer every word of the FIFO is full, since only
-/// its last has a mask (section 6.2.3): a header of 14 bytes takes two words.
+/// Bytes of payload of the longest segment of a Write. The header of 14 bytes takes two words of the FIFO, because
+/// only the last word of a DMA transfer may be partly filled (section 6.2.3).
 pub const PAYLOAD_BYTES: usize = SEGMENT_BYTES - words(TAGGED_BYTES as u32) as usize * WORD_BYTES as usize;
 
-/// What the blocks of both cores did.
+/// The steps of the blocks of both cores.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Steps {
-    /// The core whose work it was.
+    /// The steps of the sending core.
     pub sending: Vec<Step>,
-    /// The other.
+    /// The steps of the receiving core.
     pub receiving: Vec<Step>,
 }
 
@@ -35,7 +34,7 @@ struct Fifo(Vec<Vec<u8>>);
 
 impl ToLlp for Fifo {
     fn segment_bytes(&self) -> usize {
-        // As bytes, not as words.
+        // The limit is in bytes, not in words.
         TAGGED_BYTES + PAYLOAD_BYTES
     }
     fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
@@ -115,7 +114,7 @@ impl Side {
     }
 }
 
-/// Writes of so many bytes, one message behind the other.
+/// Runs `messages` RDMA Writes of `bytes` each, one after another.
 pub fn writes(bytes: usize, messages: usize) -> Steps {
     let [mut one, mut two] = [1, 2].map(|seed| Side::new(seed, bytes, messages));
     let pattern: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
@@ -128,7 +127,7 @@ pub fn writes(bytes: usize, messages: usize) -> Steps {
     Steps { sending: one.nic.clocks().take(), receiving: two.nic.clocks().take() }
 }
 
-/// The request of a Read: what its sender does for it.
+/// Returns the steps of the requester for the request of an RDMA Read.
 pub fn read_request(bytes: usize) -> Vec<Step> {
     let [mut one, two] = [1, 2].map(|seed| Side::new(seed, bytes, 1));
     one.post(Operation::read(two.place()), bytes);

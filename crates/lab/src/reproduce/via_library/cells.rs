@@ -1,4 +1,4 @@
-//! Table 3: polling time by receive buffer, packets of all sizes.
+//! Table 3: packet loss by polling time and receive buffer, over all packet sizes.
 
 use super::host::{Host, KB, MB, Received, descriptors};
 use crate::Table;
@@ -10,10 +10,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A packet size of a cell.
+/// The result for one packet size of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
-    /// Its length, KB.
+    /// The packet size, KB.
     pub packet_kb: u64,
     /// Packets sent.
     pub packets: u64,
@@ -21,7 +21,7 @@ pub struct Size {
     pub lost: u64,
     /// CPU use, percent.
     pub cpu_percent: f64,
-    /// How long the sender was held, percent of the run.
+    /// How long flow control stopped the sender, percent of the run.
     pub held_percent: f64,
 }
 
@@ -36,41 +36,41 @@ impl Size {
         }
     }
 
-    /// The part that was lost, percent.
+    /// Returns the packet loss, percent.
     pub fn loss_percent(&self) -> f64 {
         self.lost as f64 / self.packets as f64 * 100.0
     }
 }
 
-/// A cell: one way to wait, one buffer, one level.
+/// A cell: one wait policy, one buffer size, one reliability level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// How the process waits.
+    /// The wait policy.
     pub wait: String,
     /// The receive buffer, MB.
     pub buffer_mb: u64,
-    /// What came out for each size, in ascending order.
+    /// The results for each packet size, in ascending order.
     pub sizes: Vec<Size>,
 }
 
 impl Cell {
-    /// Packets lost, all sizes together.
+    /// Returns the packets lost of all sizes.
     pub fn lost(&self) -> u64 {
         self.sizes.iter().map(|size| size.lost).sum()
     }
 
-    /// Packets sent, all sizes together.
+    /// Returns the packets sent of all sizes.
     pub fn packets(&self) -> u64 {
         self.sizes.iter().map(|size| size.packets).sum()
     }
 
-    /// The size that loses the largest part, if any does.
+    /// Returns the size with the highest loss; `None` if nothing was lost.
     pub fn worst(&self) -> Option<Size> {
         let lossy = self.sizes.iter().filter(|size| size.lost > 0);
         lossy.max_by(|one, other| one.loss_percent().total_cmp(&other.loss_percent())).copied()
     }
 
-    /// The sizes that lose anything, KB, from the smallest to the largest.
+    /// Returns the smallest and the largest packet size with loss, KB; `None` if nothing was lost.
     pub fn lossy_kb(&self) -> Option<(u64, u64)> {
         let mut lossy = self.sizes.iter().filter(|size| size.lost > 0).map(|size| size.packet_kb);
         let first = lossy.next()?;
@@ -78,12 +78,12 @@ impl Cell {
     }
 }
 
-/// What a cell is made with.
+/// The parameters of a cell.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The host.
     pub host: Host,
-    /// How it waits.
+    /// The wait policy.
     pub wait: Wait,
     /// The reliability level.
     pub level: Level,
@@ -91,20 +91,20 @@ pub struct Plan {
     pub buffer_mb: u64,
 }
 
-/// How many packets of which size, KB.
+/// Packet sizes in KB and the number of packets of each.
 pub(super) type Load = Vec<(u64, u64)>;
 
-/// The smallest of some sizes at which a process that spins so long sleeps between two packets: there a stall
-/// meets the most packets.
+/// Returns the smallest size at which a process that polls for `spin` sleeps between two packets. At this size,
+/// the most packets arrive during a stall.
 pub(super) fn past_cliff(host: &Host, spin: Duration, sizes_kb: &[u64]) -> Option<u64> {
     sizes_kb.iter().copied().find(|&size| host.gap(size * KB) > host.work + spin)
 }
 
-/// Makes cells with all processors; `done` is called after every size.
+/// Makes cells on all processors; calls `done` after every size.
 pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell> {
     let tasks = plans.iter().enumerate().flat_map(|(at, (_, load))| load.iter().map(move |size| (at, *size)));
     let mut tasks: Vec<(usize, (u64, u64))> = tasks.collect();
-    // Long ones first, so that the last to end is a short one.
+    // Longest tasks first, so that all processors finish at about the same time.
     tasks.sort_by_key(|(at, (kb, packets))| (std::cmp::Reverse(*packets), *at, *kb));
     let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -127,7 +127,7 @@ pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell
     plans.iter().enumerate().map(cell).collect()
 }
 
-/// Percent with as many digits as a part in ten million needs.
+/// Formats a percentage, with enough digits for losses of one in ten million.
 pub(super) fn percent(value: f64) -> String {
     match value {
         0.0 => "none".to_owned(),
@@ -136,7 +136,7 @@ pub(super) fn percent(value: f64) -> String {
     }
 }
 
-/// Cells as a table.
+/// Returns cells as a text table.
 pub(super) fn table(title: &str, cells: &[Cell]) -> Table {
     let mut table = Table::new(title)
         .words("wait")

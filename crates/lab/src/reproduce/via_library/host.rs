@@ -1,10 +1,10 @@
-//! The receiving host of paper \[4\] as the model sees it, one set of constants for all points.
+//! A model of the receiving host of paper \[4\], with one set of constants for all points.
 //!
-//! Offered   packets of one size, evenly, at one rate; no faster than one in [`Host::gap_min`].
-//! Buffer    receive descriptors, each for a packet of the largest size: a descriptor of the VI Architecture
-//!           takes one message, however short, and must have room for the longest. A buffer of 7 MB is 106 of
-//!           them.
-//! Stalls    come to who has slept, when it is to wake up (see [`STALLS`]); who runs keeps the processor.
+//! Load      packets of one size at constant intervals and a constant byte rate; at most one packet per
+//!           [`Host::gap_min`].
+//! Buffer    receive descriptors, each for a packet of the largest size, because a descriptor of the VI
+//!           Architecture takes one message of any length. A buffer of 7 MB is 106 descriptors.
+//! Stalls    delay the wake-up of a sleeping process (see [`STALLS`]); a running process keeps the processor.
 
 use super::super::Constant;
 use kiban_base::{Costs, Wait};
@@ -19,27 +19,27 @@ const fn micros(length: u64) -> Duration {
 pub const KB: u64 = 1000;
 /// The paper's MB.
 pub const MB: u64 = 1_000_000;
-/// Room of a receive descriptor: the longest packet, "65 KB".
+/// Bytes of a receive descriptor: the longest packet, "65 KB".
 pub const DESCRIPTOR_BYTES: u64 = 65_536;
 
-/// A host that receives, and who sends to it.
+/// A receiving host and its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// What is offered, bytes per second.
+    /// The offered load, bytes per second.
     pub bytes_per_second: u64,
-    /// What the link carries, bytes per second.
+    /// The rate of the link, bytes per second.
     pub link_bytes_per_second: u64,
-    /// The sender is not faster.
+    /// The least interval between two packets of the sender.
     pub gap_min: Duration,
-    /// CPU time that the receiving process works on a packet.
+    /// CPU time of the receiving process per packet.
     pub work: Duration,
-    /// What waiting costs.
+    /// The costs of waiting.
     pub costs: Costs,
-    /// When the operating system stalls the process.
+    /// The stalls of the process by the operating system.
     pub stalls: Vec<Stall>,
 }
 
-/// Two ticks of the clock of Linux 2.2 (10 ms) and some kernel work, often; three, seldom.
+/// Frequent stalls of two timer ticks of Linux 2.2 (10 ms each) and some kernel work; rare stalls of three ticks.
 pub const STALLS: [Stall; 2] = [
     Stall {
         when: When::EveryWaking(1_850),
@@ -52,7 +52,7 @@ pub const STALLS: [Stall; 2] = [
 ];
 
 impl Host {
-    /// The host of the paper: Pentium III 600 MHz, Linux 2.2.12, cLAN 1000.
+    /// Returns the host of the paper: Pentium III 600 MHz, Linux 2.2.12, cLAN 1000.
     pub fn of_2000() -> Host {
         Host {
             bytes_per_second: 62_500_000,
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// From one packet to the next.
+    /// Returns the interval between two packets.
     pub fn gap(&self, packet_bytes: u64) -> Duration {
         let Rhythm::Constant { gap } = self.rhythm(packet_bytes) else { unreachable!("packets come evenly") };
         gap
@@ -81,12 +81,12 @@ impl Host {
         Rhythm::packets(packet_bytes, self.bytes_per_second, self.gap_min)
     }
 
-    /// The longest stall of those at waking up.
+    /// Returns the length of the longest stall.
     pub fn stall_longest(&self) -> Duration {
         self.stalls.iter().map(|stall| stall.length.most()).max().unwrap_or_default()
     }
 
-    /// Whether the packets of the longest stall find descriptors, if the buffer is empty when it begins.
+    /// Returns whether all packets of the longest stall find descriptors, if all are free when it begins.
     pub fn fits(&self, packet_bytes: u64, buffer_bytes: u64) -> bool {
         self.gap(packet_bytes) * descriptors(buffer_bytes) as u32 > self.stall_longest() + self.costs.wake
     }
@@ -111,37 +111,37 @@ impl Host {
     }
 }
 
-/// Receive descriptors of a buffer.
+/// Returns the number of receive descriptors of a buffer.
 pub fn descriptors(buffer_bytes: u64) -> usize {
     (buffer_bytes / DESCRIPTOR_BYTES) as usize
 }
 
-/// What became of the packets of one size.
+/// The result for packets of one size.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// What it cost.
+    /// The costs and latencies of waiting.
     pub outcome: Outcome,
     /// Packets sent.
     pub packets: u64,
-    /// Packets that did not arrive: lost, or with a connection that was.
+    /// Packets that did not arrive: lost one by one, or because the connection broke.
     pub lost: u64,
-    /// How long the sender was held.
+    /// How long flow control stopped the sender.
     pub held: Duration,
 }
 
 impl Received {
-    /// The part that was lost, percent.
+    /// Returns the packet loss, percent.
     pub fn loss_percent(&self) -> f64 {
         self.lost as f64 / self.packets as f64 * 100.0
     }
 
-    /// CPU use, percent.
+    /// Returns the CPU use, percent.
     pub fn cpu_percent(&self) -> f64 {
         self.outcome.cpu() * 100.0
     }
 }
 
-/// The constants, for a report.
+/// Returns the constants of the model.
 pub(super) fn constants(host: &Host) -> Vec<Constant> {
     let constant = |name, value: String, origin, why| Constant { name, value, origin, why };
     let us = |length: Duration| format!("{} us", length.as_micros());

@@ -1,17 +1,17 @@
-//! Tables 1 and 2 of the paper, on this machine: polling and interrupts, packets close together and far
-//! apart.
+//! Tables 1 and 2 of the paper measured on this machine: polling and interrupts, with packets close together and
+//! far apart.
 //!
-//! Set-up    two threads of this process, a VI NIC each, joined by shared memory, unreliable delivery; each
-//!           thread has a processor of its own, if there are two. 64 receive descriptors; the receiver posts
-//!           each again at once.
-//! Speed     from just before the sender posts a message until the receiver has it; and messages a second.
-//! CPU       the receiving thread's CPU time over the wall's. What the sender pays for waking is not in it.
-//! Loss      messages that found no descriptor. Through shared memory the receiving NIC runs in the process
-//!           that it serves: when that is stalled, messages wait in the ring and then with their sender, and
-//!           none finds an empty queue.
-//! Others    processors that other processes used meanwhile: what they take shows as latency, and as less CPU
-//!           use of who polls.
-//! Limits    a measurement, not a test: nothing is asserted, and the environment is printed beside it.
+//! Set-up    two threads of this process with one VI NIC each, connected by shared memory, unreliable delivery;
+//!           each thread is pinned to a processor of its own, if there are two. The receiver keeps 64
+//!           descriptors posted.
+//! Speed     latency from just before the send is posted until the receiver has the message, and messages per
+//!           second.
+//! CPU       CPU time of the receiving thread divided by wall time. The sender's cost of wake-ups is not
+//!           included.
+//! Loss      messages that found no descriptor. With shared memory, the receiving NIC runs in the receiving
+//!           process. If that is stalled, messages wait in the ring and then at the sender, and are not lost.
+//! Foreign load  CPU use of other processes; it increases latency and reduces the CPU use of a polling receiver.
+//! Limits    this is a measurement, not a test: nothing is asserted, and the environment is printed with it.
 
 use crate::Table;
 use crate::environment::Environment;
@@ -29,51 +29,50 @@ use std::time::Duration;
 const DESCRIPTORS: u64 = 64;
 const MESSAGE_BYTES: u32 = 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// When nothing has come for so long, the sender has ended.
+/// If nothing arrives for this time, the sender has finished.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Gaps: close together, far apart.
+/// Intervals between messages: close together, far apart.
 const GAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// A row.
+/// One row of the tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// How the receiver waited.
+    /// The wait policy of the receiver.
     pub wait: String,
-    /// From one message to the next, microseconds.
+    /// The interval between two messages, microseconds.
     pub gap_us: f64,
     /// Messages sent.
     pub sent: u64,
     /// Messages lost.
     pub lost: u64,
-    /// Messages a second that the receiver took.
+    /// Messages received per second.
     pub per_second: f64,
-    /// Latency, microseconds.
+    /// Median latency, microseconds.
     pub p50_us: f64,
-    /// The same.
+    /// 99th percentile of the latency, microseconds.
     pub p99_us: f64,
     /// CPU use of the receiving thread, percent.
     pub cpu_percent: f64,
-    /// Processors that others used meanwhile; absent where that cannot be read. Above a tenth or so the row
-    /// says little.
+    /// Foreign load in cores; `None` if it cannot be read. Above about 0.1 the row is of little value.
     pub foreign_cores: Option<f64>,
 }
 
-/// All rows, and where they were made.
+/// All rows and their environment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tables {
     /// The machine.
     pub environment: Environment,
-    /// Whether both ends had a processor of their own.
+    /// Whether each end had a processor of its own.
     pub apart: bool,
     /// Tables 1 and 2.
     pub rows: Vec<Measured>,
 }
 
-/// Measures for so long a row.
+/// Measures all rows, each for `length`.
 ///
 /// # Errors
-/// What the machine refuses: shared memory, a thread.
+/// Shared memory or a thread cannot be created.
 pub fn measure(length: Duration) -> Result<Tables, String> {
     let cpus = allowed_cpus().unwrap_or_default();
     let mut rows = Vec::new();
@@ -124,7 +123,7 @@ impl End {
 }
 
 fn pin(cpus: &[usize], place: usize) {
-    // Where it is refused, or there is one processor, the figures say so.
+    // Pinning is optional: without it, or with one processor, the results are less exact.
     if let Some(&cpu) = cpus.get(place) {
         let _ = pin_thread(cpu);
     }
@@ -161,7 +160,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 let sent = sent_at.get(number).map_or(now, |sent| sent.load(Ordering::Acquire));
                 latencies.push(now.saturating_sub(sent));
                 post(done.cookie).map_err(|error| error.to_string())?;
-                // The first message opens the interval: what came before it was setting up.
+                // The interval begins with the first message, which excludes the set-up.
                 last = (now, thread_cpu_nanos());
                 first.get_or_insert(last);
                 if number as u64 + 1 == count {
@@ -205,15 +204,15 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                     || end.nic.post_send(end.vi, Work::send(number, &slot).with_immediate(number as u32));
                 let mut posted = post();
                 while posted == Err(Refusal::TooMany) {
-                    // A receiver that does not get its processor leaves the queue full: what waits is late,
-                    // and counts as that.
+                    // If the receiver does not get its processor, the queue stays full; the waiting time counts
+                    // as latency.
                     end.nic.send_wait(end.vi, PATIENCE).map_err(|error| error.to_string())?;
                     posted = post();
                 }
                 posted.map_err(|error| error.to_string())?;
                 while let Ok(Some(_)) = end.nic.send_done(end.vi) {}
             }
-            // What is under way arrives before the connection goes.
+            // Let outstanding messages arrive before the connection is closed.
             let _ = end.nic.receive_wait(end.vi, SILENCE);
             Ok(())
         });
@@ -224,7 +223,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
 }
 
 impl Tables {
-    /// The two tables.
+    /// Returns the two tables.
     pub fn tables(&self) -> [Table; 2] {
         let of = |title: &str, far: bool, said: [&str; 2]| {
             let mut table = Table::new(title)

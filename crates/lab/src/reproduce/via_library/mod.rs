@@ -1,15 +1,14 @@
 //! Paper \[4\]: waiting for packets over VI, 2000: tables 1 and 2, figure 2 (CPU use by packet size), table 3
 //! (loss by polling time and buffer), the laws of its section 4.4.
 //!
-//! Set-up    a process waits for packets by the decision code that we ship ([`kiban_base::Waiter`]), in
-//!           virtual time, with the constants of [`host`]: fitted to figure 2 first, then used for
-//!           everything.
-//! Table 3   every cell receives packets of all sizes ([`cells`]). Stalls come to sleepers; who polls for
-//!           longer sleeps only when packets are farther apart, and then fewer of them meet a stall. That is
-//!           all the safety of polling.
-//! Adaptive  the same packets, more stalls, and what it loses and uses.
-//! Measured  tables 1 and 2 on this machine, in real time ([`measured`]); no part of the report.
-//! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere.
+//! Set-up    a process waits for packets with kiban's wait policy ([`kiban_base::Waiter`]), in virtual time, with
+//!           the constants of [`host`], which are fitted to figure 2 and then used for everything.
+//! Table 3   every cell receives packets of all sizes ([`cells`]). Only sleeping processes are stalled. A longer
+//!           polling time means that the process sleeps only if packets are farther apart, so that fewer packets
+//!           arrive during a stall; this alone explains why polling loses less.
+//! Adaptive  loss and CPU use of adaptive waiting, with the same packets and more stalls.
+//! Measured  tables 1 and 2 on this machine in real time ([`measured`]); not part of the report.
+//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 
 pub mod cells;
 pub mod host;
@@ -25,12 +24,12 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// What the paper says.
+/// Values and statements of the paper.
 mod published {
-    /// Polling time us, CPU use percent.
+    /// Polling time in us, CPU use in percent.
     pub(super) const CPU_AT_50: [(u64, f64); 3] = [(100, 25.0), (140, 31.0), (300, 50.0)];
     pub(super) const CPU_TOLERANCE_POINTS: f64 = 1.5;
-    /// Polling time us, buffer MB, loss percent, sizes KB from and to.
+    /// Polling time in us, buffer in MB, loss in percent, lowest and highest packet size in KB.
     type Cell = (u64, u64, f64, Option<(u64, u64)>);
     pub(super) const TABLE_3: [Cell; 9] = [
         (100, 7, 0.2, Some((10, 15))),
@@ -43,51 +42,52 @@ mod published {
         (300, 10, 0.0, None),
         (300, 15, 0.0, None),
     ];
-    /// A percentage came out within this factor.
+    /// The factor within which a percentage counts as reproduced.
     pub(super) const LOSS_FACTOR: f64 = 2.0;
 }
 
-/// Polling times under 100 us that are tried.
+/// The polling times of the runs with less than 100 us, us.
 const SHORT_SPINS: [u64; 4] = [0, 20, 50, 90];
-/// Of the reliable levels: longer than any stall.
+/// How long the reliable levels wait for a descriptor: longer than any stall.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 const fn hybrid(spin_us: u64) -> Wait {
     Wait::Hybrid { spin: Duration::from_micros(spin_us) }
 }
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Packet sizes, KB, in ascending order.
     pub sizes_kb: Vec<u64>,
     /// Packets of each size.
     pub packets: u64,
-    /// Packets of the size at which a fixed policy begins to sleep.
+    /// Packets of the smallest size at which a fixed policy sleeps.
     pub packets_past_cliff: u64,
 }
 
 impl Effort {
-    /// What is printed unless asked otherwise.
+    /// Returns the default extent.
     pub fn full() -> Effort {
         let sizes_kb = (1..=30).chain((35..=65).step_by(5)).collect();
         Effort { sizes_kb, packets: 1_000_000, packets_past_cliff: 30_000_000 }
     }
 
-    /// Fewer sizes, fewer packets; enough to see every cell's losses.
+    /// Returns an extent of fewer sizes and packets that still shows the losses of every cell.
     pub fn quick() -> Effort {
         let sizes_kb = vec![1, 5, 8, 9, 10, 12, 13, 14, 15, 16, 18, 20, 25, 30, 40, 50, 65];
         Effort { sizes_kb, packets: 100_000, packets_past_cliff: 15_000_000 }
     }
 
-    /// Packets of a cell of a policy that spins for a fixed time.
+    /// Returns the packets of a cell whose policy polls for a fixed time.
     fn load(&self, host: &Host, spin: Duration) -> Load {
         let cliff = past_cliff(host, spin, &self.sizes_kb);
         let packets = |size| if Some(size) == cliff { self.packets_past_cliff } else { self.packets };
         self.sizes_kb.iter().map(|&size| (size, packets(size))).collect()
     }
 
-    /// The same for a policy without a cliff: fewer, since it meets more stalls ([`often_stalled`]).
+    /// Returns the packets of a cell with the adaptive policy: fewer, because there are more stalls
+    /// ([`often_stalled`]).
     fn even(&self) -> Load {
         self.sizes_kb.iter().map(|&size| (size, (self.packets / 5).max(100_000))).collect()
     }
@@ -112,7 +112,7 @@ impl Effort {
         plans
     }
 
-    /// How many sizes of cells there are, for a progress bar.
+    /// Returns the number of packet sizes of all cells, for a progress bar.
     pub fn points(&self) -> u64 {
         self.plans().iter().map(|(_, load)| load.len() as u64).sum()
     }
@@ -120,21 +120,21 @@ impl Effort {
 
 const BUFFERS: [u64; 3] = [7, 10, 15];
 
-/// The same host, whose seldom stalls are often.
+/// Returns the paper's host with frequent long stalls.
 fn often_stalled() -> Host {
     let [often, seldom] = STALLS;
     Host { stalls: vec![Stall { when: often.when, ..seldom }], ..Host::of_2000() }
 }
 
-/// The same host, where stalls also come to who runs: as many a second as to one who sleeps for every 12-KB
-/// packet.
+/// Returns the paper's host with stalls of running processes as well, as many per second as for a process that
+/// sleeps for every packet of 12 KB.
 fn running_stalled() -> Host {
     let host = Host::of_2000();
     let often = Stall { when: When::Running { mean: Duration::from_millis(700) }, ..STALLS[0] };
     Host { stalls: vec![often], ..host }
 }
 
-/// A host that holds a sleep to be as dear as 300 us of polling.
+/// Returns a host whose wait policy weighs a sleep like 300 us of polling.
 fn dear_latency(host: &Host) -> Host {
     let mut host = host.clone();
     let both_ends = (host.costs.sleep + host.costs.ring).as_secs_f64();
@@ -142,24 +142,25 @@ fn dear_latency(host: &Host) -> Host {
     host
 }
 
-/// What became of the paper.
+/// The reproduction of the paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct ViaLibrary {
-    /// Published values and what came out, constants, figure 2.
+    /// Published values and results, constants, figure 2.
     #[serde(flatten)]
     pub report: Report,
-    /// Table 3, unreliable delivery: in the order of the paper.
+    /// Table 3, unreliable delivery, in the order of the paper.
     pub table_3: Vec<Cell>,
-    /// Polling for less than 100 us, 15 MB.
+    /// Polling for less than 100 us with 15 MB.
     pub short: Vec<Cell>,
-    /// Polling for 300 us with 7 MB where stalls come to who runs, too.
+    /// Polling for 300 us with 7 MB and stalls of running processes.
     pub running: Cell,
-    /// Adaptive with seldom stalls made often: unreliable with 7, 10 and 15 MB; delivery with patience and
-    /// reception with 7 MB; unreliable with 7 MB, a sleep held to be as dear as 300 us of polling.
+    /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable delivery that
+    /// waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB and a policy that
+    /// weighs a sleep like 300 us of polling.
     pub adaptive: Vec<Cell>,
 }
 
-/// Makes everything; `done` is called after every size of a cell.
+/// Runs all experiments; calls `done` after every size of a cell.
 pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     let mut cells = cells::make(&effort.plans(), done).into_iter();
     let table_3: Vec<Cell> = cells.by_ref().take(published::TABLE_3.len()).collect();
@@ -188,7 +189,7 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
 }
 
 impl ViaLibrary {
-    /// Table 3, and what else was received.
+    /// Returns table 3 and the tables of the other cells.
     pub fn tables(&self) -> [Table; 4] {
         let adaptive = "adaptive, the longest stalls often: three unreliable, then reliable delivery with patience, reliable \
                         reception, and unreliable with latency dear";
@@ -210,16 +211,16 @@ impl fmt::Display for ViaLibrary {
     }
 }
 
-/// Packets close together and far apart, KB: one comes as soon as the work on the last one is done, or long
-/// after.
+/// The packet size at which the next packet arrives as soon as the work on the last one is done, KB.
 const CLOSE_KB: u64 = 1;
+/// The packet size at which the next packet arrives long after that, KB.
 const APART_KB: u64 = 50;
-/// A packet is slow when it lies for more of the time to the next one.
+/// A packet is slow if it waits for more than this part of the interval between packets.
 const SLOW_PART: f64 = 0.1;
-/// Up to here CPU use is low, percent.
+/// The highest CPU use that counts as low, percent.
 const LOW_CPU_PERCENT: f64 = 25.0;
 
-/// Polling and interrupts, by speed, loss and CPU use.
+/// Compares polling and interrupts by speed, loss and CPU use.
 fn tables_1_and_2(host: &Host, effort: &Effort) -> Vec<Row> {
     let packets = effort.packets.max(200_000);
     let of = |wait, kb: u64| {
@@ -308,7 +309,7 @@ fn cpu_rows(figure: &Figure) -> Vec<Row> {
     published::CPU_AT_50.iter().enumerate().map(row).collect()
 }
 
-/// How long the descriptors of a buffer last at the smallest size at which the policy sleeps.
+/// Returns for how long the descriptors of a buffer last at the smallest packet size at which the policy sleeps.
 fn lasts(host: &Host, spin_us: u64, buffer_mb: u64) -> Duration {
     (host.work + Duration::from_micros(spin_us)) * descriptors(buffer_mb * MB) as u32
 }
@@ -360,7 +361,7 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
     rows
 }
 
-/// The cells in the order of how long their descriptors last: what was published falls in the same order.
+/// Checks that the published losses decrease in the order of how long the descriptors of the cells last.
 fn order_row(host: &Host) -> Row {
     let mut cells: Vec<(Duration, f64)> = published::TABLE_3
         .iter()
@@ -445,7 +446,7 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
     ]
 }
 
-/// The fewest descriptors with which nothing is lost.
+/// Returns the least number of descriptors without loss.
 fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
     let loses = |descriptors: usize| {
         host.receive(wait, Level::Unreliable, descriptors, packet_bytes, 40_000).lost > 0
@@ -461,7 +462,7 @@ fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
     enough
 }
 
-/// Section 4.4.
+/// Checks the laws of section 4.4.
 fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
     let longest = |most| vec![Stall { when: STALLS[0].when, length: Length::Fixed(most) }];
     let stalled = Host { stalls: longest(host.stall_longest()), ..host.clone() };
@@ -477,7 +478,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
     let [one, two, tenth] = [100, 200, 10].map(at_rate);
     let ratio = |other: usize| other as f64 / one as f64;
     let scales = (ratio(two) - 2.0).abs() < 0.1 && (ratio(tenth) - 0.1).abs() < 0.05;
-    // A guaranteed millisecond.
+    // An operating system that guarantees a response within one millisecond.
     let real_time = Host { stalls: longest(Duration::from_millis(1)), ..host.clone() };
     let few = needed(&real_time, hybrid(100), 50 * KB);
     let at_7 = |wait, size: u64| {

@@ -1,8 +1,8 @@
-//! Delay over distance: table 1 of paper \[2\].
+//! Round-trip delay over distance: table 1 of paper \[2\].
 //!
-//! Two workstations in one place, joined by a circuit that is folded back at a distant site: a ping crosses
-//! the distance four times. Distances are not published: those here are what the pings would need if light in
-//! fibre were all.
+//! Two workstations at one site are connected by a circuit that is looped back at a distant site, so a ping
+//! crosses the distance four times. The distances are not published; those used here are the distances that the
+//! published pings would take if propagation in fibre were the only delay.
 
 use kiban_base::Instant;
 use kiban_board::{Completion, Host};
@@ -11,10 +11,10 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Light in fibre, metres a second (the paper, §2.1).
+/// The speed of light in fibre, metres per second (the paper, §2.1).
 pub const METRES_PER_SECOND: f64 = 2.1e8;
 
-/// A ping as the paper's workstations sent them: 56 bytes.
+/// Bytes of data of a ping, as in the paper.
 const PING_BYTES: usize = 56;
 
 struct Pinger {
@@ -44,19 +44,20 @@ impl Program for Pinger {
     }
 }
 
-/// The distance to the site where the circuit is folded back, if a ping takes so long.
+/// Returns the distance in metres to the loopback site for a round-trip time in milliseconds.
 pub fn metres(ping_ms: f64) -> f64 {
     METRES_PER_SECOND * ping_ms * 1e-3 / 4.0
 }
 
-/// T = L/c + 8N/B of the paper, seconds.
+/// Returns the paper's delay T = L/c + 8N/B in seconds.
 pub fn delay(metres: f64, bytes: f64, bits_per_second: f64) -> f64 {
     metres / METRES_PER_SECOND + 8.0 * bytes / bits_per_second
 }
 
-/// Pings over a circuit that is folded back so many metres away.
+/// Returns the round-trip time of a ping over a circuit that is looped back `metres` away; `None` if there is no
+/// reply.
 pub fn ping(metres: f64) -> Option<Duration> {
-    // The switch between the boards stands where the circuit is folded back.
+    // The switch between the boards is at the loopback site.
     let mut pair = Pair::new(&Plan { metres, ..Plan::with_window(65_536) });
     let target = Pair::address(1);
     let [board, _] = pair.boards;

@@ -1,13 +1,12 @@
-//! Two workstations of 1995 and the ATM line between them, in virtual time.
+//! A model of two workstations of 1995 and the ATM line between them, in virtual time.
 //!
-//! Goal      what an application sees of a stream when every call and every segment costs processor time.
-//! Boards    those that we ship, one in each workstation; only *when* they are called is decided here.
-//! Processor one a host, one thing at a time, to its end: what has arrived first, then time, then the
-//! process. What a
-//!           task sends leaves segment by segment, each when it has been paid for.
-//! Line      frames take their cells' time on an OC-3c line, one after the other, and then the way.
-//! Process   the writer writes messages of one length as long as it is allowed to; the reader reads what
-//!           there is (netperf, a stream one way).
+//! Purpose   the throughput that an application sees if every call and every segment costs CPU time.
+//! Boards    one unmodified kiban board per workstation; this module only decides when they are called.
+//! Processor one per host, without preemption. Received packets have priority, then timers, then the process.
+//!           A task's segments leave one by one, each after its CPU time has passed.
+//! Line      a frame occupies the OC-3c line for the time of its cells, then takes the propagation delay.
+//! Process   the writer writes messages of one length without pause; the reader reads whatever has arrived
+//!           (netperf, one-way stream).
 //! Limits    no other load, no clock interrupts, no paging, no loss.
 
 use kiban_atm::OC3C_BITS_PER_SECOND;
@@ -24,29 +23,29 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// What a host's processor spends.
+/// The CPU costs of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCosts {
-    /// A write or read by the process: system call, stream head.
+    /// Per write or read call of the process: system call, stream head.
     pub call: Duration,
-    /// Copying a byte between process and kernel, picoseconds.
+    /// Per byte copied between process and kernel, picoseconds.
     pub copy_byte_ps: u64,
-    /// A segment with payload that is sent: TCP, IP, driver.
+    /// Per sent segment with payload: TCP, IP, driver.
     pub segment_out: Duration,
-    /// A byte of it: checksum and the way over the bus, picoseconds.
+    /// Per byte of a sent segment: checksum and bus transfer, picoseconds.
     pub byte_out_ps: u64,
-    /// A segment with payload that arrives: interruption, driver, IP, TCP.
+    /// Per received segment with payload: interrupt, driver, IP, TCP.
     pub segment_in: Duration,
-    /// A byte of it, picoseconds.
+    /// Per byte of a received segment, picoseconds.
     pub byte_in_ps: u64,
-    /// A segment without payload, sent or received.
+    /// Per segment without payload, sent or received.
     pub acknowledgment: Duration,
-    /// Waking a process that waits.
+    /// Per wake-up of a waiting process.
     pub wake: Duration,
 }
 
-/// A workstation of paper \[2\] (SPARCstation 20 and the like). That receiving costs more than sending lets a
-/// writer fill its buffer before it is answered.
+/// A workstation of paper \[2\] (SPARCstation 20 and similar). Receiving costs more than sending, so that a writer
+/// fills its buffer before the first acknowledgement arrives.
 pub const WORKSTATION_1995: HostCosts = HostCosts {
     call: Duration::from_micros(60),
     copy_byte_ps: 20_000,
@@ -58,43 +57,43 @@ pub const WORKSTATION_1995: HostCosts = HostCosts {
     wake: Duration::from_micros(50),
 };
 
-/// The way through a switch in the same room, besides the cells' time.
+/// The delay of a switch in the same room, without the transmission time of the cells.
 pub const SWITCH_DELAY: Duration = Duration::from_micros(20);
 
 /// One measurement.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// TCP's settings on both hosts.
+    /// The TCP settings of both hosts.
     pub tcp: tcp::Config,
     /// Longest IP packet, bytes.
     pub mtu_bytes: usize,
     /// Length of every write, bytes.
     pub message_bytes: usize,
-    /// Both socket buffers of both hosts, bytes.
+    /// Size of both socket buffers of both hosts, bytes.
     pub buffer_bytes: u32,
-    /// What the hosts spend.
+    /// The CPU costs of the hosts.
     pub costs: HostCosts,
-    /// The way from port to port, besides the cells' time on the line.
+    /// The delay from port to port, without the transmission time of the cells.
     pub delay: Duration,
 }
 
-/// What a capture at the writer's host shows.
+/// A packet captured at the writer's host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// A segment leaves: its first byte and the one behind its last.
+    /// A sent segment: the sequence numbers of its first byte and of the byte after its last.
     Data(u32, u32),
-    /// An acknowledgement comes.
+    /// A received acknowledgement, with its acknowledgement number.
     Ack(u32),
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Bytes that the reader read in the interval, Mbit/s.
+    /// Goodput in the interval, Mbit/s.
     pub mbps: f64,
-    /// Acknowledgements that the reader's host owed until its clock sent them, in the interval.
+    /// Acknowledgements that the reader's host sent by the delayed-ACK timer in the interval.
     pub waits: u64,
-    /// What was seen at the writer's host from the beginning of the interval on, as many as were asked for.
+    /// The first packets at the writer's host in the interval, as many as requested.
     pub capture: Vec<(Instant, Seen)>,
 }
 
@@ -110,17 +109,18 @@ struct Site {
     inbox: VecDeque<Pdu>,
     free_at: Instant,
     deadline: Instant,
-    /// Whether the process has something to do, and whether it slept before.
+    /// Whether the process is runnable.
     runs: bool,
+    /// Whether it has to be woken up first.
     slept: bool,
-    /// Bytes of the message that is being written and that are still to be taken.
+    /// Bytes of the current message that TCP has not yet accepted.
     left: usize,
-    /// What is on the line from here: when it arrives.
+    /// Packets on the line from this host, with their arrival times.
     flying: VecDeque<(Instant, Pdu)>,
     line_free_at: Instant,
 }
 
-/// Two hosts: the writer is 0, the reader 1.
+/// The two hosts: 0 is the writer, 1 the reader.
 struct Hosts<'a> {
     experiment: &'a Experiment,
     sites: [Site; 2],
@@ -134,11 +134,11 @@ struct Hosts<'a> {
 }
 
 const PORT: u16 = 12_865;
-/// Time passes before the interval, for slow start and the like.
+/// Time before the measured interval, for connection set-up and slow start.
 const SETTLE: Duration = Duration::from_millis(500);
 
 impl Experiment {
-    /// Runs for `interval` of virtual time after a beginning, keeping at most `capture_max` events.
+    /// Measures for `interval` of virtual time after a settling time, and captures at most `capture_max` packets.
     pub fn run(&self, interval: Duration, capture_max: usize) -> Outcome {
         let begin = Instant::ZERO + SETTLE;
         let mut hosts = Hosts::new(self);
@@ -223,7 +223,7 @@ impl<'a> Hosts<'a> {
         hosts
     }
 
-    /// Lets everything happen up to `until`.
+    /// Processes all events up to `until`.
     fn run(&mut self, until: Instant) {
         loop {
             let arrival = |side: usize| {
@@ -249,7 +249,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// A free processor turns to what is first in line.
+    /// Runs the task of highest priority on an idle processor.
     fn take_turn(&mut self, side: usize, now: Instant) {
         let work = self.sites[side].next_work(now);
         let costs = &self.experiment.costs;
@@ -280,7 +280,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The writer calls: one message, or what is left of one. When it is done.
+    /// Writes one message, or the rest of one; returns the time at which the call ends.
     fn write(&mut self, now: Instant) -> Instant {
         let costs = self.experiment.costs;
         let site = &mut self.sites[0];
@@ -288,7 +288,7 @@ impl<'a> Hosts<'a> {
         if site.left == 0 {
             site.left = self.message.len();
         }
-        // What the call costs depends on what it may copy; the board is asked when that has been paid for.
+        // The cost depends on the number of bytes copied; call the board after that time.
         let may = site.board.host().room(stream).unwrap_or(0).min(site.left);
         let done = now + costs.call + of_bytes(may, costs.copy_byte_ps);
         site.board.handle(Input::Timeout, done);
@@ -301,7 +301,7 @@ impl<'a> Hosts<'a> {
         done
     }
 
-    /// The reader calls: what there is, up to the length of its buffer. When it is done.
+    /// Reads what is available, up to the length of the buffer; returns the time at which the call ends.
     fn read(&mut self, now: Instant) -> Instant {
         let costs = self.experiment.costs;
         let site = &mut self.sites[1];
@@ -317,8 +317,8 @@ impl<'a> Hosts<'a> {
         done
     }
 
-    /// What the board has to say and to send since it was called at `now`: what leaves is paid for piece by
-    /// piece.
+    /// Handles the completions and output of a board after a call at `now`; each segment leaves after its CPU
+    /// time.
     fn drain(&mut self, side: usize, mut now: Instant) {
         loop {
             match self.sites[side].board.poll() {
@@ -354,7 +354,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The capture at the writer's host.
+    /// Captures a packet at the writer's host.
     fn see(&mut self, side: usize, now: Instant, pdu: &Pdu, arrives: bool) {
         if side != 0 {
             return;
@@ -381,7 +381,7 @@ impl<'a> Hosts<'a> {
 }
 
 impl Site {
-    /// When the processor turns to something next.
+    /// Returns the time at which the processor runs its next task.
     fn next_turn(&self) -> Instant {
         if !self.inbox.is_empty() || self.runs { self.free_at } else { self.deadline.max(self.free_at) }
     }
@@ -397,7 +397,7 @@ impl Site {
     }
 }
 
-/// The time that the cells of a packet take on the line.
+/// Returns the transmission time of a packet's cells on the line.
 fn cells_time(packet_bytes: usize) -> Duration {
     let bits = aal5::cells(llc_snap::ROUTED_BYTES + packet_bytes) * CELL_BYTES * 8;
     Duration::from_nanos(bits as u64 * 1_000_000_000 / OC3C_BITS_PER_SECOND)

@@ -1,4 +1,4 @@
-//! Throughput over message length and socket buffers: the map of paper \[2\], figures 3 to 6 and 8.
+//! The throughput map of paper \[2\] over message length and socket buffer size: figures 3 to 6 and 8.
 
 use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
 use crate::heat::{self, Shades, Sheet};
@@ -10,40 +10,42 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What came of one cell.
+/// The result of one cell.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Cell {
-    /// What the reader read, Mbit/s.
+    /// Goodput, Mbit/s.
     pub mbps: f64,
-    /// How often in a second the writer waited for the reader's clock.
+    /// Delayed acknowledgements of the reader's host per second.
     pub waits_per_second: f64,
 }
 
 /// A map: a cell for every buffer and message.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Map {
-    /// Its name, good for a file.
+    /// Its name, usable as a file name.
     pub name: &'static str,
-    /// The profile under which it was made.
+    /// The TCP profile.
     pub profile: &'static str,
     /// Message lengths, bytes.
     pub messages: Vec<usize>,
-    /// Socket buffers, bytes, for sending and receiving.
+    /// Socket buffer sizes, bytes, for sending and receiving.
     pub buffers: Vec<u32>,
     /// Rows of buffers, columns of messages.
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// From where on a cell is as fast as the paper calls usual, and below which it has collapsed, Mbit/s.
+/// The least rate that the paper calls usual, Mbit/s.
 pub(crate) const USUAL_MBPS: f64 = 40.0;
+/// Below this rate the throughput of a cell has collapsed, Mbit/s.
 pub(crate) const SLOW_MBPS: f64 = 10.0;
-/// The region of the text (§3.2), bytes.
+/// Buffer sizes of the slow region in the paper's text (§3.2), bytes.
 pub(crate) const REGION_BUFFERS: std::ops::RangeInclusive<u32> = 2000..=9000;
+/// Message lengths of the slow region, bytes.
 pub(crate) const REGION_MESSAGES: std::ops::RangeInclusive<usize> = 2000..=4500;
-/// Shades by rate, the fastest first.
+/// Shade characters by rate, the fastest first.
 const SHADES: [(f64, char); 5] = [(USUAL_MBPS, '█'), (20.0, '▓'), (SLOW_MBPS, '▒'), (2.6, '░'), (0.0, '·')];
 
-/// The experiment of one cell.
+/// Returns the experiment of one cell.
 pub(crate) fn experiment(tcp: &tcp::Config, buffer_bytes: u32, message_bytes: usize) -> Experiment {
     Experiment {
         tcp: tcp.clone(),
@@ -56,7 +58,7 @@ pub(crate) fn experiment(tcp: &tcp::Config, buffer_bytes: u32, message_bytes: us
 }
 
 impl Map {
-    /// Makes a map, on as many processors as there are; `done` is called after every cell.
+    /// Makes a map with a TCP profile, on all processors; calls `done` after every cell.
     pub fn make(
         name: &'static str,
         profile: &'static str,
@@ -69,7 +71,7 @@ impl Map {
         Map::of(name, profile, &tcp, (messages, buffers), interval, done)
     }
 
-    /// The same under rules that need not be a profile; `profile` says which they are.
+    /// Makes a map with any TCP settings; `profile` is the name that is shown for them.
     pub fn of(
         name: &'static str,
         profile: &'static str,
@@ -101,7 +103,7 @@ impl Map {
             let hands: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
             hands.into_iter().flat_map(|hand| hand.join().expect("a cell can be measured")).collect()
         });
-        // Buffers and messages ascend, so the order of places is that of their names.
+        // Buffers and messages are ascending, so sorting by their values gives the order of the map.
         made.sort_by_key(|(place, _)| *place);
         let cells: Vec<Cell> = made.into_iter().map(|(_, cell)| cell).collect();
         Map {
@@ -113,19 +115,19 @@ impl Map {
         }
     }
 
-    /// All cells with their buffer and message.
+    /// Returns all cells with buffer size and message length.
     pub fn iter(&self) -> impl Iterator<Item = (u32, usize, Cell)> {
         self.buffers.iter().zip(&self.cells).flat_map(|(buffer, row)| {
             self.messages.iter().zip(row).map(|(message, cell)| (*buffer, *message, *cell))
         })
     }
 
-    /// The rate of one cell.
+    /// Returns the rate of one cell.
     pub fn at(&self, buffer: u32, message: usize) -> Option<f64> {
         self.iter().find(|(b, m, _)| (*b, *m) == (buffer, message)).map(|(_, _, cell)| cell.mbps)
     }
 
-    /// For a spreadsheet: a line for every cell.
+    /// Returns comma-separated values with a line for every cell.
     pub fn csv(&self) -> String {
         let mut text = String::new();
         for (buffer, message, cell) in self.iter() {
@@ -139,15 +141,15 @@ impl Map {
         text
     }
 
-    /// The head of the lines of [`Map::csv`].
+    /// The heading line for [`Map::csv`].
     pub const CSV_HEAD: &str = "map,profile,buffer,message,mbps,waits_per_second\n";
 
-    /// As a picture of the form SVG.
+    /// Returns a standalone SVG file.
     pub fn svg(&self) -> String {
         self.picture().standalone()
     }
 
-    /// As a picture, with the paper's region where the map has it.
+    /// Returns the heat map, with an outline around the paper's slow region if the map contains it.
     pub fn picture(&self) -> Picture {
         let inside = |places: &[bool]| {
             let first = places.iter().position(|inside| *inside)?;
@@ -173,7 +175,7 @@ impl Map {
         let rates = |row: &[Cell]| row.iter().map(|cell| Some(cell.mbps)).collect::<Vec<_>>();
         let cells: Vec<Vec<Option<f64>>> = self.cells.iter().map(|row| rates(row)).collect();
         let outline = columns.zip(rows).map(|(columns, rows)| Outline { columns, rows, name });
-        // A map of many messages stands upright.
+        // A map of many message lengths is transposed.
         let (axes, cells, outline) = if long {
             let [x, y] = axes;
             let turned =
@@ -213,8 +215,7 @@ impl Map {
     }
 }
 
-/// For people: numbers with a shade before each. A map with more messages than a line is wide has them go
-/// down.
+/// Prints the map as a text table with shades. A map of too many message lengths for one line is transposed.
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (sheet, places) = if self.messages.len() > heat::COLUMNS_MAX {

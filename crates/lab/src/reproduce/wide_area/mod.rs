@@ -1,14 +1,11 @@
 //! Paper \[2\]: TCP over a wide-area ATM network, 1996: table 1, the throughput map (figures 3 to 6 and 8),
 //! figure 7, the remote lecture (figures 10 and 11, `traffic.rs`).
 //!
-//! Set-up    two workstations ([`hosts`]) on a switch, one stream, buffers of one size at both ends, as
-//!           netperf does it.
-//! Rules     TCP under the profile `solaris23`, with one set of constants for all cells; then under `modern`.
-//! Distance  pings over circuits that are folded back far away ([`delay`]), through the cells of the
-//!           simulator.
-//! Contested the paper contradicts itself in places. Its readings stand in rows of their own, with what comes
-//! out here.
-//! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere.
+//! Set-up    two workstations ([`hosts`]) on a switch, one netperf stream, the same buffer size at both ends.
+//! TCP       the profile `solaris23` with one set of constants for all cells; then the profile `modern`.
+//! Distance  pings over circuits that are looped back at a distant site ([`delay`]).
+//! Conflicts the paper contradicts itself in places. Each reading has a row of its own with the result here.
+//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 
 pub mod delay;
 pub mod hosts;
@@ -24,11 +21,11 @@ use sequence::Sequence;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The map's messages and buffers, bytes.
+/// The message lengths of the map, bytes.
 pub(super) const MESSAGES: [usize; 13] =
     [100, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500, 6000];
 pub(super) const BUFFERS: [u32; 9] = [2000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 18_000];
-/// The second map's: every thousand bytes, and the multiples of the MSS.
+/// The message lengths of the second map: every thousand bytes, and the multiples of the MSS.
 const LONG_MESSAGES: [usize; 33] = [
     1000,
     2000,
@@ -65,14 +62,14 @@ const LONG_MESSAGES: [usize; 33] = [
     30_000,
 ];
 const LONG_BUFFERS: [u32; 7] = [4000, 8000, 12_000, 16_000, 20_000, 24_000, 30_000];
-/// The buffer at which the sawtooth is read.
+/// The buffer size at which the sawtooth over the message length is evaluated.
 const SAWTOOTH_BUFFER: u32 = 16_000;
-/// MTU 9180 without headers.
+/// The MTU of 9180 bytes without headers.
 const MSS: usize = 9140;
 
-/// What the paper says.
+/// Values and statements of the paper.
 mod published {
-    /// Site, ping, one way: milliseconds.
+    /// Site, round-trip time and one-way delay in milliseconds.
     pub(super) const PINGS: [(&str, u32, u32); 6] = [
         ("NTT laboratories", 5, 1),
         ("NEC", 11, 3),
@@ -90,47 +87,47 @@ mod published {
     pub(super) const TOLERANCE: f64 = 0.2;
 }
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// Virtual time for which a cell is measured.
+    /// Virtual time of the measurement of a cell.
     pub interval: Duration,
     /// Whether the second map is made.
     pub long: bool,
 }
 
 impl Effort {
-    /// What is printed unless asked otherwise.
+    /// The default extent.
     pub const FULL: Effort = Effort { interval: Duration::from_secs(2), long: true };
     /// Shorter intervals and no second map.
     pub const QUICK: Effort = Effort { interval: Duration::from_millis(500), long: false };
 
-    /// How many cells there are, for a progress bar.
+    /// Returns the number of cells, for a progress bar.
     pub fn cells(self) -> u64 {
         let long = if self.long { LONG_MESSAGES.len() * LONG_BUFFERS.len() } else { 0 };
         (2 * MESSAGES.len() * BUFFERS.len() + long + self.lecture().runs()) as u64
     }
 
-    /// How much of the lecture.
+    /// Returns the extent of the lecture's simulation.
     fn lecture(self) -> traffic::Extent {
         let is_full = self.interval >= Effort::FULL.interval;
         if is_full { traffic::Extent::FULL } else { traffic::Extent::QUICK }
     }
 }
 
-/// What became of the paper: rows and constants, maps, sequences.
+/// The reproduction of the paper: rows and constants, maps, sequences.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideArea {
-    /// Published values and what came out.
+    /// Published values and results.
     #[serde(flatten)]
     pub report: Report,
-    /// The maps: under `solaris23`, under `modern`, to messages of 30,000 bytes.
+    /// The maps: with `solaris23`, with `modern`, and for messages of up to 30,000 bytes.
     pub maps: Vec<Map>,
     /// Figure 7.
     pub sequences: Vec<Sequence>,
 }
 
-/// Makes everything; `done` is called after every cell.
+/// Runs all experiments; calls `done` after every cell.
 pub fn make(effort: Effort, done: &(dyn Fn() + Sync)) -> WideArea {
     let map = |name, profile, messages: &[usize], buffers: &[u32]| {
         Map::make(name, profile, messages, buffers, effort.interval, done)
@@ -162,7 +159,7 @@ pub fn make(effort: Effort, done: &(dyn Fn() + Sync)) -> WideArea {
     WideArea { report, maps, sequences: vec![slow, fast, label] }
 }
 
-/// Whether `value` is within the tolerance of a published one.
+/// Returns whether `value` is within the tolerance of a published one.
 fn is_near(value: f64, published: f64) -> bool {
     (value - published).abs() <= published * published::TOLERANCE
 }
@@ -225,13 +222,13 @@ fn distances() -> Vec<Row> {
 // ---- The map
 // ---------------------------------------------------------------------------------------------------------
 
-/// The cells of a map that a place and a rate choose.
+/// Counts the cells whose position matches `place`: those whose rate matches `rate`, and all of them.
 fn count(map: &Map, place: impl Fn(u32, usize) -> bool, rate: impl Fn(f64) -> bool) -> (usize, usize) {
     let inside: Vec<_> = map.iter().filter(|(buffer, message, _)| place(*buffer, *message)).collect();
     (inside.iter().filter(|(_, _, cell)| rate(cell.mbps)).count(), inside.len())
 }
 
-/// The slowest and the fastest of the cells that a place and a rate choose.
+/// Returns the lowest and the highest rate of the cells that match `place` and `rate`.
 fn range(map: &Map, place: impl Fn(u32, usize) -> bool, rate: impl Fn(f64) -> bool) -> (f64, f64) {
     let rates = map.iter().filter(|(buffer, message, cell)| place(*buffer, *message) && rate(cell.mbps));
     rates.fold((f64::INFINITY, 0.0), |(least, most), (_, _, Cell { mbps, .. })| {
@@ -243,7 +240,7 @@ fn span((least, most): (f64, f64)) -> String {
     format!("{least:.1} .. {most:.1}")
 }
 
-/// The region of the text: buffers 2000 .. 9000, messages 2000 .. 4500.
+/// Returns whether a cell is in the slow region of the paper's text: buffers 2000 .. 9000, messages 2000 .. 4500.
 fn collapses(buffer: u32, message: usize) -> bool {
     buffer <= 9000 && (2000..=4500).contains(&message)
 }

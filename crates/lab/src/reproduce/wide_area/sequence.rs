@@ -1,4 +1,4 @@
-//! What goes over the line, in order: figure 7 of paper \[2\], seen at the writer's host.
+//! Packet sequences: figure 7 of paper \[2\], captured at the writer's host.
 
 use super::hosts::Seen;
 use super::map::experiment;
@@ -7,50 +7,49 @@ use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::time::Duration;
 
-/// An acknowledgement that comes so long after what was seen before it has waited for a clock.
+/// An acknowledgement at least this long after the previous packet was sent by the delayed-ACK timer.
 const STALL: Duration = Duration::from_millis(20);
-/// Lines of a sequence that are shown.
+/// Lines shown of a sequence at most.
 const LINES: usize = 14;
 
 /// One line of a sequence.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Line {
-    /// Time since the line before, ms.
+    /// Time since the previous line, ms.
     pub after_ms: f64,
-    /// Bytes of a segment that leaves; none: an acknowledgement comes.
+    /// Payload bytes of a sent segment; `None` for a received acknowledgement.
     pub bytes: Option<u32>,
-    /// The first byte that leaves, or the next one asked for.
+    /// The sequence number of the first byte sent, or the acknowledgement number.
     pub sequence: u32,
 }
 
-/// A sequence, and what it tells.
+/// A packet sequence and its statistics.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sequence {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Socket buffers, bytes.
+    /// Size of the socket buffers, bytes.
     pub buffer: u32,
-    /// Message, bytes.
+    /// Message length, bytes.
     pub message: usize,
-    /// The rate, Mbit/s.
+    /// Goodput, Mbit/s.
     pub mbps: f64,
-    /// How long acknowledgements that waited for a clock came after what was seen before, ms: shortest and
-    /// longest.
+    /// Shortest and longest stall, ms: the time from the previous packet to a delayed acknowledgement.
     pub stall_ms: Option<(f64, f64)>,
-    /// The longest time from what was seen before to an acknowledgement, stalls left out, ms.
+    /// The longest time from the previous packet to an acknowledgement, without stalls, ms.
     pub answer_ms_max: f64,
     /// Segments between two stalls.
     pub segments_between_stalls: Option<usize>,
     /// Bytes between two stalls.
     pub bytes_between_stalls: Option<u32>,
-    /// Lengths of the segments seen.
+    /// The different segment lengths, ascending.
     pub segment_bytes: Vec<u32>,
-    /// The first lines, from a stall on where there is one.
+    /// The first lines, beginning at the first stall if there is one.
     pub lines: Vec<Line>,
 }
 
 impl Sequence {
-    /// Measures one cell, and looks at what goes over the line.
+    /// Measures one cell of the map and captures its packets.
     pub fn of(title: &str, tcp: &tcp::Config, buffer: u32, message: usize, interval: Duration) -> Sequence {
         let outcome = experiment(tcp, buffer, message).run(interval, 400);
         let seen = outcome.capture;
@@ -101,7 +100,7 @@ fn ms(length: Duration) -> f64 {
     length.as_secs_f64() * 1e3
 }
 
-/// As the paper draws it: the writer's host on the left, the reader's on the right.
+/// Prints the sequence as in the paper: the writer's host on the left, the reader's on the right.
 impl std::fmt::Display for Sequence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(

@@ -1,13 +1,12 @@
-//! The remote lecture, and what policing would do to it: figures 10 and 11 of paper \[2\], and its open
-//! question.
+//! The remote lecture and the effect of policing: figures 10 and 11 of paper \[2\], and its open question.
 //!
-//! Series    one lecture among four sites, as [`Lecture`] has it; MPEG-2 stops after two thirds, as it did at
-//!           15:48.
-//! Question  the paper leaves open what usage parameter control does as traffic grows. Here: lectures share
-//!           the path from Waseda to Musashino, policed at 67.815 Mbit/s; and one lecture alone, policed ever
-//!           tighter.
-//! Honest    the sources are assumed to vary within the ranges that were published, so that series cannot but
-//!           lie there: fitted. What comes of policing is ours: nothing was published.
+//! Series    one lecture among four sites ([`Lecture`]); MPEG-2 stops after two thirds of the time, as in the
+//!           experiment at 15:48.
+//! Question  the paper leaves open the effect of usage parameter control as traffic grows. Two simulations:
+//!           several lectures share the path from Waseda to Musashino, policed at 67.815 Mbit/s; and a single
+//!           lecture is policed at decreasing rates.
+//! Verdicts  the sources are assumed to vary within the published ranges, so the verdict on the series is
+//!           fitted. Results on policing have no published counterpart.
 
 use crate::mix::{Fec, FlowOutcome, Lecture, Outcome, SOURCE_MBPS, Shaping, mpeg2, run};
 use crate::reproduce::{Constant, Curve, Figure, Row, Verdict};
@@ -15,31 +14,31 @@ use kiban_atm::wire::atm::CELL_BYTES;
 
 /// The peak cell rate of the experiment's paths (table 3), Mbit/s.
 const POLICED_MBPS: f64 = 67.815;
-/// How long a scene of the series is, seconds: short enough that the ranges are met with in a minute.
+/// The length of a scene in the series, seconds: short enough for one minute to cover the published ranges.
 const SCENE_S: f64 = 4.0;
-/// Audio of 640 octets each 20 ms: 14 cells.
+/// The line rate of audio: 640 octets (14 cells) every 20 ms.
 const AUDIO_LINE_MBPS: f64 = 14.0 * 424.0 * 50.0 * 1e-6;
-/// Kinds whose loss is drawn, by the names of their flows.
+/// The flows whose loss is drawn.
 const KINDS: [&str; 3] = ["mpeg2", "jpeg", "audio"];
-/// The policer's tolerances at which pictures are sent at the rate of the line, microseconds.
+/// The policer's tolerances of the runs in which pictures are sent at line rate, microseconds.
 const TOLERANCES_US: [f64; 4] = [100.0, 500.0, 1000.0, 2000.0];
 
-/// What the paper says, Mbit/s.
+/// Values of the paper, Mbit/s.
 mod published {
     pub(super) const MPEG2: f64 = 7.1;
     pub(super) const AUDIO: f64 = 0.3;
-    /// Four in one, at the least; one, at the most.
+    /// The lowest rate (four pictures in one) and the highest rate (one picture).
     pub(super) const PICTURES: (f64, f64) = (0.4, 5.5);
     pub(super) const TO_MUSASHINO: (f64, f64) = (8.7, 13.0);
     pub(super) const TO_WASEDA: (f64, f64) = (0.4, 2.3);
 }
 
-/// How much is run.
+/// The extent of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Virtual seconds of the series, and of a sample.
+    /// Virtual seconds of the series and of each of its samples.
     series: (u64, u64),
-    /// Virtual seconds of each point of the question.
+    /// Virtual seconds of each point of the policing simulations.
     seconds: u64,
     lectures: &'static [usize],
     /// Contracts for one lecture, Mbit/s.
@@ -56,21 +55,21 @@ impl Extent {
     pub(super) const QUICK: Extent =
         Extent { series: (60, 2), seconds: 1, lectures: &[1, 4, 6, 8], rates: &[7.0, 9.0, 11.0, 13.0, 16.0] };
 
-    /// Runs, for a progress bar.
+    /// Returns the number of runs, for a progress bar.
     pub(super) const fn runs(self) -> usize {
         1 + TOLERANCES_US.len() + Shaping::ALL.len() * self.lectures.len() + self.rates.len()
     }
 }
 
-/// What came of it.
+/// The results.
 pub(super) struct Traffic {
     pub(super) rows: Vec<Row>,
     pub(super) figures: Vec<Figure>,
 }
 
-/// A point of the question.
+/// A point of the policing simulations.
 struct Point {
-    /// Lectures, or Mbit/s of the contract.
+    /// The number of lectures, or the policed rate in Mbit/s.
     x: f64,
     outcome: Outcome,
 }
@@ -192,13 +191,13 @@ fn flow<'a>(outcome: &'a Outcome, name: &str) -> &'a FlowOutcome {
     outcome.flow(name).expect("the lecture has it")
 }
 
-/// The least and the most of a flow's samples while it sends, Mbit/s.
+/// Returns the minimum and the maximum of a flow's samples, Mbit/s.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, most), value| (least.min(value), most.max(value)))
 }
 
-/// Whether what came out keeps within a published range, a fifth of it more at either end, and covers most of
-/// it.
+/// Returns whether a range lies within a published one, with a margin of a fifth of it at either end, and covers
+/// most of it.
 fn covers(here: (f64, f64), published: (f64, f64)) -> bool {
     let margin = (published.1 - published.0) / 5.0;
     let within = here.0 > published.0 - margin && here.1 < published.1 + margin;
@@ -249,16 +248,16 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
 }
 
 fn sums(series: &Outcome) -> Vec<Row> {
-    // While MPEG-2 is there: what else goes is the end of the series.
+    // Only while MPEG-2 is sent, which excludes the end of the series.
     let to = series.sums("waseda", "musashino");
     let with_mpeg2 =
         flow(series, "mpeg2").samples.iter().zip(&to).filter(|(sample, _)| sample.offered_mbps > 6.9);
     let there = range(with_mpeg2.map(|(_, sum)| *sum));
     let back = range(series.sums("musashino", "waseda").into_iter());
-    // What the parts can make together; a series of a minute need not meet with both ends.
+    // The range that the sum of the flows can have; a series of one minute need not reach both ends.
     let others = mpeg2(false, Fec::Short) * 1e-6 + AUDIO_LINE_MBPS;
     let parts = (others + published::PICTURES.0, others + published::PICTURES.1);
-    // The paper gives its upper end without a decimal.
+    // The paper gives the upper end without decimals.
     let (least, most) = published::TO_MUSASHINO;
     let near = parts.0 <= least && (parts.1 - most).abs() < 0.5;
     vec![
@@ -310,12 +309,12 @@ fn percent(part: f64) -> String {
     }
 }
 
-/// Of each kind: what a figure of it is, percent.
+/// Formats a ratio of each kind of flow in percent.
 fn by_kind(outcome: &Outcome, part: fn(&FlowOutcome) -> f64) -> String {
     KINDS.map(|name| percent(part(flow(outcome, name)))).join(", ")
 }
 
-/// What is offered from Waseda to Musashino, Mbit/s.
+/// Returns the load offered by Waseda, Mbit/s.
 fn offered(outcome: &Outcome) -> f64 {
     outcome.flows.iter().filter(|flow| flow.from == "waseda").map(|flow| flow.offered_mbps).sum()
 }
@@ -329,7 +328,7 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
     };
     let spoilt = tolerances.iter().map(|point| percent(flow(&point.outcome, "jpeg").unit_loss()));
     let listed = TOLERANCES_US.map(|us| format!("{us}")).join(", ");
-    // A picture of 5.5 Mbit/s at the rate of the line is early by so much when its last cell comes.
+    // If a picture of a 5.5 Mbit/s stream is sent at line rate, its last cell is early by this much.
     let cells = (5.5e6 / 30.0 / (CELL_BYTES * 8) as f64).round();
     let early_us = (cells - 1.0) * (CELL_BYTES * 8) as f64 * (1.0 / POLICED_MBPS - 1.0 / 149.76);
     let mut rows = vec![ours(
@@ -400,7 +399,7 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
     rows
 }
 
-/// Spoilt pictures and packets, and lost cells of all flows, percent.
+/// Draws the damaged pictures and packets and the lost cells of all flows, percent.
 fn losses(name: &'static str, title: &str, x: &'static str, points: &[Point]) -> Figure {
     let curve = |name: &str| Curve {
         name: name.to_owned(),
@@ -420,7 +419,7 @@ fn losses(name: &'static str, title: &str, x: &'static str, points: &[Point]) ->
     Figure { name, title: title.to_owned(), x, y: "percent lost", curves }
 }
 
-/// What part of the pictures is spoilt when a part of the cells is lost.
+/// Draws the share of damaged pictures over the share of lost cells.
 fn cells_and_pictures(points: &[Point]) -> Figure {
     let curve = |name: &str| Curve {
         name: name.to_owned(),
