@@ -1,10 +1,10 @@
 //! Benchmarks that compare two sides in one run.
 //!
-//! Purpose   results that can be quoted: the median of undisturbed rounds with minimum and maximum, the target
-//!           and a record of every sample.
+//! Purpose   results that can be quoted: the median of undisturbed rounds with minimum and maximum, the
+//!           target and a record of every sample.
 //! Round     one repetition: both sides, one after the other. The order alternates with every accepted round
-//!           (A B, B A, A B, ...), so that a slow drift of the machine affects both sides equally. The ratio is
-//!           computed within each round; the median of these paired ratios is reported.
+//!           (A B, B A, A B, ...), so that a slow drift of the machine affects both sides equally. The ratio
+//!           is computed within each round; the median of these paired ratios is reported.
 //! Guard     the machine's CPU times are read before and after every sample ([`crate::load`]). A round in
 //!           which other processes used more than `foreign_cores_max` is rejected and repeated in the same
 //!           order.
@@ -346,8 +346,8 @@ impl Bench {
 
     /// Adds rounds that the caller has measured itself, for benchmarks that do not fit one sample per side.
     ///
-    /// The caller sets [`Round::counts`]; at least one round must count. `gave_up` means that disturbed rounds
-    /// count.
+    /// The caller sets [`Round::counts`]; at least one round must count. `gave_up` means that disturbed
+    /// rounds count.
     pub fn measured(
         &mut self,
         title: &str,

@@ -2,8 +2,8 @@
 //!
 //! [`Bench`] compares two implementations in one run and records every sample; [`Table`] prints results as
 //! text. [`tour`] transfers a file between boards and reports throughput and cost; [`limits`] computes the
-//! theoretical throughput of a line. [`engine`] runs a plan of trials and reports on it; [`reproduce`] repeats
-//! the experiments of five papers.
+//! theoretical throughput of a line. [`engine`] runs a plan of trials and reports on it; [`reproduce`]
+//! repeats the experiments of five papers.
 //!
 //! ```
 //! use kiban_lab::{Bench, Options, Target, Trial, Unit};

@@ -2,10 +2,11 @@
 //!
 //! Purpose   find the samples that other processes disturbed, so that they can be discarded and repeated.
 //! Method    the machine's busy time (user, nice, system, interrupts, steal: all columns of the first line of
-//!           `/proc/stat` except idle and iowait) less the CPU time of this process and its descendants, running
-//!           or waited for. The remainder is foreign load; divided by wall time it is a number of cores.
-//! Precision `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts as
-//!           disturbed only beyond [`GRAIN_NANOS`], so very short samples are hardly protected.
+//!           `/proc/stat` except idle and iowait) less the CPU time of this process and its descendants,
+//!           running or waited for. The remainder is foreign load; divided by wall time it is a number of
+//!           cores.
+//! Precision `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts
+//!           as disturbed only beyond [`GRAIN_NANOS`], so very short samples are hardly protected.
 //! Limits    kernel threads that work for this process (softirqs of a network test) count as foreign: such a
 //!           benchmark raises its limit. The CPU time of a grandchild whose parent was never waited for is
 //!           missing from our own time and counts as foreign.

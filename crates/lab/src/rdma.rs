@@ -1,16 +1,16 @@
 //! RDMA benchmark in real time: round trips and streams between two NICs, on one host or two.
 //!
 //! Purpose   measure latency, throughput and CPU use of a link.
-//! Server    [`serve`] serves any number of clients, one thread each. The private data of a connection request
-//!           contain the server's role, the message length and the address of the client's memory; those of
-//!           the reply contain the address of the server's memory.
+//! Server    [`serve`] serves any number of clients, one thread each. The private data of a connection
+//!           request contain the server's role, the message length and the address of the client's memory;
+//!           those of the reply contain the address of the server's memory.
 //! Send      the server returns every message; in a stream it only counts them. Its queue pair holds messages
 //!           until a receive is posted, so that the client needs no credits.
 //! Write     round trips are RDMA Writes with immediate data (RFC 7306) in both directions; streams are plain
 //!           RDMA Writes.
 //! Read      a Read is a round trip by itself; the server program is not involved.
-//! End of a stream  the client sends immediate data, and the server answers when it has received them, so that
-//!           all earlier messages have arrived.
+//! End of a stream  the client sends immediate data, and the server answers when it has received them, so
+//!           that all earlier messages have arrived.
 //! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
@@ -214,8 +214,8 @@ pub fn listen(context: &Context, at: Address) -> Result<Listener, Error> {
     context.listen(at, &options(false, Vec::new()))
 }
 
-/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line for
-/// each client when it has finished.
+/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line
+/// for each client when it has finished.
 ///
 /// # Errors
 /// The context has been closed.
@@ -351,8 +351,8 @@ pub fn ping_pong(
     Ok(PingPong::of(plan.bytes, nanos, cpu_percent))
 }
 
-/// Measures a stream of messages to a server, or of Reads from it. Calls `progress` with the number of messages
-/// done.
+/// Measures a stream of messages to a server, or of Reads from it. Calls `progress` with the number of
+/// messages done.
 ///
 /// # Errors
 /// There is no server at this address, or the connection is lost.

@@ -1,8 +1,9 @@
 //! Measuring VI in real time: round trips and streams between two NICs, on one host or two.
 //!
 //! Purpose   measure latency, throughput and CPU use of a link.
-//! Server    [`serve`] listens at two endpoints: [`ECHO`] returns every message, [`SINK`] counts them. Its VIs
-//!           have the attributes of the client's, so the client chooses reliability level and message size.
+//! Server    [`serve`] listens at two endpoints: [`ECHO`] returns every message, [`SINK`] counts them. Its
+//!           VIs have the attributes of the client's, so the client chooses reliability level and message
+//!           size.
 //! Stream    the sink grants credits: after every [`CREDIT_MESSAGES`] messages it reports how many it has
 //!           received. With reliable delivery the client sends only as many messages as the sink has posted
 //!           descriptors, because otherwise the connection breaks. With reliable reception the NIC limits the
@@ -128,8 +129,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line for
-/// each client when it has finished.
+/// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line
+/// for each client when it has finished.
 ///
 /// # Errors
 /// The NIC cannot listen at the two endpoints, or accepting a connection fails.

@@ -1,12 +1,12 @@
 //! Figures of a summary: medians as heat maps or as curves, each as a picture and as text.
 //!
 //! Heat map  if at least two numeric parameters vary. The axes are the two with the most values, or those of
-//!           [`Axes`]; the parameter whose name sorts first is vertical. There is one map for each combination
-//!           of the other varying parameters.
+//!           [`Axes`]; the parameter whose name sorts first is vertical. There is one map for each
+//!           combination of the other varying parameters.
 //! Curves    if one numeric parameter varies: one curve for each combination of the other varying parameters.
 //! Limits    at most [`PICTURES_MAX`] pictures per metric and [`CURVES_MAX`] curves per picture. Omitted
-//!           pictures are counted; their values are in the summary's table. A horizontal axis of two decades or
-//!           more is logarithmic.
+//!           pictures are counted; their values are in the summary's table. A horizontal axis of two decades
+//!           or more is logarithmic.
 //! Not implemented  confidence intervals in figures: they are in the table.
 
 use super::explanation::Explanation;

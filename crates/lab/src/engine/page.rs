@@ -12,7 +12,8 @@ use crate::table::figure;
 const POINTS_MAX: usize = 2000;
 
 impl Report {
-    /// Returns the HTML page. `what` is the question as a sentence, `command` the command that makes the page.
+    /// Returns the HTML page. `what` is the question as a sentence, `command` the command that makes the
+    /// page.
     pub fn html(&self, what: &str, command: &str) -> String {
         document(self, what, command).html()
     }

@@ -2,9 +2,9 @@
 //!
 //! Purpose   a sweep is described by one small file; all errors in it are reported, with line numbers, before
 //!           anything runs.
-//! Format    TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`. A parameter is one value,
-//!           a list, `{ from, to, step }` or `{ from, to, times }`. Missing parameters have the question's
-//!           default.
+//! Format    TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`. A parameter is one
+//!           value, a list, `{ from, to, step }` or `{ from, to, times }`. Missing parameters have the
+//!           question's default.
 //! Order     trials are numbered: repetitions vary fastest, then seeds, then the parameters in the reverse
 //!           order of their names.
 //! Limits    a range has at most [`VALUES_MAX`] values. A plan stores all values; trials are computed from

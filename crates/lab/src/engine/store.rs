@@ -1,7 +1,8 @@
 //! The files of a sweep: a folder per run, and a cache that runs may share.
 //!
 //! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line per trial, written at
-//!           once. If the process is killed, all complete lines remain, and the next run continues from there.
+//!           once. If the process is killed, all complete lines remain, and the next run continues from
+//!           there.
 //! Broken lines  a truncated, modified or foreign line is reported by its number and skipped; its trial is
 //!           repeated.
 //! Refused   a folder of another plan, version or shard, or one that another process is writing to.
@@ -9,8 +10,8 @@
 //!           partial record.
 //! Locks     are advisory and may be missing on network file systems; two processes in one folder then go
 //!           undetected.
-//! Limits    a record survives the end of the process as soon as it is written, but a power failure only after
-//!           the run has ended. All keys of a run are held in memory.
+//! Limits    a record survives the end of the process as soon as it is written, but a power failure only
+//!           after the run has ended. All keys of a run are held in memory.
 
 use super::key::{VERSION, key};
 use super::plan::{Members, Plan, Trial};
@@ -270,8 +271,8 @@ impl Records {
 
 /// A file that is locked until this value is dropped.
 ///
-/// The lock is released explicitly, because closing the file is not enough: a child process that another thread
-/// has just forked shares the lock until it calls exec (flock(2)).
+/// The lock is released explicitly, because closing the file is not enough: a child process that another
+/// thread has just forked shares the lock until it calls exec (flock(2)).
 #[derive(Debug)]
 struct Held(File);
 

@@ -5,10 +5,11 @@
 //! Interval  a confidence interval of the median from order statistics: the true median lies between the k-th
 //!           smallest and the k-th largest of n values with the probability that n tosses of a fair coin give
 //!           k to n-k heads. This holds for every continuous distribution (Conover, Practical Nonparametric
-//!           Statistics, 3.2). The narrowest interval with at least 95 % is used; it takes at least six values.
+//!           Statistics, 3.2). The narrowest interval with at least 95 % is used; it takes at least six
+//!           values.
 //! Input     only the records. Points are sorted by their values.
-//! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation; if a
-//!           question does not use its seed, all values are equal and the interval has zero width.
+//! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation;
+//!           if a question does not use its seed, all values are equal and the interval has zero width.
 
 use super::point::{Point, Value};
 use super::record::Record;
@@ -104,8 +105,8 @@ impl Spread {
     }
 }
 
-/// Returns the highest rank, from 1, whose interval has at least [`CONFIDENCE`], and its confidence; `None` for
-/// too few values.
+/// Returns the highest rank, from 1, whose interval has at least [`CONFIDENCE`], and its confidence; `None`
+/// for too few values.
 ///
 /// From rank k to rank n+1-k the confidence is 1 - 2 P(B < k), B binomial with n and 1/2.
 fn rank(count: usize) -> Option<(usize, f64)> {

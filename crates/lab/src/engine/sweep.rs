@@ -3,11 +3,11 @@
 //! Virtual time  trials run on all processors, in any order. Records are taken from the cache if it has them;
 //!           new ones are stored there.
 //! Real time trials run one after the other. The foreign load is read before and after each trial
-//!           ([`crate::load`]): a disturbed trial is repeated, up to a limit; then the least disturbed attempt
-//!           counts and is marked. The cache is not used.
+//!           ([`crate::load`]): a disturbed trial is repeated, up to a limit; then the least disturbed
+//!           attempt counts and is marked. The cache is not used.
 //! Clock     monotonic: setting the machine's time has no effect.
-//! Builds    if virtual-time records exist, one of them is repeated and must be equal. This detects records of
-//!           another build of the same version.
+//! Builds    if virtual-time records exist, one of them is repeated and must be equal. This detects records
+//!           of another build of the same version.
 //! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
 //!           that the next run repeats it. The other trials continue.
 //! Lost peer with [`Options::patience`], a trial whose peer is lost is repeated for that time. Then the sweep
@@ -294,8 +294,8 @@ impl Sweep<'_> {
         Ok(outcome)
     }
 
-    /// Repeats a trial until an attempt was undisturbed or the limit is reached. Returns the result of the least
-    /// disturbed attempt, and its foreign load if every attempt was disturbed.
+    /// Repeats a trial until an attempt was undisturbed or the limit is reached. Returns the result of the
+    /// least disturbed attempt, and its foreign load if every attempt was disturbed.
     fn quietest(&self, trial: &Trial, lent: &mut Lent<'_>, redone: &mut u64) -> Tried {
         let mut best: Option<(Metrics, f64)> = None;
         let mut lost_since = None;

@@ -2,8 +2,8 @@
 //!
 //! Purpose   one function for HTML and SVG, for elements and quoted attributes alike, so that callers cannot
 //!           choose the wrong one.
-//! Characters  printable characters are kept. Control characters, which XML forbids, and bidirectional controls,
-//!           with which a label could change the appearance of its neighbours, become U+FFFD.
+//! Characters  printable characters are kept. Control characters, which XML forbids, and bidirectional
+//!           controls, with which a label could change the appearance of its neighbours, become U+FFFD.
 //! Not implemented  escaping for scripts and styles: no external text is inserted there.
 
 /// Escapes text for HTML or SVG, for use in an element or in a quoted attribute.

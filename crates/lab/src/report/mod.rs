@@ -1,11 +1,11 @@
 //! HTML reports: one self-contained file that loads nothing from the network.
 //!
-//! Purpose   text, tables and figures that are readable in light and dark mode, on wide and narrow screens, with
-//!           a screen reader, and without scripts. The data of figures can be downloaded.
-//! Structure a [`Document`] contains [`Section`]s, which may be nested and contain [`Block`]s. This module does
-//!           not depend on the contents.
-//! Security  all text is escaped by [`escape::text`]. The page's Content Security Policy forbids every request
-//!           and allows only its one style and its one script, by their hashes.
+//! Purpose   text, tables and figures that are readable in light and dark mode, on wide and narrow screens,
+//!           with a screen reader, and without scripts. The data of figures can be downloaded.
+//! Structure a [`Document`] contains [`Section`]s, which may be nested and contain [`Block`]s. This module
+//!           does not depend on the contents.
+//! Security  all text is escaped by [`escape::text`]. The page's Content Security Policy forbids every
+//!           request and allows only its one style and its one script, by their hashes.
 //! Determinism  the same document gives the same bytes.
 //! Not implemented  templates: the page is written by one short function, and all escaping is in one place.
 

@@ -2,8 +2,8 @@
 //!
 //! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes; memory to memory,
 //!           without host or bus. Goodput is measured at the receiving program in steady state.
-//! Model     kiban's board with the TCP settings of 4.3BSD and the processor of [`kiban_sim::cost`]; one set of
-//!           constants for all points.
+//! Model     kiban's board with the TCP settings of 4.3BSD and the processor of [`kiban_sim::cost`]; one set
+//!           of constants for all points.
 //! Today     the same points without a modelled processor, with today's settings.
 //! No data   a point has no data unless every session transfers something.
 //! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
@@ -76,8 +76,8 @@ impl Effort {
 
 /// Returns the TCP settings of the board of 1995: 4.3BSD with window scaling and without timestamps.
 pub fn config_1995() -> tcp::Config {
-    // 4.3BSD copies written data in clusters of 1 KB. The board transfers the content of a PDU as a whole (§3.1),
-    // so that all segments are full from the first one on.
+    // 4.3BSD copies written data in clusters of 1 KB. The board transfers the content of a PDU as a whole
+    // (§3.1), so that all segments are full from the first one on.
     tcp::Config { copy_chunk_bytes: None, ..tcp::Config::bsd43() }
 }
 

@@ -43,7 +43,7 @@ pub struct Effort {
 pub enum Length {
     /// Long enough for results that can be quoted.
     Full,
-    /// Seconds.
+    /// A few seconds.
     Quick,
 }
 
@@ -204,7 +204,8 @@ pub struct Place {
     pub note: Option<String>,
 }
 
-/// Parts of papers that cannot be reproduced, with the reason. An entry is ignored if the report has a row for it.
+/// Parts of papers that cannot be reproduced, with the reason. An entry is ignored if the report has a row
+/// for it.
 const ABSENT: [(&str, &str, &str); 1] = [(
     "wide-area-atm",
     "Fig. 3 to 5",

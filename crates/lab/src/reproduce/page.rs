@@ -1,7 +1,8 @@
 //! The reproductions of all five papers as one HTML page ([`crate::report`]).
 //!
-//! Contents  the verdicts; the weaknesses; each paper with its figures, its values in three columns (published,
-//!           the paper's machine, kiban at its best) and its constants; the measurements on this machine.
+//! Contents  the verdicts; the weaknesses; each paper with its figures, its values in three columns
+//!           (published, the paper's machine, kiban at its best) and its constants; the measurements on this
+//!           machine.
 //! Diamonds  in figures mark numbers that the papers publish.
 
 use super::overview::{All, Measured, Place};

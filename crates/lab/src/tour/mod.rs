@@ -4,8 +4,8 @@
 //!           copied, CPU time, elapsed time.
 //! Set-up    that of paper \[1\]: two boards with TCP/IP on board, OC-3c lines, an ATM switch between them.
 //! Accuracy  virtual-time figures are exact. CPU time is measured on the running machine. The percentage of a
-//!           virtual limit is meaningful only if the simulation ran faster than real time; otherwise the table
-//!           marks it.
+//!           virtual limit is meaningful only if the simulation ran faster than real time; otherwise the
+//!           table marks it.
 
 pub mod osi;
 pub mod rdma;
@@ -154,8 +154,8 @@ pub struct Row {
     pub cpu_ns_per_pdu: f64,
     /// Wall-clock time of the whole transfer, seconds.
     pub wall_seconds: f64,
-    /// Cells that left the sending board; for VI, packets; for RDMA, DDP segments; for FTAM over X.25, frames; for
-    /// FTAM in loopback, TPDUs.
+    /// Cells that left the sending board; for VI, packets; for RDMA, DDP segments; for FTAM over X.25,
+    /// frames; for FTAM in loopback, TPDUs.
     pub cells: u64,
     /// CPU time of both boards per byte of the file, nanoseconds.
     pub cpu_ns_per_byte: Option<f64>,
@@ -516,7 +516,8 @@ mod tests {
                 wall_seconds: 99.0,
                 ..row.clone()
             };
-            // The table holds only this row: the measured CPU time of a real row differs from machine to machine.
+            // The table holds only this row: the measured CPU time of a real row differs from machine to
+            // machine.
             let text = table(&[slow]).to_string();
             assert!(text.contains(shown) && text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }

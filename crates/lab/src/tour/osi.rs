@@ -1,14 +1,14 @@
 //! The OSI board's rows of the tour: a file transfer by FTAM through all seven layers.
 //!
 //! Set-ups   X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048 bytes, windows of 7,
-//!           F-DATA of 8000 bytes), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as in
-//!           the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one board,
-//!           joined below transport, in real time, with F-DATA of 256 KiB.
-//! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, a copy between
-//!           two in-memory filestores, measured just before.
+//!           F-DATA of 8000 bytes), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as
+//!           in the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one
+//!           board, joined below transport, in real time, with F-DATA of 256 KiB.
+//! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, a copy
+//!           between two in-memory filestores, measured just before.
 //! Size      the filestores are in memory: only the first [`PART_BYTES_MAX`] bytes of a file are transferred.
-//! Copies    only those of TCP and ATM are counted. The seven layers make none; each in-memory filestore makes
-//!           one, which is not counted.
+//! Copies    only those of TCP and ATM are counted. The seven layers make none; each in-memory filestore
+//!           makes one, which is not counted.
 
 use super::{Cargo, Failure, PATIENCE, PORT, Row, hex};
 use crate::limits;
@@ -37,7 +37,8 @@ const TPDU_HEADER_BYTES: usize = 3;
 const FRAME_BYTES: usize = 8;
 const LARGE_FDATA_BYTES: usize = 256 << 10;
 const LARGE_TPDU_BYTES: usize = 65_531;
-/// Header bytes in front of a large F-DATA, whose lengths take more octets: FTAM 5, presentation 18, session 4.
+/// Header bytes in front of a large F-DATA, whose lengths take more octets: FTAM 5, presentation 18, session
+/// 4.
 const LARGE_FDATA_HEADER_BYTES: usize = 27;
 
 /// The layers below transport.
@@ -88,7 +89,8 @@ fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
     Ok(contents.len() as f64 * 8.0 / clock.now().as_secs_f64() / 1e6)
 }
 
-/// Returns the payload rate of FTAM over TCP on an OC-3c line in Mbit/s: TCP's limit, less the headers above it.
+/// Returns the payload rate of FTAM over TCP on an OC-3c line in Mbit/s: TCP's limit, less the headers above
+/// it.
 fn tcp_limit_mbps(plan: &Plan) -> f64 {
     let bytes = LARGE_FDATA_BYTES + LARGE_FDATA_HEADER_BYTES;
     let tpdus = bytes.div_ceil(LARGE_TPDU_BYTES - TPDU_HEADER_BYTES);

@@ -1,8 +1,8 @@
 //! The RDMA board's rows of the tour: a file by RDMA Write and by RDMA Read, over three lower layers.
 //!
 //! Protocol  blocks of 256 KiB, at most eight outstanding. With Write, the source writes a block into the
-//!           sink's memory and announces it with a Send; with Read, the source announces the block and the sink
-//!           reads it. The sink acknowledges every block with a Send after it has hashed it.
+//!           sink's memory and announces it with a Send; with Read, the source announces the block and the
+//!           sink reads it. The sink acknowledges every block with a Send after it has hashed it.
 //! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
 //!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
 //! Limits    in virtual time, the payload that the line can carry in frames of these sizes; in real time, a
@@ -719,7 +719,8 @@ mod tests {
         for (by, over) in LEGS.into_iter().filter(|(_, over)| *over != Over::OsTcp) {
             let row = run(by, over, &Cargo::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
-            // From host memory, into cells, out of cells, into host memory. EFE needs only the first and the last.
+            // From host memory, into cells, out of cells, into host memory. EFE needs only the first and the
+            // last.
             let least = if over == Over::Efe { 2.0 } else { 4.0 };
             assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");
         }

@@ -2,8 +2,8 @@
 //!
 //! Method    as in `kiban reproduce atm-board`: the board of 1995 with its modelled processor and memory, or
 //!           today's kiban without these limits.
-//! Stalled sessions  points where some sessions transfer nothing are measured, with the number of sessions that
-//!           transfer data; the paper has no data there.
+//! Stalled sessions  points where some sessions transfer nothing are measured, with the number of sessions
+//!           that transfer data; the paper has no data there.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};

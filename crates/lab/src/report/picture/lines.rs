@@ -1,7 +1,7 @@
 //! Line charts.
 //!
-//! Curves    one polyline for each run of points with data; a marker at every point, with a shape of its own for
-//!           every curve; the curve's name at its end, with overlapping names moved apart.
+//! Curves    one polyline for each run of points with data; a marker at every point, with a shape of its own
+//!           for every curve; the curve's name at its end, with overlapping names moved apart.
 //! Published values  are diamonds with tooltips.
 //! Tooltips  at each horizontal position, the values of all curves.
 

@@ -1,10 +1,10 @@
 //! Figures as SVG, inside a page or as standalone files.
 //!
-//! Purpose   figures that are readable in light and dark mode, in which no information depends on colour alone.
-//!           The same figure always gives the same bytes.
+//! Purpose   figures that are readable in light and dark mode, in which no information depends on colour
+//!           alone. The same figure always gives the same bytes.
 //! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each is converted into a [`Picture`].
-//! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them without
-//!           delay.
+//! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them
+//!           without delay.
 //! Accessibility  every figure has a title and a description for screen readers, and its data as a table.
 //! Limits    sizes are fixed; a page scrolls a figure that is wider than the window.
 

@@ -1,7 +1,8 @@
-//! Sequence diagrams: the messages between two hosts, one arrow per line with the time since the previous one.
+//! Sequence diagrams: the messages between two hosts, one arrow per line with the time since the previous
+//! one.
 //!
-//! The vertical axis is time, but not to scale, because intervals differ by orders of magnitude. Long waits are
-//! marked by a band with a caption.
+//! The vertical axis is time, but not to scale, because intervals differ by orders of magnitude. Long waits
+//! are marked by a band with a caption.
 
 use super::{Canvas, Picture, at, value};
 use crate::report::data::{Data, number};

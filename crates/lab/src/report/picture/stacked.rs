@@ -1,7 +1,7 @@
 //! Stacked time series: the contribution of each series to their sum.
 //!
-//! The layers are step functions, because a rate holds for an interval; the first series is the lowest layer. A
-//! limit is a dashed line with a caption.
+//! The layers are step functions, because a rate holds for an interval; the first series is the lowest layer.
+//! A limit is a dashed line with a caption.
 
 use super::{COLOURS, Canvas, Line, Picture, Scale, at, axis::Axis, value, width};
 use crate::report::data::{Data, number};
@@ -25,7 +25,8 @@ pub struct Stacked {
     pub x: String,
     /// The name of the vertical axis.
     pub y: String,
-    /// The series from the bottom up. All have the same horizontal positions, ascending; `None` counts as zero.
+    /// The series from the bottom up. All have the same horizontal positions, ascending; `None` counts as
+    /// zero.
     pub layers: Vec<Line>,
     /// A limit and its caption.
     pub limit: Option<(f64, String)>,

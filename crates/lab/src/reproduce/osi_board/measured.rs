@@ -1,9 +1,9 @@
 //! The OSI board measured on this machine in real time: internal loopback between two in-memory filestores,
 //! without a modelled processor.
 //!
-//! Throughput  bytes of the file divided by the time of the whole job; not doubled, unlike the paper's loopback
-//!           figures. One thread does the work of both ends and of both filestores, each of which copies every
-//!           byte once.
+//! Throughput  bytes of the file divided by the time of the whole job; not doubled, unlike the paper's
+//!           loopback figures. One thread does the work of both ends and of both filestores, each of which
+//!           copies every byte once.
 //! Repeats   the best of several runs counts, because other load can only make a run slower.
 //! Shares    the time of each task is measured in a separate run, because reading the clock costs time.
 

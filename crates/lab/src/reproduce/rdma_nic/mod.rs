@@ -3,9 +3,10 @@
 //!
 //! Set-up    RDMA Writes between two of kiban's RNIC cores in the paper's segments ([`work`]). The cores log
 //!           their steps, and [`kiban_sim::rnic_clocks`] assigns clock cycles to them.
-//! Fitted    two pauses between segments, to the two maxima of figure 10. All other constants are from table 2.
-//! Today     the same blocks and clocks, but pipelined: each block works on the next segment while the payload
-//!           of the current one is transferred.
+//! Fitted    two pauses between segments, to the two maxima of figure 10. All other constants are from table
+//!           2.
+//! Today     the same blocks and clocks, but pipelined: each block works on the next segment while the
+//!           payload of the current one is transferred.
 //! Units     the paper's MB are MiB; only then do its percentages of 953.6 match 881 and 795.
 //! Not implemented  PCI Express: data are available without delay, as in the paper.
 
@@ -39,7 +40,8 @@ mod published {
     pub(super) const DIP_BYTES: usize = 2048;
     pub(super) const WRITE_NS: u64 = 352;
     pub(super) const READ_REQUEST_NS: u64 = 168;
-    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is a word of payload.
+    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is a word of
+    /// payload.
     pub(super) const TABLE_2: [(&str, &str, u64, Step); 16] = [
         ("SQ work manager", "fetch WQE", 3, Step::FetchWqe),
         ("SQ work manager", "judge fence", 1, Step::Fence),
@@ -60,8 +62,8 @@ mod published {
     ];
 }
 
-/// Message sizes: the powers of two, on which the verdicts are based, and the sizes at which the number of segments
-/// changes.
+/// Message sizes: the powers of two, on which the verdicts are based, and the sizes at which the number of
+/// segments changes.
 const SIZES: [usize; 17] =
     [64, 128, 256, 512, 1024, 1456, 1464, 2048, 2912, 2920, 4096, 4368, 4376, 8192, 16384, 32768, 65536];
 /// The percentage of the maximum throughput that counts as close to the maximum.
@@ -332,8 +334,8 @@ fn near_from(curve: &Curve, most: f64, percent: u32) -> usize {
     points.get(below.map_or(0, |at| at + 1)).map_or(0, |(bytes, _)| *bytes)
 }
 
-/// Returns the powers of two at which a curve is lower than at both neighbours by more than the tolerance of the
-/// published figure.
+/// Returns the powers of two at which a curve is lower than at both neighbours by more than the tolerance of
+/// the published figure.
 fn dips(curve: &Curve) -> Vec<usize> {
     let points = doublings(curve);
     let lower = |one: f64, other: f64| one < other * (1.0 - published::TOLERANCE);
@@ -485,7 +487,7 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
     ]
 }
 
-// ---- For people
+// ---- Text output
 // ----------------------------------------------------------------------------------------------------
 
 impl RdmaNic {

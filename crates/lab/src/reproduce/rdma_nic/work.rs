@@ -1,8 +1,8 @@
 //! Runs RDMA operations between two cores and returns the steps that their blocks logged.
 //!
 //! Set-up    one queue pair per core, connected by a stream of whole segments of at most the paper's length.
-//! Check     the receiving core validates and places the segments that the sending core made, and the received
-//!           bytes are compared with the sent ones.
+//! Check     the receiving core validates and places the segments that the sending core made, and the
+//!           received bytes are compared with the sent ones.
 
 use kiban_base::{Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::rnic::clocks::Step;
@@ -15,8 +15,8 @@ use kiban_sim::rnic_clocks::{WORD_BYTES, words};
 
 /// Bytes of the longest segment: the EFE's frame (section 6.2.3), a whole number of words.
 pub const SEGMENT_BYTES: usize = 1472;
-/// Bytes of payload of the longest segment of a Write. The header of 14 bytes takes two words of the FIFO, because
-/// only the last word of a DMA transfer may be partly filled (section 6.2.3).
+/// Bytes of payload of the longest segment of a Write. The header of 14 bytes takes two words of the FIFO,
+/// because only the last word of a DMA transfer may be partly filled (section 6.2.3).
 pub const PAYLOAD_BYTES: usize = SEGMENT_BYTES - words(TAGGED_BYTES as u32) as usize * WORD_BYTES as usize;
 
 /// The steps of the blocks of both cores.

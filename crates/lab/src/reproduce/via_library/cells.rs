@@ -94,8 +94,8 @@ pub struct Plan {
 /// Packet sizes in KB and the number of packets of each.
 pub(super) type Load = Vec<(u64, u64)>;
 
-/// Returns the smallest size at which a process that polls for `spin` sleeps between two packets. At this size,
-/// the most packets arrive during a stall.
+/// Returns the smallest size at which a process that polls for `spin` sleeps between two packets. At this
+/// size, the most packets arrive during a stall.
 pub(super) fn past_cliff(host: &Host, spin: Duration, sizes_kb: &[u64]) -> Option<u64> {
     sizes_kb.iter().copied().find(|&size| host.gap(size * KB) > host.work + spin)
 }

@@ -39,7 +39,8 @@ pub struct Host {
     pub stalls: Vec<Stall>,
 }
 
-/// Frequent stalls of two timer ticks of Linux 2.2 (10 ms each) and some kernel work; rare stalls of three ticks.
+/// Frequent stalls of two timer ticks of Linux 2.2 (10 ms each) and some kernel work; rare stalls of three
+/// ticks.
 pub const STALLS: [Stall; 2] = [
     Stall {
         when: When::EveryWaking(1_850),

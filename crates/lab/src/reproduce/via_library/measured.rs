@@ -1,16 +1,17 @@
-//! Tables 1 and 2 of the paper measured on this machine: polling and interrupts, with packets close together and
-//! far apart.
+//! Tables 1 and 2 of the paper measured on this machine: polling and interrupts, with packets close together
+//! and far apart.
 //!
-//! Set-up    two threads of this process with one VI NIC each, connected by shared memory, unreliable delivery;
-//!           each thread is pinned to a processor of its own, if there are two. The receiver keeps 64
-//!           descriptors posted.
+//! Set-up    two threads of this process with one VI NIC each, connected by shared memory, unreliable
+//!           delivery; each thread is pinned to a processor of its own, if there are two. The receiver keeps
+//!           64 descriptors posted.
 //! Speed     latency from just before the send is posted until the receiver has the message, and messages per
 //!           second.
 //! CPU       CPU time of the receiving thread divided by wall time. The sender's cost of wake-ups is not
 //!           included.
 //! Loss      messages that found no descriptor. With shared memory, the receiving NIC runs in the receiving
 //!           process. If that is stalled, messages wait in the ring and then at the sender, and are not lost.
-//! Foreign load  CPU use of other processes; it increases latency and reduces the CPU use of a polling receiver.
+//! Foreign load  CPU use of other processes; it increases latency and reduces the CPU use of a polling
+//!           receiver.
 //! Limits    this is a measurement, not a test: nothing is asserted, and the environment is printed with it.
 
 use crate::Table;
@@ -204,8 +205,8 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                     || end.nic.post_send(end.vi, Work::send(number, &slot).with_immediate(number as u32));
                 let mut posted = post();
                 while posted == Err(Refusal::TooMany) {
-                    // If the receiver does not get its processor, the queue stays full; the waiting time counts
-                    // as latency.
+                    // If the receiver does not get its processor, the queue stays full; the waiting time
+                    // counts as latency.
                     end.nic.send_wait(end.vi, PATIENCE).map_err(|error| error.to_string())?;
                     posted = post();
                 }

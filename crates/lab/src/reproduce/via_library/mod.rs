@@ -1,11 +1,11 @@
 //! Paper \[4\]: waiting for packets over VI, 2000: tables 1 and 2, figure 2 (CPU use by packet size), table 3
 //! (loss by polling time and buffer), the laws of its section 4.4.
 //!
-//! Set-up    a process waits for packets with kiban's wait policy ([`kiban_base::Waiter`]), in virtual time, with
-//!           the constants of [`host`], which are fitted to figure 2 and then used for everything.
-//! Table 3   every cell receives packets of all sizes ([`cells`]). Only sleeping processes are stalled. A longer
-//!           polling time means that the process sleeps only if packets are farther apart, so that fewer packets
-//!           arrive during a stall; this alone explains why polling loses less.
+//! Set-up    a process waits for packets with kiban's wait policy ([`kiban_base::Waiter`]), in virtual time,
+//!           with the constants of [`host`], which are fitted to figure 2 and then used for everything.
+//! Table 3   every cell receives packets of all sizes ([`cells`]). Only sleeping processes are stalled. A
+//!           longer polling time means that the process sleeps only if packets are farther apart, so that
+//!           fewer packets arrive during a stall; this alone explains why polling loses less.
 //! Adaptive  loss and CPU use of adaptive waiting, with the same packets and more stalls.
 //! Measured  tables 1 and 2 on this machine in real time ([`measured`]); not part of the report.
 //! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
@@ -126,8 +126,8 @@ fn often_stalled() -> Host {
     Host { stalls: vec![Stall { when: often.when, ..seldom }], ..Host::of_2000() }
 }
 
-/// Returns the paper's host with stalls of running processes as well, as many per second as for a process that
-/// sleeps for every packet of 12 KB.
+/// Returns the paper's host with stalls of running processes as well, as many per second as for a process
+/// that sleeps for every packet of 12 KB.
 fn running_stalled() -> Host {
     let host = Host::of_2000();
     let often = Stall { when: When::Running { mean: Duration::from_millis(700) }, ..STALLS[0] };
@@ -154,9 +154,9 @@ pub struct ViaLibrary {
     pub short: Vec<Cell>,
     /// Polling for 300 us with 7 MB and stalls of running processes.
     pub running: Cell,
-    /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable delivery that
-    /// waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB and a policy that
-    /// weighs a sleep like 300 us of polling.
+    /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable
+    /// delivery that waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB
+    /// and a policy that weighs a sleep like 300 us of polling.
     pub adaptive: Vec<Cell>,
 }
 
@@ -309,7 +309,8 @@ fn cpu_rows(figure: &Figure) -> Vec<Row> {
     published::CPU_AT_50.iter().enumerate().map(row).collect()
 }
 
-/// Returns for how long the descriptors of a buffer last at the smallest packet size at which the policy sleeps.
+/// Returns for how long the descriptors of a buffer last at the smallest packet size at which the policy
+/// sleeps.
 fn lasts(host: &Host, spin_us: u64, buffer_mb: u64) -> Duration {
     (host.work + Duration::from_micros(spin_us)) * descriptors(buffer_mb * MB) as u32
 }

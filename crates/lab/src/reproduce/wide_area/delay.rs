@@ -1,8 +1,8 @@
 //! Round-trip delay over distance: table 1 of paper \[2\].
 //!
 //! Two workstations at one site are connected by a circuit that is looped back at a distant site, so a ping
-//! crosses the distance four times. The distances are not published; those used here are the distances that the
-//! published pings would take if propagation in fibre were the only delay.
+//! crosses the distance four times. The distances are not published; those used here are the distances that
+//! the published pings would take if propagation in fibre were the only delay.
 
 use kiban_base::Instant;
 use kiban_board::{Completion, Host};
@@ -54,8 +54,8 @@ pub fn delay(metres: f64, bytes: f64, bits_per_second: f64) -> f64 {
     metres / METRES_PER_SECOND + 8.0 * bytes / bits_per_second
 }
 
-/// Returns the round-trip time of a ping over a circuit that is looped back `metres` away; `None` if there is no
-/// reply.
+/// Returns the round-trip time of a ping over a circuit that is looped back `metres` away; `None` if there is
+/// no reply.
 pub fn ping(metres: f64) -> Option<Duration> {
     // The switch between the boards is at the loopback site.
     let mut pair = Pair::new(&Plan { metres, ..Plan::with_window(65_536) });

@@ -44,8 +44,8 @@ pub struct HostCosts {
     pub wake: Duration,
 }
 
-/// A workstation of paper \[2\] (SPARCstation 20 and similar). Receiving costs more than sending, so that a writer
-/// fills its buffer before the first acknowledgement arrives.
+/// A workstation of paper \[2\] (SPARCstation 20 and similar). Receiving costs more than sending, so that a
+/// writer fills its buffer before the first acknowledgement arrives.
 pub const WORKSTATION_1995: HostCosts = HostCosts {
     call: Duration::from_micros(60),
     copy_byte_ps: 20_000,
@@ -138,7 +138,8 @@ const PORT: u16 = 12_865;
 const SETTLE: Duration = Duration::from_millis(500);
 
 impl Experiment {
-    /// Measures for `interval` of virtual time after a settling time, and captures at most `capture_max` packets.
+    /// Measures for `interval` of virtual time after a settling time, and captures at most `capture_max`
+    /// packets.
     pub fn run(&self, interval: Duration, capture_max: usize) -> Outcome {
         let begin = Instant::ZERO + SETTLE;
         let mut hosts = Hosts::new(self);

@@ -240,7 +240,8 @@ fn span((least, most): (f64, f64)) -> String {
     format!("{least:.1} .. {most:.1}")
 }
 
-/// Returns whether a cell is in the slow region of the paper's text: buffers 2000 .. 9000, messages 2000 .. 4500.
+/// Returns whether a cell is in the slow region of the paper's text: buffers 2000 .. 9000, messages 2000 ..
+/// 4500.
 fn collapses(buffer: u32, message: usize) -> bool {
     buffer <= 9000 && (2000..=4500).contains(&message)
 }
@@ -503,7 +504,7 @@ impl WideArea {
     }
 }
 
-/// For people: rows and constants, maps, sequences.
+/// Prints rows and constants, maps, sequences as text.
 impl std::fmt::Display for WideArea {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.report)?;

@@ -196,8 +196,8 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, most), value| (least.min(value), most.max(value)))
 }
 
-/// Returns whether a range lies within a published one, with a margin of a fifth of it at either end, and covers
-/// most of it.
+/// Returns whether a range lies within a published one, with a margin of a fifth of it at either end, and
+/// covers most of it.
 fn covers(here: (f64, f64), published: (f64, f64)) -> bool {
     let margin = (published.1 - published.0) / 5.0;
     let within = here.0 > published.0 - margin && here.1 < published.1 + margin;
