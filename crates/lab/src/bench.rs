@@ -685,7 +685,7 @@ mod tests {
         let mut bench = bench(2, 3, &[2.0, 1.0, 1.5, 0.0, 2.0]);
         let sample = figures("A", &[5.0, 1.0, 100.0, 7.0], &log);
         let record = bench.single("noise", Unit::Nanoseconds, sample, Target::at_most(3.5));
-        assert_eq!(log.borrow().len(), 5, "one quiet round, and one more rejected than may be made again");
+        assert_eq!(log.borrow().len(), 5, "one quiet round, and one more rejected than may be repeated");
         let counted: Vec<f64> =
             record.rounds.iter().filter(|round| round.counts).map(|round| round.figures[0]).collect();
         assert_eq!(counted, [1.0, 7.0]);

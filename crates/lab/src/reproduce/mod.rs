@@ -189,7 +189,7 @@ impl std::fmt::Display for Report {
         rows.remark(format!("here: with the constants below. today: {}.", self.today));
         rows.remark("met: no fit has used the value. fitted: a constant was chosen so that it comes out.");
         if self.rows.iter().any(|row| row.verdict == Verdict::Ours) {
-            rows.remark("ours: nothing was published; what we say comes out.");
+            rows.remark("ours: nothing is published; the result confirms a statement of ours.");
         }
         writeln!(f, "{rows}")?;
         for figure in &self.figures {

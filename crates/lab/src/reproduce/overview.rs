@@ -310,8 +310,8 @@ impl All {
         let published = ORDER.into_iter().filter(|verdict| *verdict != Verdict::Ours);
         let all: usize = published.map(|verdict| self.values(verdict)).sum();
         format!(
-            "Of {all} published values {} come out by derivation or without any fit, {} because a constant was fitted to them, \
-             {} are missed, {} are in conflict within their paper, {} are doubtful there.",
+            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a constant was fitted to \
+             them, {} are missed, {} conflict with other values of their paper, {} are uncertain in their paper.",
             self.values(Verdict::Exact) + self.values(Verdict::Met),
             self.values(Verdict::Fitted),
             self.values(Verdict::Missed),
@@ -334,7 +334,7 @@ impl All {
             ]);
         }
         table.remark(
-            "a table's or figure's verdict is the worst of its values; the notes name what is missed.",
+            "the verdict on a table or figure is the worst of its values; the notes name missed values.",
         );
         table
     }
@@ -354,7 +354,7 @@ impl fmt::Display for All {
         writeln!(f, "\n{}", mechanisms::measured_table(mechanisms))?;
         match waiting {
             Ok(tables) => writeln!(f, "{tables}")?,
-            Err(why) => writeln!(f, "waiting could not be measured: {why}\n")?,
+            Err(why) => writeln!(f, "cannot measure the wait policies: {why}\n")?,
         }
         write!(f, "{}", osi_board::measured::table(files))
     }

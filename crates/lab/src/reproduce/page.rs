@@ -24,20 +24,20 @@ pub fn document(all: &All, command: &str) -> Document {
     sections.extend(all.measured.as_ref().map(measured));
     sections.push(reading());
     Document {
-        title: "Five papers, made again".to_owned(),
+        title: "Five papers reproduced".to_owned(),
         lead: all.headline(),
         blocks: vec![
             Block::Words(
-                "Each value stands three times: as published, as kiban gives it when it is set up as the paper's machine, with one set \
-                 of constants, and as kiban gives it at its best."
+                "Each value is given three times: as published; as reproduced by kiban with a model of the paper's machine and one set \
+                 of constants; and as measured with today's kiban at its best."
                     .to_owned(),
             ),
             tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict)),
         ],
         sections,
         foot: vec![
-            format!("kiban {}. This page is one file and asks nobody for anything.", env!("CARGO_PKG_VERSION")),
-            format!("Made by: {command}. All but the last tables is virtual: it comes out the same on every machine."),
+            format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
+            format!("Made by: {command}. Everything except the last tables is in virtual time: the same on every machine."),
         ],
     }
 }
@@ -423,30 +423,30 @@ fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> 
     let mut blocks = vec![
         Block::Badges(vec![(Badge::new(Tone::Plain, "measured"), environment.line())]),
         Block::Words(
-            "In real time, while this page was made: another machine, or the same one on another day, gives other figures. No verdict \
-             above uses them."
+            "Measured in real time while this page was made: the results differ between machines and runs. No verdict above uses \
+             them."
                 .to_owned(),
         ),
     ];
     blocks.push(Block::Grid((&mechanisms::measured_table(mechanisms)).into()));
     match waiting {
         Ok(tables) => blocks.extend(tables.tables().iter().map(|table| Block::Grid(table.into()))),
-        Err(why) => blocks.push(Block::Words(format!("Waiting could not be measured: {why}"))),
+        Err(why) => blocks.push(Block::Words(format!("cannot measure the wait policies: {why}"))),
     }
     blocks.push(Block::Grid((&osi_board::measured::table(files)).into()));
     Section { heading: "Measured on this machine".to_owned(), blocks }
 }
 
 fn reading() -> Section {
-    let mut grid = Grid::new("Verdicts", &["verdict", "what may be concluded"]);
+    let mut grid = Grid::new("Verdicts", &["verdict", "meaning"]);
     for (verdict, words) in [
-        (Verdict::Exact, "derived, and equal to the last digit that was published"),
-        (Verdict::Met, "a published value comes out that no fit has used"),
-        (Verdict::Fitted, "a constant was chosen so that it comes out: it explains, it does not reproduce"),
-        (Verdict::Missed, "it does not come out; the row says why"),
-        (Verdict::Conflict, "the paper contradicts itself; its readings stand beside what comes out"),
-        (Verdict::Doubtful, "the paper is doubtful about the value; nothing is claimed"),
-        (Verdict::Ours, "nothing was published; what we say ourselves comes out"),
+        (Verdict::Exact, "derived, and equal in all published digits"),
+        (Verdict::Met, "the value is reproduced, and no fit has used it"),
+        (Verdict::Fitted, "a constant was fitted to the value, which explains but does not confirm it"),
+        (Verdict::Missed, "the value is not reproduced; the row says why"),
+        (Verdict::Conflict, "the paper contradicts itself; its readings are shown beside the result"),
+        (Verdict::Doubtful, "the published value is uncertain; no conclusion is drawn"),
+        (Verdict::Ours, "nothing is published; the result confirms a statement of ours"),
     ] {
         grid.row([Cell::from(badge(verdict)), words.into()]);
     }
@@ -455,8 +455,8 @@ fn reading() -> Section {
         blocks: vec![
             Block::Grid(grid),
             Block::Words(
-                "Virtual figures have no noise. A constant is sourced (somebody published it), fitted (to the value that it names) or \
-                 assumed; each paper has one set for all its points."
+                "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the value that it names) or \
+                 assumed; each paper has one set of constants for all its points."
                     .to_owned(),
             ),
         ],
