@@ -30,27 +30,27 @@ enum Who {
     Responder,
 }
 
-/// What one end said at one time: its start frame, or one FPDU's ULPDU.
+/// One unit sent by one end, with its time: a start frame, or the ULPDU of an FPDU.
 #[derive(Clone, Debug)]
 struct Word {
     who: Who,
     bytes: Vec<u8>,
 }
 
-/// Start frames in these captures: a header and a set-up word.
+/// Length of the start frames in these captures: a header and a setup word.
 const START_AND_SETUP_BYTES: usize = START_BYTES + 4;
 
-/// One direction, as far as it is known.
+/// One direction of a connection, as far as it has been reassembled.
 #[derive(Default)]
 struct Way {
-    /// The number of its first byte.
+    /// Sequence number of its first byte.
     first: u32,
-    /// Bytes that are known in order, and how many of them are words already.
+    /// Bytes that are in order, and how many of them have been split into units.
     stream: Vec<u8>,
     worded: usize,
 }
 
-/// The conversations in a capture, each in the order in which its words were spoken.
+/// Returns the connections in a capture, each as its units in the order in which they were sent.
 fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
     let (header, _) = capture::File::read(file).expect("a capture");
     let mut openings: Vec<(u16, u16)> = Vec::new();
@@ -76,7 +76,7 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
         let Some(way) = ways.get_mut(&ports) else { panic!("a segment before its SYN") };
         let at = header.sequence.0.wrapping_sub(way.first) as usize;
         let payload = &segment[header_bytes..];
-        // Sent again, or nothing.
+        // A retransmission, or a segment without data.
         if payload.is_empty() || at + payload.len() <= way.stream.len() {
             continue;
         }
@@ -109,7 +109,7 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
     talks
 }
 
-/// A DDP segment, as far as a host would care.
+/// The parts of a DDP segment that matter to a host.
 struct Segment<'a> {
     opcode: Opcode,
     tagged: Option<Place>,
@@ -137,16 +137,17 @@ impl Segment<'_> {
     }
 }
 
-/// Where a tag stands in a ULPDU: that of a tagged segment, and those of a Read Request's sink and source.
+/// Returns the offsets of the tags in a ULPDU: that of a tagged segment, or those of a Read Request's sink
+/// and source.
 const TAGGED_AT: usize = 2;
 const SINK_AT: usize = 18;
 const SOURCE_AT: usize = 34;
 
-/// The memory of the end that is played here: by recorded tag, what it is called and our tag.
+/// The memory of the end that is played here: by recorded tag, its address and our tag.
 struct Memories(BTreeMap<u32, (Region, u32)>);
 
 impl Memories {
-    /// Registers all that the conversation names of one end.
+    /// Registers all memory of one end that the connection refers to.
     fn register(host: &mut Host, player: Who, talk: &[Word]) -> Memories {
         let mut extents: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for word in &talk[2..] {
@@ -174,7 +175,7 @@ impl Memories {
         self.0[&place.stag].0.part(place.offset, length).expect("within what was registered")
     }
 
-    /// What arrives, with our tags.
+    /// Replaces recorded tags by ours in a received ULPDU.
     fn ours(&self, ulpdu: &[u8]) -> Vec<u8> {
         let segment = Segment::read(ulpdu);
         let mut ulpdu = ulpdu.to_vec();
@@ -187,7 +188,7 @@ impl Memories {
         ulpdu
     }
 
-    /// What leaves, with the recorded tags.
+    /// Replaces our tags by the recorded ones in a sent ULPDU.
     fn theirs(&self, mut ulpdu: Vec<u8>) -> Vec<u8> {
         if let Some(request) = Segment::read(&ulpdu).read_request() {
             let known = self.0.iter().find(|(_, (_, ours))| *ours == request.sink.stag);
@@ -198,7 +199,7 @@ impl Memories {
     }
 }
 
-/// A frame around a ULPDU, its CRC off.
+/// Builds an FPDU from a ULPDU, without CRC.
 fn framed(ulpdu: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let start = mpa::begin(&mut frame, ulpdu.len());
@@ -207,7 +208,7 @@ fn framed(ulpdu: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What the end that was played here did and saw.
+/// What the end that was played here sent and received.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Seen {
     sends_out: u64,
@@ -218,7 +219,7 @@ struct Seen {
     reads_in: u64,
 }
 
-/// Pushes bytes that are cut anywhere.
+/// Delivers bytes, split at arbitrary positions.
 fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let (now, later) = bytes.split_at(1 + chance.below(bytes.len() as u64) as usize);
@@ -227,7 +228,7 @@ fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
     }
 }
 
-/// Plays one end of a conversation.
+/// Plays one end of a connection.
 fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
     let mut chance = SimRng::from_seed(seed);
     let [request, reply] = [&talk[0], &talk[1]].map(|word| {
@@ -249,7 +250,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
             assert_eq!((asked.depths, &asked.private_data[..]), (request.1, &[][..]), "{name}");
             host.accept(asked.depths, &[]);
             assert_eq!(host.pull(), reply.0.bytes, "{name}: the reply");
-            // It has arrived, and the initiator says nothing: siw's responder speaks at once.
+            // The initiator is silent after the reply; siw's responder sends at once.
             host.nic.core.may_send(host.qp);
             host
         }
@@ -288,7 +289,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
                     host.send(at as u64, Operation::read(request.source), sink);
                     seen.reads_out += 1;
                 }
-                // It left when it was asked for: see below.
+                // It was sent when it was requested: see below.
                 Opcode::ReadResponse => continue,
                 other => panic!("{name}: {other:?} is not in the captures"),
             }
@@ -345,7 +346,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
     seen
 }
 
-/// The frames of one end with the recorded tags.
+/// Returns the frames of one end with the recorded tags.
 fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
     let (mut deframer, mut again) = (Deframer::new(false, false), Vec::new());
     while !bytes.is_empty() {
@@ -356,7 +357,7 @@ fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
     again
 }
 
-/// The Read Response with which one end answered its n-th Read Request; it comes after the request.
+/// Returns the Read Response to the n-th Read Request of one end. It follows the request.
 fn next_response<'a>(player: Who, later: &[Word], nth: u64, talk: &'a [Word]) -> &'a [u8] {
     let is_response =
         |word: &&Word| word.who == player && Segment::read(&word.bytes).opcode == Opcode::ReadResponse;
@@ -376,7 +377,7 @@ const fn seen(sends: (u64, u64), writes: (u64, u64), reads: (u64, u64)) -> Seen 
     }
 }
 
-/// A file, and what the initiator of each of its connections does and sees.
+/// A capture file, and what the initiator of each connection sends and receives.
 type Row = (&'static str, &'static [u8], &'static [Seen]);
 
 const ROWS: [Row; 5] = [

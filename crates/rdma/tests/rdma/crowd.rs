@@ -1,4 +1,4 @@
-//! Who makes room when too many come at once.
+//! Which connections are dropped when too many arrive at once.
 
 use crate::station::NOW;
 use kiban_base::RngKey;
@@ -22,11 +22,11 @@ fn those_who_say_nothing_make_room_before_those_who_wait_for_an_answer() {
     for (asking, silent, gone) in [
         // All fit.
         (3, MOST - 3, 0..0),
-        // The oldest of the silent go, one for each that is too many.
+        // The oldest ends without a request are dropped, one for each that exceeds the limit.
         (3, MOST - 3 + 1, 3..4),
         (3, 100, 3..3 + 100 - (MOST - 3)),
         (0, MOST + 2, 0..2),
-        // There is nobody else: the oldest that asked goes.
+        // If all have sent a request, the oldest request is dropped.
         (MOST, 1, 0..1),
         (MOST + 2, 0, 0..2),
     ] {

@@ -1,5 +1,4 @@
-//! Datagrams: two NICs whose queue pairs send each other single messages. Headers are built and read by hand,
-//! octet by octet.
+//! Datagrams between two NICs. Headers are built and parsed by hand, octet by octet.
 
 use crate::pair::{Landing, Memory, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
@@ -22,7 +21,7 @@ fn gid(n: u8) -> [u8; 16] {
     [n; 16]
 }
 
-/// The 20 octets of a header.
+/// Builds the 20 octets of a header.
 fn front(flags: u8, destination: u32, source: u32, qkey: u32, immediate: u32) -> Vec<u8> {
     let mut bytes = vec![b'K', b'U', b'D', 0x10 | flags];
     for word in [destination, source, qkey, immediate] {
@@ -35,7 +34,7 @@ fn to(qp: u32) -> Operation {
     Operation::Datagram { gid: gid(9), qp, qkey: QKEY, immediate: None }
 }
 
-/// A side whose queue pair is for datagrams, receives and sends.
+/// Creates a side with a datagram queue pair that receives and sends.
 fn side(seed: u64, name: u32) -> Side {
     with(seed, name, |_, attributes| attributes)
 }
@@ -55,7 +54,7 @@ fn next(side: &mut Side) -> Option<(Vec<u8>, Outgoing)> {
     side.nic.next_datagram(&mut room).map(|outgoing| (room, outgoing))
 }
 
-/// A datagram arrives as it left.
+/// Delivers a datagram unchanged.
 fn arrive(side: &mut Side, bytes: &[u8]) {
     let (header, used) = Header::read(bytes).expect("a datagram");
     side.nic.datagram(side.qp, &GRH, &header, &bytes[used..]);
@@ -140,7 +139,7 @@ fn a_privileged_key_means_the_senders_own() {
         let (bytes, _) = next(&mut one).expect("one");
         assert_eq!(bytes, front(0, TWO, ONE, sent, 0));
     }
-    // The key of when it leaves.
+    // The Q_Key at the time of sending is used.
     let operation = Operation::Datagram { gid: gid(1), qp: TWO, qkey: 1 << 31, immediate: None };
     post(&mut one, 1, operation, Data::none()).expect("it sends");
     one.nic.set_datagram_state(one.qp, true, true, 77).expect("there");
@@ -162,7 +161,7 @@ fn what_cannot_be_taken_is_dropped_and_counted_and_the_receive_stays() {
         let words = |qkey| front(0, TWO, ONE, qkey, 0);
         let with_bytes = |count: usize| [words(QKEY), vec![7; count]].concat();
         let unready = |side: &Side| side.nic.counters().datagrams_unready;
-        // It does not receive, or not yet, or it is not there, or it is for streams.
+        // The queue pair does not receive, does not receive yet, does not exist, or is for streams.
         two.nic.set_datagram_state(two.qp, false, true, QKEY).expect("there");
         arrive(&mut two, &with_bytes(1));
         two.nic.set_datagram_state(two.qp, true, false, QKEY).expect("there");
@@ -269,7 +268,8 @@ fn a_receive_without_memory_ends_the_queue_pair() {
         assert_eq!(next(&mut two), None);
         let refused = two.nic.set_datagram_state(two.qp, true, true, QKEY);
         assert_eq!(refused, Err(Refusal::BadState(QpState::Error)));
-        // Over: all is flushed, nothing is taken. A reset makes it as new, name and kind included.
+        // In error, everything is flushed and nothing is accepted. A reset restores the initial state, but
+        // keeps the name and the kind.
         post(&mut two, 2, to(ONE), Data::none()).expect("flushed");
         assert_eq!(statuses(&mut two), [(2, Status::Flushed)]);
         arrive(&mut two, &front(0, TWO, ONE, QKEY, 0));
@@ -321,7 +321,7 @@ fn work_is_taken_and_leaves_when_the_state_says_so() {
     one.nic.set_datagram_state(one.qp, true, true, QKEY).expect("there");
     assert_eq!(post(&mut one, 1, to(1 << 24), Data::none()), Err(Refusal::BadNumber));
     post(&mut one, 1, to(TWO), Data::none()).expect("it sends");
-    // What is posted waits when it may not leave any more.
+    // Posted work waits while sending is disabled.
     one.nic.set_datagram_state(one.qp, true, false, QKEY).expect("there");
     assert_eq!((next(&mut one), statuses(&mut one)), (None, vec![]));
     one.nic.set_datagram_state(one.qp, true, true, QKEY).expect("there");
@@ -361,7 +361,7 @@ fn a_queue_pair_is_for_datagrams_or_for_a_stream() {
     let segment = crate::stand::send(true, 1, 0, 0);
     assert!(one.nic.judge(one.qp, &segment, segment.len()).is_err(), "it has no stream");
     assert_eq!(one.nic.query_qp(one.qp).expect("there").1, QpState::Idle);
-    // The connection manager takes none.
+    // The connection manager rejects datagram queue pairs.
     let config = mpa::Config::default();
     let mut host = Host::initiator(1, &config, (4, 4), b"");
     let qp = host.nic.core.create_datagram_qp(attributes(host.pd, host.cq)).expect("room");
@@ -406,7 +406,7 @@ fn a_completion_queue_that_overruns_takes_its_queue_pairs_with_it() {
 
 const AREA: usize = 300_000;
 
-/// One core in a world, and what it should be.
+/// One core in a world, and its expected state.
 struct Half {
     side: Side,
     qps: [Model; 2],
@@ -415,7 +415,7 @@ struct Half {
     sink: Memory,
     sink_model: Vec<u8>,
     sink_used: usize,
-    /// Completions that are due.
+    /// Expected completions.
     due: Vec<Completion>,
     next_id: u64,
 }
@@ -424,9 +424,9 @@ struct Model {
     number: u32,
     name: u32,
     state: DatagramState,
-    /// Work with its bytes, or what is wrong with it.
+    /// Each posted send with the expected bytes, or the expected error.
     sends: VecDeque<(SendWork, Result<Vec<u8>, Status>)>,
-    /// Identifier, room, and the places in the sink.
+    /// Identifier and buffer: ranges of the sink.
     receives: VecDeque<(u64, Vec<(usize, usize)>)>,
 }
 
@@ -472,14 +472,14 @@ impl Half {
         qp.state = state;
     }
 
-    /// Everything of a queue pair ends, and it begins anew.
+    /// Aborts and resets a queue pair: all its work is flushed.
     fn end(&mut self, chance: &mut SimRng) {
         let at = chance.below(2) as usize;
         let qp = &mut self.qps[at];
         self.side.nic.abort(qp.number).expect("there");
         let flushed = |id, kind| due(id, Status::Flushed, kind, qp.name);
         self.due.extend(qp.sends.drain(..).map(|(work, _)| flushed(work.id, Kind::Send)));
-        // Those that are shared are nobody's.
+        // Receives of the shared queue belong to no queue pair and are not flushed.
         if at == 0 {
             self.due.extend(qp.receives.drain(..).map(|(id, _)| flushed(id, Kind::Receive)));
         }
@@ -489,8 +489,7 @@ impl Half {
     }
 
     fn post_receive(&mut self, chance: &mut SimRng) {
-        // One that is too short for all that comes stands in the way of those behind it, until all are
-        // flushed.
+        // A receive that is too short for every datagram blocks those after it until all are flushed.
         let room = if chance.happens(0.05) { 39 } else { [60, 500, 4136, 5000][chance.below(4) as usize] };
         if self.sink_used + room > AREA {
             return;
@@ -564,11 +563,11 @@ impl Half {
         }
     }
 
-    /// Whatever leaves is what the model says; in which turn, is the core's affair.
+    /// Sends datagrams and compares them with the model. The order among queue pairs is not specified.
     fn make(&mut self, air: &mut Vec<Vec<u8>>, most: u64) {
         for _ in 0..most {
             let made = next(&mut self.side);
-            // Work that was wrong has stopped its queue in passing.
+            // Invalid work has stopped its queue.
             let told = self.side.completions();
             for qp in &mut self.qps {
                 let its = |done: &&Completion| done.qp == qp.name && done.kind == Kind::Send;
@@ -643,7 +642,7 @@ impl Half {
     }
 }
 
-/// One of two keys.
+/// Draws one of two Q_Keys.
 fn key(chance: &mut SimRng) -> u32 {
     40 + u32::from(chance.happens(0.15))
 }
@@ -652,7 +651,7 @@ fn leaves(state: &DatagramState) -> bool {
     state.sends && !state.stopped
 }
 
-/// Datagrams that were taken in a world.
+/// Runs a world; returns the number of datagrams received.
 fn world(seed: u64) -> u64 {
     let mut chance = SimRng::from_seed(seed);
     let mut halves = [Half::new(2 * seed + 1), Half::new(2 * seed + 2)];
@@ -672,7 +671,7 @@ fn world(seed: u64) -> u64 {
             6..12 => half.post_send(peer, &mut chance),
             12..16 => half.make(&mut air[at], 1 + chance.below(3)),
             _ => {
-                // Out of order, lost, or twice.
+                // A datagram is reordered, lost or duplicated.
                 let count = air[1 - at].len() as u64;
                 if count > 0 {
                     let which = chance.below(count) as usize;

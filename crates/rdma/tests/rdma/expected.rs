@@ -1,4 +1,4 @@
-//! Work that is posted before its stream stands; and the name that completions carry.
+//! Work that is posted before its stream is established; the queue pair number in completions.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
@@ -77,7 +77,7 @@ fn work_that_the_stream_does_not_carry_after_all_fails_in_its_turn() {
         for side in [&mut pair.one, &mut pair.two] {
             side.nic.connect(side.qp, traits).expect("idle");
         }
-        // The first segment leaves and is confirmed before the next is looked at.
+        // The first segment is sent and confirmed before the next work request is examined.
         assert!(pair.one.nic.next_segment(pair.one.qp, &mut pair.one.out));
         pair.one.nic.confirm(pair.one.qp, 1);
         pair.run();
@@ -110,7 +110,7 @@ fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
         assert_eq!(side.nic.query_qp(side.qp).expect("there").1, QpState::Error);
         assert_eq!(side.nic.connect(side.qp, TRAITS), Err(Refusal::BadState(QpState::Error)));
         assert_eq!(side.nic.give_up(side.qp), Err(Refusal::BadState(QpState::Error)));
-        // What is posted now ends as in any queue pair that is over.
+        // Work posted now is flushed, as in any queue pair in error.
         post(&mut side, 4, Operation::SEND).expect("over");
         assert_eq!(statuses(&mut side), [(4, Status::Flushed)]);
     }
@@ -201,7 +201,7 @@ fn completions_carry_the_name_and_events_the_number() {
     pair.run();
     let names = |side: &mut Side| -> Vec<u32> { side.completions().iter().map(|done| done.qp).collect() };
     assert_eq!((names(&mut pair.one), names(&mut pair.two)), (vec![NAME], vec![NAME]));
-    // What fails, is flushed, and is posted too late.
+    // Work that fails, work that is flushed, and work that is posted after the error.
     let bad = Data::one(Sge { stag: 1, address: 0, length: 1 });
     pair.one.send(4, Operation::SEND, bad);
     pair.one.receive(5, &[]);

@@ -1,5 +1,4 @@
-//! The host's side: what is refused and what is told, in every state; completion queues; tags that nobody can
-//! guess.
+//! The host interface: errors and completions in every state, completion queues, unguessable steering tags.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_base::{Region, RngKey};
@@ -48,7 +47,7 @@ fn work_that_a_queue_does_not_take_is_refused_and_leaves_no_trace() {
     }
     assert_eq!(post(&mut side, 64, Operation::SEND, Data::none()), Err(Refusal::Full));
     assert_eq!(side.nic.post_receive(side.qp, receive(1, 0)), Err(Refusal::Full));
-    // What was taken ends once, in order; what was refused is never told.
+    // Accepted work completes once, in order; rejected work never completes.
     side.nic.abort(side.qp).expect("there");
     let expected: Vec<_> = (0..64).chain(100..164).map(|id| (id, Status::Flushed)).collect();
     assert_eq!(statuses(&mut side), expected);
@@ -91,7 +90,7 @@ fn posts_in_every_state_have_their_outcome() {
             QpState::Closing => assert_eq!(told, [(1, Status::Flushed)]),
             _ => assert_eq!(told, [(1, Status::Flushed), (2, Status::Flushed)], "{state:?}"),
         }
-        // A queue pair that has a stream is not reset; one that has none is as new.
+        // A connected queue pair cannot be reset; an unconnected one returns to its initial state.
         let resets = matches!(state, QpState::Idle | QpState::Error);
         assert_eq!(side.nic.reset(side.qp).is_ok(), resets, "{state:?}");
         side.nic.stream_gone(side.qp, true);
@@ -144,13 +143,13 @@ fn wrong_work_of_ours_fails_alone_in_its_place() {
         pair.two.nic.connect(pair.two.qp, TRAITS).expect("idle");
         one.receive(9, &[]);
         one.send(1, Operation::write(place), Data::one(all));
-        // Errors are told, signalled or not.
+        // Errors generate completions, signalled or not.
         let work = SendWork { signalled: false, ..SendWork::new(2, operation, Data::one(sge)) };
         one.nic.post_send(one.qp, work).expect("posted");
         one.send(3, Operation::write(place), Data::one(all));
         pair.run();
         let told = statuses(&mut pair.one);
-        // The first has left before; whether the lower layer had let go of it is not the matter here.
+        // The first request has been sent; whether the lower layer still holds it is not tested here.
         assert!(matches!(told[0], (1, Status::Success | Status::Flushed)), "{name}");
         assert_eq!(told[1..], [(2, status), (3, Status::Flushed), (9, Status::Flushed)], "{name}");
         assert!(statuses(&mut pair.two).is_empty(), "{name}");
@@ -160,7 +159,7 @@ fn wrong_work_of_ours_fails_alone_in_its_place() {
 
 #[test]
 fn who_asks_to_be_told_is_told_once_and_of_the_right_kind() {
-    // What comes (solicited, or not), and whether a host hears of it that asked in this way.
+    // The requested notification, whether the message is solicited, and whether the host is notified.
     let rows = [
         (Notify::Any, false, true),
         (Notify::Any, true, true),
@@ -177,7 +176,7 @@ fn who_asks_to_be_told_is_told_once_and_of_the_right_kind() {
         };
         send(&mut pair);
         assert_eq!(pair.two.nic.cq_event(), None, "nobody asked");
-        // What came before the asking is found by looking, not told.
+        // Completions from before the queue was armed are found by polling and raise no notification.
         pair.two.nic.arm(pair.two.cq, notify).expect("there");
         assert_eq!(pair.two.nic.cq_event(), None);
         assert_eq!(pair.two.completions().len(), 1);
@@ -192,7 +191,7 @@ fn who_asks_to_be_told_is_told_once_and_of_the_right_kind() {
         pair.two.nic.abort(pair.two.qp).expect("there");
         assert_eq!(pair.two.nic.cq_event(), Some(pair.two.cq));
     }
-    // Asking for less does not take back asking for more.
+    // Arming for solicited completions does not weaken an earlier arming for any completion.
     let mut pair = Pair::new(1458, Landing::Whole);
     pair.two.nic.arm(pair.two.cq, Notify::Any).expect("there");
     pair.two.nic.arm(pair.two.cq, Notify::Solicited).expect("there");
@@ -289,7 +288,7 @@ fn windows_are_bound_to_what_is_theirs_and_open() {
             let region = binding.map_or(0, |binding| binding.region);
             if status == Status::Success {
                 assert!(matches!(side.nic.deregister(region), Err(Refusal::InUse)), "{name}");
-                // Bound again: a window of type 2 only when it was invalidated.
+                // A type 2 window can be bound again only after it was invalidated.
                 side.send(2, Operation::Bind { window, binding }, Data::none());
                 side.make();
                 let again = if type_2 { Status::Bind } else { Status::Success };
@@ -318,7 +317,7 @@ fn tags_cannot_be_guessed_from_other_tags() {
     let indexes: BTreeSet<u32> = ours.iter().map(|tag| tag >> 8).collect();
     let keys: BTreeSet<u32> = ours.iter().map(|tag| tag & 0xff).collect();
     assert_eq!((indexes.len(), keys.len()), (COUNT, 256), "both parts vary");
-    // 10,000 steps of 32 bits: one step twice is likely once in a hundred NICs, five times in none.
+    // 10,000 steps of 32 bits: the chance that one step occurs twice is 1 %; five times does not happen.
     let steps: BTreeSet<u32> = ours.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(steps.len() >= COUNT - 6, "{} steps: a progression", steps.len());
     let rising = ours.windows(2).filter(|pair| pair[0] < pair[1]).count();
@@ -329,11 +328,11 @@ fn tags_cannot_be_guessed_from_other_tags() {
     }
     let shared = theirs.iter().filter(|tag| ours.contains(tag)).count();
     assert!(shared <= 2, "two NICs share {shared} tags");
-    // A tag that was given back does not come again soon, not even with another key.
+    // A freed tag is not reused soon, not even with another key.
     let gone: BTreeSet<u32> = ours[..1000].iter().map(|tag| tag >> 8).collect();
     ours[..1000].iter().for_each(|&tag| drop(nic.deregister(tag).expect("registered")));
     let fresh: Vec<u32> =
         (0..1000).map(|_| nic.register(pd, Region::new(0, 1), Access::ALL).expect("room")).collect();
-    // One in 16 by chance: 1,000 draws, 1,000 of 2^24.
+    // The chance of a hit is one in 16: 1,000 draws, with 1,000 of 2^24 tags in use.
     assert!(fresh.iter().filter(|&tag| gone.contains(&(tag >> 8))).count() <= 1);
 }

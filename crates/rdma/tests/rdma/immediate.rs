@@ -1,4 +1,4 @@
-//! Immediate data: beside a Send between ends that are kiban's, and behind a Write.
+//! Immediate data: with a Send between kiban peers, and after a Write.
 
 use crate::pair::{Landing, Pair, Side, TRAITS};
 use crate::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
@@ -15,7 +15,7 @@ fn own(segment_bytes: usize, landing: Landing) -> Pair {
     let mut pair = Pair::apart(segment_bytes, landing);
     for side in [&mut pair.one, &mut pair.two] {
         side.nic.agree_on_own(side.qp).expect("there");
-        // What the set-up says of the peer does not take it back.
+        // The traits from the stream's setup do not override it.
         side.nic.connect(side.qp, TRAITS).expect("idle");
         assert!(side.nic.query_qp(side.qp).expect("there").2.kiban);
     }
@@ -86,12 +86,12 @@ fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
     assert_eq!(only(&mut pair.two).status, Status::Flushed);
     let told = Event::PeerTerminated { qp: pair.one.qp, reason: Reason::OPERATION_OPCODE };
     assert_eq!(pair.one.nic.event(), Some(told));
-    // A reset takes it back.
+    // A reset clears it.
     pair.one.completions();
     pair.one.nic.reset(pair.one.qp).expect("over");
     pair.one.nic.expect(pair.one.qp, TRAITS).expect("as new");
     assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(Refusal::NotAgreed));
-    // What is expected may say it too, and what is known before.
+    // It can also be declared for an expected stream, or in advance.
     pair.one.nic.agree_on_own(pair.one.qp).expect("there");
     pair.one.nic.expect(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
     pair.one.nic.post_send(pair.one.qp, work).expect("expected");
@@ -126,7 +126,8 @@ fn a_write_brings_its_64_bits_when_it_is_in_place() {
             let mut pair = Pair::new(300, landing);
             let source = pair.one.pattern(5000, Access::LOCAL);
             let target = pair.two.memory(5000, Access::ALL);
-            // As peers of verbs use the eight octets: the program's 32 bits, and the length of the Write.
+            // The eight octets as peers with a verbs interface use them: the program's 32 bits and the length
+            // of the Write.
             let data = 0xdead_beef_0000_0000 | 5000;
             let remote = Place { stag: target.stag, offset: target.region.address() };
             let operation = Operation::Write { remote, immediate: Some(data) };

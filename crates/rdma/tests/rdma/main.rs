@@ -1,4 +1,4 @@
-//! Stories of the RNIC core: two NICs whose segments travel as they are.
+//! Tests of the RNIC core: two NICs that exchange segments directly.
 
 mod captures;
 mod crowd;

@@ -1,5 +1,4 @@
-//! What a peer may not say: messages out of order, too long, of no version or operation that there is, and
-//! last words.
+//! Invalid messages: messages out of order or too long, unknown versions and operations, and Terminates.
 
 use crate::rows::{Row, check, row};
 use crate::stand::{
@@ -135,11 +134,11 @@ fn versions_that_are_not_ours_are_refused() {
     }
 }
 
-/// What becomes of a segment whose ULP octet is `octet`, by RFC 5040 §4.1 and RFC 7306 §4; nothing if it is
-/// good. The segment is otherwise that of a Send or a Write.
+/// Returns the expected error for a segment whose ULP octet is `octet` (RFC 5040 §4.1, RFC 7306 §4), or
+/// `None` if it is valid. The rest of the segment is that of a Send or a Write.
 fn verdict(octet: u8, is_tagged: bool, extensions: bool) -> Option<&'static [Reason]> {
     const OPCODE: &[Reason] = &[Reason::OPERATION_OPCODE];
-    // Both layers have something to say of a known opcode on the wrong queue.
+    // For a known opcode on the wrong queue, both DDP and RDMAP define an error.
     const QUEUE: &[Reason] = &[Reason::UNTAGGED_QUEUE, Reason::OPERATION_OPCODE];
     if octet >> 6 != 1 {
         return Some(&[Reason::OPERATION_VERSION]);
@@ -179,7 +178,7 @@ fn every_octet_of_rdmap_is_taken_for_what_it_is() {
                     }
                     (Some(reasons), Some(Event::QpFailed { reason: Some(reason), .. })) => {
                         assert!(reasons.contains(&reason), "{name}: {reason}");
-                        // A Send whose invalidation fails was placed before.
+                        // A Send whose invalidation fails has already been placed.
                         let placed = usize::from(reason == Reason::REMOTE_NOT_INVALIDATED) * 8;
                         stand.assert_guard(&[(at(Slot::Receive, 0), placed)], &name);
                     }

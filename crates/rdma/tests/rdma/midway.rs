@@ -1,5 +1,5 @@
-//! Memory that is taken back while bytes are on their way to it or from it; answers to reads that are not
-//! what was asked; messages that nobody waits for.
+//! Memory that is invalidated during a transfer, read responses that do not match their request, and
+//! unexpected messages.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use crate::stand::{
@@ -11,7 +11,7 @@ use kiban_rdma::iwarp::rnic::{
 };
 use kiban_rdma::wire::rdmap::{Atomic, AtomicResponse, Reason};
 
-/// How a tag ceases to be good.
+/// How a tag becomes invalid.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Deregistered,
@@ -35,14 +35,14 @@ impl Stand {
                 two.take(&crate::stand::invalidate(1, stag), Landing::Whole);
             }
         }
-        // Both queue pairs stand in line; ours has nothing that could leave.
+        // Both queue pairs are in the TX queue; ours has nothing to send.
         two.make();
         assert!(two.out.segments.is_empty());
         assert!(two.completions().iter().all(|done| (done.id, done.status) == (99, Status::Success)));
         two.qp = own;
     }
 
-    /// The victim takes a segment whose payload comes in two parts; in between its memory is taken back.
+    /// Injects a segment whose payload arrives in two parts; the victim's memory is invalidated between them.
     fn inject_halves(&mut self, segment: &[u8], first: usize, direct: bool, slot: Slot, taken: Taken) {
         let qp = self.pair.two.qp;
         let judged = self.pair.two.nic.judge(qp, segment, segment.len()).expect("it is good so far");
@@ -101,7 +101,7 @@ fn a_write_ends_at_the_byte_where_its_memory_was_taken_back() {
 
 #[test]
 fn a_receive_ends_where_its_memory_was_taken_back_and_that_is_our_own_fault() {
-    // A peer cannot take back what was not shown to peers.
+    // A peer can invalidate only memory that is exposed to peers.
     for taken in [Taken::Deregistered, Taken::InvalidatedHere] {
         for (direct, between) in [(false, false), (true, false), (false, true)] {
             let mut stand = Stand::new(if direct { Landing::Direct(5) } else { Landing::Whole });
@@ -141,7 +141,7 @@ fn a_receive_posted_with_memory_that_it_may_not_have_takes_no_byte() {
     }
 }
 
-/// The victim reads 100 bytes of the peer's to its receive memory; its request has left.
+/// The victim reads 100 bytes of the peer's memory into its receive memory; the request has been sent.
 fn reads(stand: &mut Stand) {
     let sink = stand.sge(Slot::Receive, 16, 100);
     let source = Place { stag: 0x99, offset: 0x5000 };
@@ -152,7 +152,7 @@ fn reads(stand: &mut Stand) {
 
 #[test]
 fn an_answer_ends_where_its_sink_was_taken_back() {
-    // A peer cannot take back what was not shown to peers.
+    // A peer can invalidate only memory that is exposed to peers.
     for taken in [Taken::Deregistered, Taken::InvalidatedHere] {
         for (direct, between) in [(false, false), (true, false), (false, true)] {
             let mut stand = Stand::new(Landing::Whole);
@@ -330,7 +330,7 @@ fn what_a_peer_reads_is_taken_back_in_the_middle() {
         pair.one.make();
         let request = pair.one.out.segments.pop_front().expect("a request");
         pair.two.take(&request, Landing::Whole);
-        // Two segments leave, then the memory goes.
+        // Two segments are sent, then the memory is invalidated.
         let two = &mut pair.two;
         (0..2).for_each(|_| assert!(two.nic.next_segment(two.qp, &mut two.out)));
         if taken {

@@ -1,4 +1,4 @@
-//! Two NICs, a queue pair each, and a stream between them that carries segments in order.
+//! Two NICs with one queue pair each, joined by a stream that carries segments in order.
 
 use kiban_base::{Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::rnic::{
@@ -7,7 +7,7 @@ use kiban_rdma::iwarp::rnic::{
 };
 use std::collections::VecDeque;
 
-/// The stream's end that takes segments.
+/// The lower layer's queue of segments.
 pub(crate) struct Wire {
     pub(crate) segment_bytes: usize,
     pub(crate) segments: VecDeque<Vec<u8>>,
@@ -25,14 +25,14 @@ impl ToLlp for Wire {
     }
 }
 
-/// How segments reach memory.
+/// How payload is placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Landing {
-    /// Whole segments are copied.
+    /// Complete segments are copied.
     Whole,
-    /// The header comes first, then so many bytes at a time.
+    /// The header arrives first, then this many bytes at a time.
     Crumbs(usize),
-    /// The lower layer puts them there itself, so many bytes at a time.
+    /// The lower layer stores the payload itself, this many bytes at a time.
     Direct(usize),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Side {
     pub(crate) stalled: bool,
 }
 
-/// Memory with its key.
+/// Memory with its steering tag.
 pub(crate) struct Memory {
     pub(crate) region: Region,
     pub(crate) stag: u32,
@@ -102,7 +102,7 @@ impl Side {
         Memory { region, stag }
     }
 
-    /// Memory with numbers in it.
+    /// Registers memory filled with a pattern.
     pub(crate) fn pattern(&mut self, bytes: usize, access: Access) -> Memory {
         let memory = self.memory(bytes, access);
         memory.fill(&(0..bytes).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<u8>>());
@@ -130,7 +130,7 @@ impl Side {
         }
     }
 
-    /// Takes one segment: whether it was taken. A fault has ended the queue pair.
+    /// Receives one segment; returns whether it was accepted. After a fault the queue pair has failed.
     pub(crate) fn take(&mut self, segment: &[u8], landing: Landing) -> bool {
         let mut here = match landing {
             Landing::Whole => segment.len(),
@@ -202,7 +202,8 @@ impl Pair {
         Pair { one: Side::new(1, segment_bytes), two: Side::new(2, segment_bytes), landing }
     }
 
-    /// Carries segments until nothing moves. A side that wants its stream finished or cut ends it for both.
+    /// Carries segments until nothing moves. If a side wants its stream finished or aborted, it is ended on
+    /// both sides.
     pub(crate) fn run(&mut self) {
         loop {
             self.one.make();

@@ -1,4 +1,4 @@
-//! Nothing stands still that could go on, and completions keep their order.
+//! Progress: nothing that could continue is blocked, and completions stay in order.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_rdma::iwarp::rnic::{
@@ -24,7 +24,7 @@ fn both_sides_read_more_elements_than_they_may_ask_for_at_once() {
         side.send(1, Operation::read(place(source)), Data::Elements(elements.into_iter().collect()));
         sinks.push(sink);
     }
-    // Both have asked for all they may when the first request of the other comes.
+    // Both sides have used up their ORD when the first request of the other arrives.
     pair.run();
     for side in [&mut pair.one, &mut pair.two] {
         assert_eq!(statuses(side), [(1, Status::Success)], "neither waits for the other for ever");
@@ -103,7 +103,7 @@ fn a_queue_that_overruns_takes_all_its_users_with_it_at_once() {
     side.nic.connect(side.qp, TRAITS).expect("idle");
     side.nic.abort(users[0]).expect("there");
     for id in 0..4 {
-        // It is over: what is posted ends at once.
+        // The queue pair is in error: posted work is flushed at once.
         side.nic.post_send(users[0], SendWork::new(id, Operation::SEND, Data::none())).expect("flushed");
     }
     assert_eq!(side.nic.event(), Some(Event::CqOverrun { cq }));

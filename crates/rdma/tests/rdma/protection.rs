@@ -1,5 +1,5 @@
-//! What a peer may not touch: every segment that breaks a rule of memory ends its stream, with the reason of
-//! the standards, and moves no byte that it may not.
+//! Memory protection: every segment that violates a rule of memory ends its stream with the Terminate that
+//! the standards require, and changes no byte that it may not change.
 
 use crate::rows::{Row, check, row};
 use crate::stand::{
@@ -414,7 +414,7 @@ fn without_bytes_a_tag_is_not_looked_at() {
         stand.inject(&read(1, 0xdead_beef, u64::MAX, 0));
         assert_eq!(stand.state(), QpState::Rts);
         stand.pair.two.make();
-        // The read is answered with no bytes, to where it said.
+        // The response to the read is empty and names the sink tag and offset of the request.
         assert_eq!(
             stand.pair.two.out.segments.pop_front(),
             Some(tagged(READ_RESPONSE, true, 0x77, 0x1000, 0))

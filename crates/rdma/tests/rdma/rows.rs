@@ -1,11 +1,11 @@
-//! Tables of what a peer may not do.
+//! Tables of segments that a peer must not send.
 
 use crate::stand::{LANDINGS, Slot, Stand, at};
 use kiban_rdma::iwarp::rnic::{QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
-/// Segments that a peer sends, of which the last is wrong; why, and under which name it is counted; what the
-/// others placed.
+/// Segments that a peer sends, of which the last is at fault; the reason; the counter; what the others have
+/// placed.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) segments: fn(&Stand) -> Vec<Vec<u8>>,

@@ -1,7 +1,7 @@
-//! A victim that has memory of every kind within one guarded area, and a peer that says what it likes.
+//! A victim with memory of every kind within one guarded area, and a peer that sends arbitrary segments.
 //!
-//! Segments are built by hand, octet by octet, and the last word is read by hand: what the core reads and
-//! writes is judged by the figures of RFC 5040 and RFC 5041, not by the core's own code.
+//! Segments are built and Terminates are parsed by hand, octet by octet: the core is tested against the
+//! figures of RFC 5040 and RFC 5041, not against its own code.
 
 use crate::pair::{Landing, Pair};
 use kiban_base::{Region, SharedBytes};
@@ -13,11 +13,11 @@ use kiban_rdma::wire::rdmap::{Atomic, AtomicRequest, ReadRequest, Reason};
 pub(crate) const LANDINGS: [Landing; 4] =
     [Landing::Whole, Landing::Crumbs(1), Landing::Crumbs(7), Landing::Direct(5)];
 
-/// Where the guarded area is, and how much memory each kind has in it, with as much between them that has no
-/// tag.
+/// The address of the guarded area, and the length of each kind of memory in it. Equally long gaps without a
+/// tag separate them.
 pub(crate) const BASE: u64 = 0x40_0000;
 pub(crate) const SLOT: u64 = 0x100;
-/// What every payload consists of.
+/// The byte that fills every payload.
 pub(crate) const PAYLOAD: u8 = 0xee;
 
 // Octets of RDMAP: version 1 and the opcode.
@@ -48,12 +48,12 @@ pub(crate) enum Slot {
 
 const SLOTS: u64 = 10;
 
-/// The address of a byte of a kind of memory.
+/// Returns the address of a byte of a kind of memory.
 pub(crate) fn at(slot: Slot, offset: u64) -> u64 {
     BASE + (2 * slot as u64 + 1) * SLOT + offset
 }
 
-/// A tagged segment with so many bytes of payload.
+/// Builds a tagged segment with a payload of this length.
 pub(crate) fn tagged(octet: u8, last: bool, stag: u32, offset: u64, payload: usize) -> Vec<u8> {
     let mut segment = vec![0x81 | u8::from(last) << 6, octet];
     segment.extend(stag.to_be_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn tagged(octet: u8, last: bool, stag: u32, offset: u64, payload: usi
     segment
 }
 
-/// Number, offset and queue of an untagged segment, and the word for RDMAP.
+/// Message sequence number, offset, queue and RDMAP word of an untagged segment.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Un {
     pub(crate) ulp: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Un {
     pub(crate) mo: u32,
 }
 
-/// An untagged segment.
+/// Builds an untagged segment.
 pub(crate) fn untagged(octet: u8, last: bool, words: Un, payload: &[u8]) -> Vec<u8> {
     let mut segment = vec![0x01 | u8::from(last) << 6, octet];
     for word in [words.ulp, words.queue, words.msn, words.mo] {
@@ -81,17 +81,17 @@ pub(crate) fn untagged(octet: u8, last: bool, words: Un, payload: &[u8]) -> Vec<
     segment
 }
 
-/// A segment of a Send.
+/// Builds a segment of a Send.
 pub(crate) fn send(last: bool, msn: u32, mo: u32, payload: usize) -> Vec<u8> {
     untagged(SEND, last, Un { msn, mo, ..Un::default() }, &vec![PAYLOAD; payload])
 }
 
-/// A Send with Invalidate, without payload.
+/// Builds a Send with Invalidate, without payload.
 pub(crate) fn invalidate(msn: u32, stag: u32) -> Vec<u8> {
     untagged(SEND_INVALIDATE, true, Un { ulp: stag, msn, ..Un::default() }, &[])
 }
 
-/// A read request.
+/// Builds a read request.
 pub(crate) fn read(msn: u32, stag: u32, offset: u64, length: u32) -> Vec<u8> {
     read_to(msn, 0x1000, Place { stag, offset }, length)
 }
@@ -102,22 +102,22 @@ pub(crate) fn read_to(msn: u32, sink: u64, source: Place, length: u32) -> Vec<u8
     untagged(READ_REQUEST, true, Un { queue: 1, msn, ..Un::default() }, &request.bytes())
 }
 
-/// An atomic addition of one.
+/// Builds an atomic addition of one.
 pub(crate) fn add_one(msn: u32, stag: u32, offset: u64) -> Vec<u8> {
     let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
     let request = AtomicRequest { identifier: 5, target: Place { stag, offset }, atomic };
     untagged(ATOMIC_REQUEST, true, Un { queue: 1, msn, ..Un::default() }, &request.bytes())
 }
 
-/// What a victim has.
+/// A connected victim and its memory.
 pub(crate) struct Stand {
     pub(crate) pair: Pair,
     pub(crate) guard: Region,
     stags: Vec<u32>,
-    /// A window of type 2 that another queue pair of the victim's has bound, and one of type 1.
+    /// A type 2 window that another queue pair of the victim has bound, and a type 1 window.
     pub(crate) others_window: u32,
     pub(crate) window: u32,
-    /// The other queue pair, in the same domain.
+    /// The other queue pair, in the same protection domain.
     pub(crate) other_qp: u32,
 }
 
@@ -151,7 +151,7 @@ impl Stand {
         }
         let stag = |slot: Slot| stags[slot as usize];
         two.nic.deregister(stag(Slot::Deregistered)).expect("registered");
-        // Another queue pair binds one window for itself, and one for the domain.
+        // The other queue pair binds one window for itself, and one for the protection domain.
         let own = two.qp;
         let other_qp = two.nic.create_qp(crate::pair::attributes(two.pd, two.cq)).expect("room");
         two.nic.connect(other_qp, crate::pair::TRAITS).expect("idle");
@@ -179,7 +179,7 @@ impl Stand {
         Sge { stag: self.stag(slot), address: at(slot, offset), length }
     }
 
-    /// Posts two receives of 60 and 40 bytes each.
+    /// Posts two receives of 60 and 40 bytes.
     pub(crate) fn post_receives(&mut self) {
         for (id, from) in [(20, 0), (21, 0x80)] {
             let sges = [self.sge(Slot::Receive, from, 60), self.sge(Slot::Receive, from + 64, 40)];
@@ -187,7 +187,7 @@ impl Stand {
         }
     }
 
-    /// The victim takes a segment.
+    /// Lets the victim receive a segment.
     pub(crate) fn inject(&mut self, segment: &[u8]) {
         assert!(self.pair.two.take(segment, self.pair.landing), "it need not wait");
     }
@@ -196,7 +196,8 @@ impl Stand {
         self.pair.two.nic.query_qp(self.pair.two.qp).expect("there").1
     }
 
-    /// Nothing in the guarded area has changed, but for these bytes (address and number), which hold payload.
+    /// Checks that nothing in the guarded area has changed except for these ranges (address and length),
+    /// which hold payload.
     pub(crate) fn assert_guard(&self, placed: &[(u64, usize)], name: &str) {
         let now = self.guard.read(BASE, self.guard.len()).expect("within");
         for (n, &byte) in now.iter().enumerate() {
@@ -208,9 +209,11 @@ impl Stand {
         }
     }
 
-    /// The victim has failed for `reason`: it says so once, both hosts are told, and it takes nothing more.
+    /// Checks that the victim has failed for `reason`: it sends one Terminate, both hosts get an event, and
+    /// no more segments are accepted.
     ///
-    /// `segment`: what was wrong. `receive`: how the oldest of its two receives ended, if they were posted.
+    /// `segment`: the segment at fault. `receive`: the status of the older of the two receives, if they were
+    /// posted.
     pub(crate) fn assert_terminated(
         &mut self,
         name: &str,
@@ -233,12 +236,12 @@ impl Stand {
         let expected: Vec<_> = receive.map_or(vec![], |oldest| vec![(20, oldest), (21, Status::Flushed)]);
         let expected: Vec<_> = expected.iter().map(|&(id, status)| (id, status, Kind::Receive)).collect();
         assert_eq!(done, expected, "{name}: every receive is told once, in order");
-        // It takes nothing more, good or bad.
+        // No more segments are accepted, valid or not.
         let stag = self.stag(Slot::Open);
         self.inject(&tagged(WRITE, true, stag, at(Slot::Open, 0), 4));
         self.pair.two.make();
         assert!(self.pair.two.out.segments.is_empty() && self.pair.two.nic.event().is_none(), "{name}");
-        // The peer hears it.
+        // The Terminate reaches the peer.
         let one = &mut self.pair.one;
         let waits = one.nic.query_qp(one.qp).expect("there").1 == QpState::Rts;
         assert!(waits && one.completions().is_empty(), "{name}: the peer's read waits");
@@ -255,7 +258,7 @@ impl Stand {
         assert!(one.out.segments.is_empty(), "{name}: a last word has no answer");
     }
 
-    /// The peer has a read under way that the victim never hears of.
+    /// Makes the peer wait for a read whose request never reaches the victim.
     pub(crate) fn peer_reads(&mut self) {
         let back = self.pair.one.memory(64, Access::LOCAL);
         let source = Place { stag: self.stag(Slot::Open), offset: at(Slot::Open, 0) };
@@ -265,13 +268,13 @@ impl Stand {
     }
 }
 
-/// What a byte of the guarded area holds before anybody comes.
+/// Returns the initial contents of a byte of the guarded area.
 pub(crate) fn guarded(n: usize) -> u8 {
-    // Never what a payload consists of.
+    // Never the byte that payloads consist of.
     (n % 211) as u8
 }
 
-/// The last word says why, and shows the header that was wrong (RFC 5040 §4.8).
+/// Checks that the Terminate carries the reason and the header of the segment at fault (RFC 5040 §4.8).
 fn check_last_word(name: &str, word: &[u8], wrong: &[u8], reason: Reason) {
     assert_eq!(word[..2], [0x41, TERMINATE], "{name}: one untagged segment");
     let words: Vec<u32> =
@@ -297,7 +300,8 @@ fn check_last_word(name: &str, word: &[u8], wrong: &[u8], reason: Reason) {
         rest = &[];
     }
     assert!(rest.is_empty(), "{name}: nothing more");
-    // RFC 5040 §4.8: errors of RDMAP and DDP name the segment; those below, and local ones, do not.
+    // RFC 5040 §4.8: Terminates for RDMAP and DDP errors attach the segment; those for errors below DDP, and
+    // for local errors, do not.
     let names_it = reason.layer < 2 && reason.kind != 0 && !is_version(reason);
     assert_eq!((has_length, has_header), (names_it, names_it), "{name}: what is attached");
 }
@@ -324,7 +328,7 @@ const FAULTS: [&str; 15] = [
     "bad_crc",
 ];
 
-/// One fault was counted, under its name; and the last word.
+/// Checks that one fault was counted under its name, and checks the Terminate.
 fn only_fault(name: &str, counters: &RnicCounters, counter: &str) {
     counters.each(&mut |counted, value| {
         if FAULTS.contains(&counted) || counted == "terminates_out" {
@@ -335,7 +339,7 @@ fn only_fault(name: &str, counters: &RnicCounters, counter: &str) {
 }
 
 impl Stand {
-    /// The victim has a new connection, whose peer does not know RFC 7306.
+    /// Creates a victim with a new connection to a peer that does not support RFC 7306.
     pub(crate) fn without_extensions(&mut self) {
         let two = &mut self.pair.two;
         two.qp = two.nic.create_qp(crate::pair::attributes(two.pd, two.cq)).expect("room");

@@ -1,4 +1,4 @@
-//! A host with an RDMA NIC and one connection over a byte stream, which a test carries by hand.
+//! A host with an RDMA NIC and one connection over a byte stream, whose bytes the tests carry.
 
 use kiban_base::{Instant, Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::mpa;
@@ -8,7 +8,7 @@ use kiban_rdma::iwarp::rnic::{
 };
 use kiban_rdma::iwarp::stream::Chunk;
 
-/// Nothing here takes time.
+/// The time of all calls: these tests involve no delays.
 pub(crate) const NOW: Instant = Instant::ZERO;
 
 pub(crate) struct Host {
@@ -28,21 +28,21 @@ impl Host {
         Host { nic, pd, cq, qp, end: 0 }
     }
 
-    /// One that connects.
+    /// Creates the connecting side.
     pub(crate) fn initiator(seed: u64, config: &mpa::Config, depths: (u16, u16), words: &[u8]) -> Host {
         let mut host = Host::new(seed);
         host.end = host.nic.open(config, host.qp, depths, words, NOW).expect("room");
         host
     }
 
-    /// One that is connected to.
+    /// Creates the accepting side.
     pub(crate) fn responder(seed: u64, config: &mpa::Config) -> Host {
         let mut host = Host::new(seed);
         host.end = host.nic.incoming(config, 1, NOW).expect("room");
         host
     }
 
-    /// The request that has come.
+    /// Returns the connection request that has arrived.
     pub(crate) fn asked(&mut self) -> Request {
         match self.nic.poll() {
             Some(News::Asked(request)) => request,
@@ -54,7 +54,7 @@ impl Host {
         self.nic.accept(None, self.end, self.qp, depths, words, NOW).expect("it waits");
     }
 
-    /// Memory that is called `address`, and its steering tag.
+    /// Registers memory at the address `address`; returns it and its steering tag.
     pub(crate) fn memory(&mut self, address: u64, bytes: usize) -> (Region, u32) {
         let region = Region::new(address, bytes);
         let stag = self.nic.core.register(self.pd, region.clone(), Access::ALL).expect("room");
@@ -74,7 +74,7 @@ impl Host {
         std::iter::from_fn(|| self.nic.core.poll(self.cq).expect("a queue")).collect()
     }
 
-    /// Everything that it has to say now.
+    /// Returns all bytes that the stream has to send now.
     pub(crate) fn pull(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(end) = self.nic.next_to_serve() {
@@ -99,7 +99,7 @@ impl Host {
         self.nic.arrive(self.end, bytes, NOW);
     }
 
-    /// Whether its stream is to go on.
+    /// Returns whether the stream continues.
     pub(crate) fn is_open(&self) -> bool {
         self.nic.wish(self.end) == StreamWish::Open
     }

@@ -1,11 +1,11 @@
-//! What the blocks write down, for models of their clocks.
+//! The log of the blocks' steps, which models of their clocks use.
 
 use crate::pair::{Landing, Pair};
 use kiban_rdma::iwarp::rnic::clocks::Step;
 use kiban_rdma::iwarp::rnic::{Access, Data, Operation, Place};
 use std::collections::BTreeMap;
 
-/// Up to the check of an operation.
+/// Steps up to the check of an operation.
 const START: [Step; 7] = [
     Step::FetchWqe,
     Step::Fence,
@@ -15,7 +15,7 @@ const START: [Step; 7] = [
     Step::Accept,
     Step::CheckOperation,
 ];
-/// For memory that is sent from.
+/// Steps for memory that is sent.
 const FETCH: [Step; 5] = [Step::ReadStag, Step::CheckStag, Step::ReadPbl, Step::DmaRequest, Step::DmaLength];
 
 fn sent(payload: u32) -> [Step; 4] {
@@ -34,7 +34,7 @@ fn taken(payload: u32) -> [Step; 7] {
     ]
 }
 
-/// Both ends' steps for one piece of work.
+/// Returns the steps of both ends for one work request.
 fn steps(landing: Landing, operation: fn(Place) -> Operation, length: u32) -> (Vec<Step>, Vec<Step>) {
     let mut pair = Pair::new(1470, landing);
     let near = pair.one.pattern(8000, Access::LOCAL);

@@ -1,4 +1,4 @@
-//! Queue pairs over MPA: two streams joined by a pipe of bytes that are cut anywhere.
+//! Queue pairs over MPA: two streams joined by a pipe that splits bytes at arbitrary positions.
 
 use crate::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};
@@ -9,15 +9,15 @@ use kiban_rdma::iwarp::stream::{Chunk, News, Stream};
 struct End {
     side: Side,
     stream: Stream,
-    /// Whether a socket would put long payloads where they belong, and the rest of a long frame that is
-    /// awaited whole.
+    /// Whether payload is stored directly, as a socket would do, including the remainder of a long frame that
+    /// must be complete first.
     lands: bool,
-    /// Bytes of such frames.
+    /// Number of bytes stored in this way.
     came_direct: usize,
 }
 
 impl End {
-    /// Everything that the stream has to send now, at most `most` bytes.
+    /// Returns the bytes that the stream has to send now, at most `most`.
     fn pull(&mut self, most: usize) -> Vec<u8> {
         while let Some(qp) = self.side.nic.next_in_line() {
             assert_eq!(qp, self.side.qp);
@@ -70,12 +70,12 @@ struct Joined {
     two: End,
     chance: SimRng,
     most: u64,
-    /// Bytes on their way.
+    /// Bytes in transit.
     bytes: u64,
 }
 
 impl Joined {
-    /// One connects to two, which accepts.
+    /// Connects one to two, which accepts.
     fn new(one: &Config, two: &Config, lands: bool, most: u64, seed: u64) -> Joined {
         let (left, right) = (Side::new(seed, 0), Side::new(seed + 1, 0));
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");
@@ -114,7 +114,7 @@ impl Joined {
                 let bytes = from.pull(most);
                 moved |= !bytes.is_empty();
                 self.bytes += bytes.len() as u64;
-                // A pipe hands over what it likes at a time.
+                // A pipe delivers an arbitrary number of bytes at a time.
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let cut = 1 + self.chance.below(rest.len() as u64) as usize;
@@ -275,7 +275,7 @@ fn memory_that_is_taken_back_is_copied_out_of_the_burst_first() {
 fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
-    // A queue pair of two's own that waits: it takes the place of the other.
+    // Another queue pair of two, which waits, takes its place.
     let attributes = kiban_rdma::iwarp::rnic::QpAttributes {
         waits_for_receives: true,
         ..crate::pair::attributes(two.side.pd, two.side.cq)
@@ -336,7 +336,7 @@ fn a_long_frame_may_be_cut_anywhere_its_trailer_included() {
         bytes.len()
     };
     let all = run(None);
-    // All places near the frames' borders, and some within.
+    // All positions near the borders of frames, and some within.
     let near = |cut: usize| [0, all / 2, all].iter().any(|border| cut.abs_diff(*border) < 40);
     for cut in (0..=all).filter(|&cut| near(cut) || cut % 997 == 0) {
         run(Some(cut));
@@ -359,7 +359,7 @@ fn memory_that_a_peer_invalidates_leaves_as_it_was_when_the_peer_asked_for_it() 
     one.side.send(2, Operation::Send { invalidate: Some(source.stag) }, Data::none());
     let invalidate = one.pull(usize::MAX);
     two.push(&invalidate);
-    // What a driver does after all work.
+    // What a driver does after each round of work.
     let withdrawn = two.side.nic.withdrawn().expect("the tag is gone");
     two.stream.let_go(&withdrawn);
     source.fill(&vec![0xee; 100_000]);

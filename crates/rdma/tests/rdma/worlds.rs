@@ -1,5 +1,4 @@
-//! Worlds: two NICs do everything to each other at once, and a model says what memory and completions must
-//! be.
+//! Random operations of two NICs on each other, compared with a model of memory and completions.
 //!
 //! The model    plain byte arrays and lists. What is written goes to bytes that nothing else touches, what is
 //!              read never changes, and each side has words of its own for atomics: so the outcome does not
@@ -16,24 +15,24 @@ const AREA_BYTES: usize = 300_000;
 const TARGET: u64 = 0x7000_0000;
 const WORDS: u64 = 8;
 
-/// What is told of a work request: its number, what it was, bytes, immediate data.
+/// The expected completion of a work request: its number, its kind, bytes, immediate data.
 type Told = (u64, Kind, u32, Option<u64>);
 
-/// One side, and what the model says of it.
+/// One side, and its model.
 struct Half {
     side: Side,
     /// Never changes; peers may read it.
     source: Memory,
-    /// Peers write to it; it lies in blocks.
+    /// Peers write to it; it is registered as several blocks.
     blocks: Vec<Region>,
     target: u32,
     target_model: Vec<u8>,
     target_used: usize,
-    /// Receives and reads go to it.
+    /// The sink of receives and reads.
     sink: Memory,
     sink_model: Vec<u8>,
     sink_used: usize,
-    /// The peer's atomics go to it.
+    /// The target of the peer's atomics.
     words: Memory,
     words_model: [u64; WORDS as usize],
     sent: Vec<Told>,
@@ -75,7 +74,7 @@ impl Half {
         }
     }
 
-    /// Elements of the source, and the bytes in them.
+    /// Draws elements of the source; returns them and the bytes in them.
     fn source_elements(&self, length: usize, chance: &mut SimRng) -> (Data, Vec<u8>) {
         if length <= 256 && chance.happens(0.3) {
             let bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
@@ -91,7 +90,7 @@ impl Half {
         (Data::Elements(sges.collect()), bytes)
     }
 
-    /// Fresh elements of the sink, of which `bytes` are going to be filled.
+    /// Returns unused elements of the sink, `bytes` of which will be filled.
     fn sink_elements(&mut self, room: usize, bytes: &[u8], chance: &mut SimRng) -> Vec<Sge> {
         let mut rest = bytes;
         let mut sges = Vec::new();
@@ -106,7 +105,7 @@ impl Half {
         sges
     }
 
-    /// A receive for a message that is going to come, and what is told of it.
+    /// Posts a receive for an expected message and records its expected completion.
     fn expect_message(&mut self, bytes: &[u8], immediate: Option<u64>, chance: &mut SimRng) {
         let room = bytes.len() + chance.below(3) as usize * 10;
         let sges = self.sink_elements(room, bytes, chance).into_iter().collect();
@@ -117,7 +116,7 @@ impl Half {
         self.side.nic.post_receive(self.side.qp, work).expect("the peer has no more under way");
     }
 
-    /// Posts something, and does it to the model.
+    /// Posts a work request and applies it to the model.
     fn post(&mut self, peer: &mut Half, chance: &mut SimRng) {
         let scale = [100, 3000, 20_000][chance.below(3) as usize];
         let mut length = chance.below(scale) as usize;
@@ -197,7 +196,7 @@ impl Half {
         self.side.nic.post_send(self.side.qp, work).expect("there was room");
     }
 
-    /// Makes some segments, and has some confirmed.
+    /// Makes some segments, and confirms some.
     fn make_some(&mut self, most: u64, chance: &mut SimRng) {
         let (side, mut left) = (&mut self.side, chance.below(most + 1));
         while left > 0
@@ -214,7 +213,7 @@ impl Half {
         side.nic.confirm(side.qp, made - chance.below(made.min(3) + 1));
     }
 
-    /// The peer takes some of the segments.
+    /// Lets the peer receive some of the segments.
     fn deliver_some(&mut self, peer: &mut Half, most: u64, chance: &mut SimRng) {
         for _ in 0..chance.below(most + 1) {
             let Some(segment) = self.side.out.segments.pop_front() else { break };
@@ -225,7 +224,7 @@ impl Half {
         }
     }
 
-    /// All is as the model says.
+    /// Compares memory and completions with the model.
     fn check(&mut self, name: &str) {
         assert_eq!(self.side.nic.event(), None, "{name}");
         let completions = self.side.completions();
@@ -245,7 +244,7 @@ impl Half {
     }
 }
 
-/// A length in up to eight parts, some of them empty.
+/// Splits a length into up to eight parts, some of them empty.
 fn pieces(length: usize, chance: &mut SimRng) -> Vec<usize> {
     let (mut left, mut parts) = (length, Vec::new());
     for _ in 0..chance.below(8) {
@@ -277,7 +276,7 @@ fn world(seed: u64) {
             two.deliver_some(&mut one, 5, &mut chance);
         }
     }
-    // Then all of it, until nothing moves.
+    // Run everything until nothing moves.
     loop {
         for Half { side, .. } in [&mut one, &mut two] {
             side.nic.confirm(side.qp, side.nic.segments_made(side.qp));
