@@ -1,4 +1,4 @@
-//! What others may send: it is counted, changes nothing, and nobody falls over.
+//! Invalid frames: each is counted, changes nothing, and never causes a panic.
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use crate::setup::request;
@@ -8,7 +8,7 @@ use kiban_rdma::efe::{Config, EfeCounters, Endpoint, Event, FlowNumber, Peer, et
 use kiban_rdma::wire::efe::{HEADER_BYTES, Header, Kind};
 use std::time::Duration;
 
-/// What a host sees of a flow.
+/// The state of a flow as seen by its host.
 fn state(pair: &Pair, flows: [FlowNumber; 2]) -> Vec<(usize, usize, usize)> {
     let one = |side: usize| {
         let (end, flow) = (&pair.ends[side], flows[side]);
@@ -23,7 +23,7 @@ fn blamed(counters: &EfeCounters) -> u64 {
     malformed + no_flow + strangers + impossible + unexpected + doubled + beyond_credit
 }
 
-/// A connected pair with a segment under way that is held back, and one that waits to be read.
+/// Creates a connected pair with one segment held back in transit, and one received but not read.
 fn busy() -> (Pair, [FlowNumber; 2]) {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.send(0, flows[0], b"waits to be read");
@@ -36,7 +36,7 @@ fn busy() -> (Pair, [FlowNumber; 2]) {
     (pair, flows)
 }
 
-/// The header and the bytes of a frame that side 1 got from side 0.
+/// Returns the header and the bytes of a frame that side 1 received from side 0.
 fn genuine(pair: &Pair, kind: Kind) -> (Header, Vec<u8>) {
     let (_, header, frame) = pair
         .log
@@ -100,7 +100,7 @@ fn frames_that_are_forged_have_a_name_and_no_effect() {
         assert_eq!(state(&pair, flows), before, "{name}");
         assert_eq!(pair.ends[1].window(flows[1]), window, "{name}");
         assert_eq!(pair.events(1), [], "{name}");
-        // And the flow goes on.
+        // The flow continues.
         pair.loses = Box::new(|_, _| false);
         pair.run(A_WHILE);
         assert_eq!(pair.read_all(0, flows[0]), [b"is lost".to_vec()], "{name}");
@@ -152,7 +152,7 @@ fn everything_once_more_changes_nothing() {
     assert_eq!((pair.events(0), pair.events(1)), (vec![], vec![]));
     pair.run(A_WHILE);
     pair.transfer(flows, 300);
-    // And after the end: nobody is there.
+    // After the end, there is no flow.
     for (end, flow) in pair.ends.iter_mut().zip(flows) {
         end.finish(flow).expect("open");
     }
@@ -212,7 +212,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
         assert!(blamed(pair.ends[0].counters()) > before.0 && blamed(pair.ends[1].counters()) > before.1);
         assert!(pair.ends[1].flows() <= 1 + pair.ends[1].config().asked_max);
         if checked {
-            // Nothing that was changed is taken, so the flow is as it was.
+            // No modified frame is accepted, so the flow is unchanged.
             pair.run(A_WHILE);
             pair.transfer(flows, 100);
         } else {
@@ -223,7 +223,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
 
 #[test]
 fn a_peer_that_lies_harms_its_own_flow_only() {
-    // It has the right key, and says whatever it likes.
+    // A peer with the right key sends arbitrary frames.
     let mut chance = SimRng::from_seed(9);
     for _ in 0..20 {
         let (mut pair, honest) = Pair::connected(&Config::default());

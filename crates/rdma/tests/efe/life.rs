@@ -1,4 +1,4 @@
-//! What flows go through: ends, aborts, silence, no credit.
+//! The life of flows: end, abort, silence, no credit.
 
 use crate::pair::{A_WHILE, DELAY, Pair};
 use kiban_rdma::efe::{Config, Event, Refusal, Why};
@@ -10,7 +10,7 @@ fn the_end_comes_after_all_segments_and_the_other_way_stays_open() {
     for lost in 0..12 {
         let (mut pair, flows) = Pair::connected(&Config::default());
         let mut frames = 0;
-        // One frame is lost, whichever it is.
+        // One frame is lost: each in turn.
         pair.loses = Box::new(move |_, _| {
             frames += 1;
             frames == lost + 1
@@ -75,7 +75,7 @@ fn an_abort_is_told_at_once_and_again_to_who_missed_it() {
 
 #[test]
 fn a_peer_that_vanishes_is_noticed() {
-    // (probe_after, whether something is under way, how soon it is noticed at the latest)
+    // (probe_after, whether data is in flight, maximum time to detection)
     let second = Duration::from_secs(1);
     let rows = [
         (second, false, Some(second * 4)),
@@ -103,7 +103,7 @@ fn a_peer_that_vanishes_is_noticed() {
 
 #[test]
 fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
-    // Not by the question whether it is alive.
+    // Without keep-alive probes.
     let (mut pair, flows) = Pair::connected(&Config { probe_after: Duration::ZERO, ..Config::default() });
     let mut sent = 0u32;
     for _ in 0..50 {
@@ -125,13 +125,13 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     assert!((20..400).contains(&asked), "{asked} frames in ten seconds");
     assert_eq!(pair.ends.each_ref().map(|end| end.counters().vanished), [0, 0]);
 
-    // The first place is told at once.
+    // The first free slot is advertised at once.
     let mut first = Vec::new();
     assert!(pair.ends[1].receive(flows[1], &mut first, pair.now));
     pair.run(DELAY * 2 + Duration::from_nanos(1));
     assert_eq!((first, pair.ends[1].readable(flows[1])), (0u32.to_be_bytes().to_vec(), 64));
 
-    // The frames that tell of room are lost; who asks learns of it.
+    // The frames that advertise the credit are lost; the sender's credit probe recovers.
     let mut lose = 3;
     pair.loses = Box::new(move |from, _| {
         let loses = from == 1 && lose > 0;
@@ -187,7 +187,7 @@ fn an_answer_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon()
     let before = pair.log.len();
     pair.send(0, flows[0], b"question");
     pair.run(DELAY);
-    // Just arrived: the host answers before the burst is settled.
+    // It has just arrived: the host answers before the burst is settled.
     let mut out = Vec::new();
     while !pair.ends[1].receive(flows[1], &mut out, pair.now) {
         pair.run(Duration::from_nanos(100));
@@ -221,7 +221,7 @@ fn a_hole_is_told_although_every_frame_back_carries_a_segment() {
         Box::new(move |from, header| from == 0 && header.kind == Kind::Data && core::mem::take(&mut lose));
     for n in 0..200u32 {
         for (end, flow) in pair.ends.iter_mut().zip(flows) {
-            // One way or the other may have to wait.
+            // Either direction may be full.
             let _ = end.send(flow, &n.to_be_bytes(), pair.now);
         }
         pair.run(Duration::from_micros(1));

@@ -1,4 +1,4 @@
-//! Stories of EFE-like endpoints: two of them, a path between, and a clock that the test turns.
+//! Tests of EFE-like endpoints: two endpoints, a path between them, and virtual time.
 
 mod hostile;
 mod life;

@@ -6,24 +6,24 @@ use kiban_rdma::wire::efe::{Header, Kind};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a frame is under way.
+/// One-way delay of a frame.
 pub(crate) const DELAY: Duration = Duration::from_micros(5);
 pub(crate) const SERVICE: u16 = 5;
 pub(crate) const A_WHILE: Duration = Duration::from_millis(5);
 
-/// What the path loses: told the side that sends and the frame.
+/// Decides whether the path loses a frame, given the sending side and the header.
 type Loses = Box<dyn FnMut(usize, &Header) -> bool>;
 
 pub(crate) struct Pair {
     pub(crate) ends: [Endpoint; 2],
     pub(crate) now: Instant,
     pub(crate) loses: Loses,
-    /// Every frame that left, lost ones among them.
+    /// Every frame that was sent, including lost ones.
     pub(crate) log: Vec<(usize, Header, Vec<u8>)>,
     under_way: VecDeque<(Instant, usize, Vec<u8>)>,
 }
 
-/// The address of a side.
+/// Returns the address of a side.
 pub(crate) fn peer(side: usize) -> Peer {
     Peer(100 + side as u64)
 }
@@ -41,7 +41,7 @@ impl Pair {
         }
     }
 
-    /// A flow from side 0 to side 1: its numbers on both sides.
+    /// Creates a flow from side 0 to side 1; returns its numbers on both sides.
     pub(crate) fn connected(config: &Config) -> (Pair, [FlowNumber; 2]) {
         let mut pair = Pair::strangers(config);
         let flows = pair.connect();
@@ -52,7 +52,7 @@ impl Pair {
         self.ends[0].connect(peer(1), SERVICE, b"hello", self.now).expect("room for a flow")
     }
 
-    /// Side 0 asks and side 1 accepts.
+    /// Connects from side 0; side 1 accepts.
     pub(crate) fn connect(&mut self) -> [FlowNumber; 2] {
         let asking = self.ask();
         self.run(DELAY * 3);
@@ -72,7 +72,7 @@ impl Pair {
         std::iter::from_fn(|| self.ends[side].poll()).collect()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn run(&mut self, length: Duration) {
         let until = self.now + length;
         loop {
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// Everything that a flow has for its host.
+    /// Returns all segments that a flow holds for its host.
     pub(crate) fn read_all(&mut self, side: usize, flow: FlowNumber) -> Vec<Vec<u8>> {
         let (mut segments, mut out) = (Vec::new(), Vec::new());
         while self.ends[side].receive(flow, &mut out, self.now) {
@@ -125,7 +125,7 @@ impl Pair {
         self.ends[side].send(flow, segment, self.now).expect("room for a segment");
     }
 
-    /// Sends `count` numbered segments from side 0 and reads them at side 1, whatever the path does.
+    /// Sends `count` numbered segments from side 0 and reads them at side 1, whatever the path loses.
     pub(crate) fn transfer(&mut self, flows: [FlowNumber; 2], count: u32) {
         let (mut sent, mut read) = (0u32, 0u32);
         let patience = self.now + Duration::from_secs(20);
@@ -143,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// Frames of a kind that a side has sent.
+    /// Returns the number of frames of a kind that a side has sent.
     pub(crate) fn sent(&self, side: usize, kind: Kind) -> usize {
         self.log.iter().filter(|(from, header, _)| (*from, header.kind) == (side, kind)).count()
     }

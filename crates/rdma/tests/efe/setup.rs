@@ -1,4 +1,4 @@
-//! How flows begin, and how they do not.
+//! Flow setup, and its failures.
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use kiban_base::RngKey;
@@ -22,7 +22,7 @@ fn header(kind: Kind) -> Header {
     }
 }
 
-/// A request as a stranger would write it.
+/// Builds a request as a forger would.
 pub(crate) fn request(flow: u32, key: u32, service: u16) -> Vec<u8> {
     let setup = Setup { flow, key, service, segment_bytes: 1472, greeting: b"" };
     let mut frame = vec![0; HEADER_BYTES + setup.length()];
@@ -73,7 +73,7 @@ fn a_refusal_arrives_with_its_reason() {
     let refused = Event::Rejected { flow, reason: reason::NO_SERVICE, greeting: Vec::new() };
     assert_eq!((pair.events(0), pair.events(1)), (vec![refused], vec![]));
 
-    // The host's answer is lost twice, and it is not asked again.
+    // The host's accept is lost twice, but the host gets only one request.
     let mut lose = 2;
     pair.loses = Box::new(move |from, _| {
         let loses = from == 1 && lose > 0;
@@ -131,7 +131,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
     assert_eq!(pair.ends[1].counters().asks_dropped, 2 * 992);
     let asked: Vec<_> = pair.events(1);
     assert_eq!(asked.len(), 8, "asked once each");
-    // Half of them are accepted, and never heard of again.
+    // Half of them are accepted, but their peers never confirm.
     for event in &asked[..4] {
         let Event::Asked { flow, .. } = event else { panic!("{event:?}") };
         pair.ends[1].accept(*flow, b"", pair.now).expect("it was asked");

@@ -1,4 +1,5 @@
-//! siw of Linux 6.1 replayed: its start frames are those that are written here, and its FPDUs come out whole.
+//! Replays captures of siw of Linux 6.1: our encoder produces the same start frames, and our deframer finds
+//! all FPDUs.
 
 use kiban_base::ethernet;
 use kiban_capture as capture;
@@ -9,10 +10,10 @@ use kiban_rdma::wire::mpa::{START_BYTES, Setup};
 use kiban_tcpip::wire::{ipv4, tcp};
 use std::collections::BTreeMap;
 
-/// One direction of a TCP connection: a port, and the port it speaks to.
+/// One direction of a TCP connection: source port and target port.
 type Way = (u16, u16);
 
-/// The two byte streams of every connection in a capture: that of the side that connected first.
+/// Returns the two byte streams of every connection in a capture, the connecting side's first.
 fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (header, _) = capture::File::read(file).expect("a capture");
     let mut openings: Vec<Way> = Vec::new();
@@ -33,7 +34,7 @@ fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
                 openings.push(way);
             }
         } else {
-            // Segments that were sent again or out of turn find their place.
+            // Retransmitted and reordered segments are put in place.
             let at = header.sequence.0.wrapping_sub(first[&way]) as usize;
             let payload = &segment[header_bytes..];
             let stream = bytes.entry(way).or_default();
@@ -52,7 +53,7 @@ fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         .collect()
 }
 
-/// The ULPDUs of a stream behind its start frame, by whole runs; every byte belongs to one.
+/// Returns the ULPDUs of a stream after its start frame; every byte must belong to one.
 fn ulpdus(stream: &[u8]) -> Vec<Vec<u8>> {
     let (mut deframer, mut at, mut ulpdus) = (Deframer::new(false, false), 0, Vec::new());
     while at < stream.len() {
@@ -73,8 +74,8 @@ const SERVER: &[u8] = include_bytes!("../data/siw-rdma-server.pcap");
 const RPING: &[u8] = include_bytes!("../data/siw-rping.pcap");
 const UCMATOSE: &[u8] = include_bytes!("../data/siw-ucmatose.pcap");
 
-/// A file, and for each connection the bytes and FPDUs of the initiator and of the responder, as Wireshark
-/// counts them.
+/// A capture file, and for each connection the bytes and FPDUs of the initiator and of the responder, as
+/// counted by Wireshark.
 type Row = (&'static str, &'static [u8], &'static [[(usize, usize); 2]]);
 
 const ROWS: [Row; 5] = [
@@ -98,7 +99,7 @@ fn every_fpdu_of_siw_comes_out_whole_and_is_framed_again_byte_for_byte() {
                 let ulpdus = ulpdus(&rest);
                 assert_eq!(ulpdus.len(), fpdus, "{name}");
                 assert_eq!(ulpdus.iter().map(|ulpdu| fpdu_bytes(ulpdu.len())).sum::<usize>(), rest.len());
-                // siw leaves in the pad what was there before; the RFC wants zeros, and nobody looks.
+                // siw leaves old memory contents in the pad; the RFC requires zeros, but no receiver checks.
                 let (mut at, mut again) = (0, Vec::new());
                 for ulpdu in &ulpdus {
                     let pad = &mut rest[at + 2 + ulpdu.len()..at + fpdu_bytes(ulpdu.len()) - 4];
@@ -123,7 +124,7 @@ fn the_start_frames_of_siw_are_those_that_are_written_here() {
             let (asked, _) = Setup::read(&initiator[START_BYTES..]).expect("siw sends the set-up word");
             let mut ours = Initiator::new(&Config::default(), asked.ird, asked.ord, &[]).unwrap();
             assert_eq!(ours.request(), &initiator[..START_BYTES + 4], "{name}");
-            // The reply comes with all that siw sent after it.
+            // The reply arrives together with everything that siw sent after it.
             let Ok(Answer::Agreed(agreed)) = ours.take(&responder) else { panic!("{name}") };
             assert_eq!((agreed.consumed, agreed.revision, agreed.enhanced), (START_BYTES + 4, 2, true));
             assert_eq!((agreed.crc, agreed.markers_in, agreed.markers_out), (false, false, false));

@@ -1,4 +1,4 @@
-//! FPDUs with CRCs and markers: the RFC's examples, and everything that can be made of them.
+//! FPDUs with CRCs and markers: the RFC's examples, and random frames.
 
 use super::hex;
 use kiban_base::SimRng;
@@ -8,7 +8,7 @@ use kiban_rdma::iwarp::mpa::{
 };
 use proptest::prelude::*;
 
-/// A finished FPDU.
+/// Builds a complete FPDU.
 fn framed(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let start = begin(&mut bytes, ulpdu.len());
@@ -17,7 +17,7 @@ fn framed(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     bytes
 }
 
-/// An untagged Send of 24 bytes of zero, as RFC 5044 has it in its annotated dumps.
+/// An untagged Send of 24 zero bytes, as in the annotated dumps of RFC 5044.
 fn send(msn: u8) -> Vec<u8> {
     [hex("4143 00000000 00000000 000000"), vec![msn], vec![0; 4 + 24]].concat()
 }
@@ -29,7 +29,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
     let first = [hex("00000000 002a"), send(1), hex("52239983")].concat();
     assert_eq!(stream, first);
 
-    // Its second example begins at octet 1EC of the stream, so that a marker falls into it.
+    // The RFC's second example begins at octet 1EC of the stream, so that a marker falls into it.
     let (mut weaver, mut stream) = (Weaver::new(), Vec::new());
     weaver.weave(&framed(&[7; 482], true), true, &mut stream);
     assert_eq!(stream.len(), 0x1ec);
@@ -51,7 +51,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
 
 #[test]
 fn an_fpdu_without_markers_has_a_crc_over_length_ulpdu_and_pad() {
-    // Computed bit by bit from RFC 3720's polynomial.
+    // Computed bit by bit from the polynomial in RFC 3720.
     for (ulpdu, fpdu) in
         [(send(1), [hex("002a"), send(1), hex("b7243ec3")].concat()), (vec![], hex("0000 0000 c74b6748"))]
     {
@@ -88,7 +88,7 @@ fn a_flipped_bit_is_never_taken_for_a_frame() {
             for bit in 0..8 * bytes.len() {
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let mut deframer = Deframer::new(true, markers);
-                // A length that has grown waits for more, and is found out then.
+                // A length that has increased requires more bytes; the error is detected when they arrive.
                 let verdict = deframer.front(&bytes).map(|front| matches!(front, Front::Wants(_)));
                 assert!(matches!(verdict, Err(Fault::Crc) | Ok(true)), "bit {bit}: {verdict:?}");
                 bytes[bit / 8] ^= 1 << (bit % 8);
@@ -120,13 +120,13 @@ fn without_crcs_the_field_is_not_looked_at() {
 fn a_marker_that_points_elsewhere_is_a_fault_and_its_reserved_bits_are_not() {
     let mut woven = Vec::new();
     Weaver::new().weave(&framed(&[1; 1500], false), false, &mut woven);
-    // Markers stand at 0, 512 and 1024; the length field at 4.
+    // Markers are at 0, 512 and 1024; the length field is at 4.
     let rows = [
         (2, 0x01, Err(Fault::Marker)),
         (3, 0x04, Err(Fault::Marker)),
         (512 + 3, 0x08, Err(Fault::Marker)),
         (1024 + 2, 0x80, Err(Fault::Marker)),
-        // RFC 5044 §4.3: the two lowest bits are taken as zero, the reserved half is not looked at.
+        // RFC 5044 §4.3: the two lowest bits are taken as zero, and the reserved half is ignored.
         (512 + 3, 0x03, Ok(true)),
         (512, 0xff, Ok(true)),
         (1024 + 1, 0xff, Ok(true)),
@@ -170,7 +170,7 @@ proptest! {
             }
         }
         if markers {
-            // Every marker stands where it should: the bytes between them are the frames.
+            // Every marker is at its position, and the bytes between the markers are the frames.
             let plain: Vec<u8> = stream.chunks(512).flat_map(|run| &run[4..]).copied().collect();
             let unwoven: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| framed(ulpdu, false)).collect();
             prop_assert_eq!(plain.len(), unwoven.len());
@@ -202,14 +202,14 @@ proptest! {
     }
 }
 
-/// Strangers: whatever comes, nothing panics, and whoever waits for more has a reason.
+/// Random input: nothing panics, and the deframer requests more bytes only when it needs them.
 #[test]
 fn random_bytes_are_a_verdict() {
     let mut chance = SimRng::from_seed(5044);
     let mut verdicts = [0u32; 4];
     for round in 0..20_000 {
         let mut bytes: Vec<u8> = (0..chance.below(900)).map(|_| chance.draw() as u8).collect();
-        // Short lengths, so that frames follow each other.
+        // Short lengths, so that several frames fit.
         if round % 2 == 0 {
             (0..bytes.len()).step_by(16).for_each(|at| bytes[at] = 0);
         }

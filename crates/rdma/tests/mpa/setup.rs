@@ -1,4 +1,5 @@
-//! Start frames: what siw of Linux 6.1 was seen to say, to whom, and every way that two of ours can meet.
+//! Start frames: those that siw of Linux 6.1 was observed to send, and all combinations of two of our own
+//! ends.
 
 use super::hex;
 use kiban_rdma::iwarp::mpa::{
@@ -6,17 +7,17 @@ use kiban_rdma::iwarp::mpa::{
 };
 use proptest::prelude::*;
 
-/// A responder with siw's limits.
+/// Creates a responder with siw's limits.
 fn siw() -> Config {
     Config { markers_out: false, private_data_bytes_max: 256, ..Config::default() }
 }
 
-/// A request with the bytes behind its key.
+/// Builds a request from the bytes after its key.
 fn request(rest: &str) -> Vec<u8> {
     [b"MPA ID Req Frame", &hex(rest)[..]].concat()
 }
 
-/// A reply with the bytes behind its key.
+/// Builds a reply from the bytes after its key.
 fn reply(rest: &str) -> Vec<u8> {
     [b"MPA ID Rep Frame", &hex(rest)[..]].concat()
 }
@@ -31,7 +32,8 @@ fn agreed(answer: Result<Answer, SetupFault>) -> Result<Agreed, SetupFault> {
 
 #[test]
 fn a_responder_answers_as_siw_was_seen_to() {
-    // What it is sent, what it replies when its host accepts: depths 128, or fewer where fewer are asked.
+    // The request, and the reply if the host accepts: depths of 128, or what the request asks for if that is
+    // less.
     let rows = [
         ("rping", "1002 0004 0001 0001", "1002 0004 0001 0001"),
         ("perftest, control", "1002 0004 0000 0000", "1002 0004 0000 0000"),
@@ -87,7 +89,7 @@ fn a_responder_refuses_as_siw_was_seen_to() {
     for (name, bytes, fault, expected) in rows {
         let refused = Responder::new(&siw()).take(&bytes).expect_err(name);
         assert_eq!((refused.fault, refused.reply), (fault, expected), "{name}");
-        // Byte by byte it is the same.
+        // The result is the same byte by byte.
         let mut responder = Responder::new(&siw());
         let refused = bytes.chunks(1).find_map(|byte| responder.take(byte).err()).expect(name);
         assert_eq!(refused.fault, fault, "{name}");
@@ -113,7 +115,7 @@ fn bytes_before_the_decision_are_a_fault() {
     assert_eq!(responder.take(&[0]).unwrap_err().fault, SetupFault::Early);
 }
 
-/// What an initiator makes of a reply: CRC, markers out, IRD, ORD, RTR.
+/// The result of a reply at an initiator: CRC, markers out, IRD, ORD, RTR.
 type View = (bool, bool, u16, u16, Option<Rtr>);
 
 #[test]
@@ -126,7 +128,7 @@ fn an_initiator_makes_of_a_reply_what_it_should() {
     let old = Config { revision: 1, ..Config::default() };
     let simple = Config { enhanced: false, ..Config::default() };
     use SetupFault::{Crc, Enhanced, Ird, Key, Markers, PrivateDataLength, Revision, SetupLength};
-    // Every initiator asks for IRD 1 and ORD 2.
+    // Every initiator requests IRD 1 and ORD 2.
     let rows: [(&str, &Config, &str, Result<View, SetupFault>); 32] = [
         ("siw's", &plain, "1002 0004 0002 0001", Ok((false, false, 1, 2, None))),
         ("CRCs unasked", &plain, "5002 0004 0002 0001", Ok((true, false, 1, 2, None))),
@@ -247,7 +249,7 @@ fn a_refusal_brings_what_the_host_says() {
     assert_eq!(bytes, [reply("3002 000d 0004 0004"), b"not today".to_vec()].concat());
     let Ok(Answer::Rejected(rejected)) = initiator.take(&bytes) else { panic!("it was rejected") };
     assert_eq!(rejected.private_data, b"not today");
-    // A reject is heard however it is written: of another revision, without the word, with markers.
+    // A reject is recognised in every form: with another revision, without the setup word, with markers.
     for (bytes, said) in [("3002 0000", ""), ("2001 0002 6e6f", "no"), ("a002 0002 6e6f", "no")] {
         let mut initiator = Initiator::new(&siw(), 4, 4, &[]).unwrap();
         let Ok(Answer::Rejected(rejected)) = initiator.take(&reply(bytes)) else { panic!("{bytes}") };
@@ -257,7 +259,7 @@ fn a_refusal_brings_what_the_host_says() {
 
 #[test]
 fn a_host_may_offer_less_and_take_more() {
-    // The peer asks for IRD 4 and ORD 6; 128 is the most there is.
+    // The peer requests IRD 4 and ORD 6; the maximum is 128.
     for (given, expected) in [((6, 4), (6, 4)), ((0, 0), (6, 0)), ((10, 10), (10, 4)), ((999, 999), (128, 4))]
     {
         let mut responder = Responder::new(&Config::default());
@@ -266,7 +268,7 @@ fn a_host_may_offer_less_and_take_more() {
         let (_, agreed) = responder.accept(&[], given.0, given.1).unwrap();
         assert_eq!((agreed.ird, agreed.ord), expected, "{given:?}");
     }
-    // Without the word the host's numbers stand.
+    // Without the setup word, the host's values are used.
     let mut responder = Responder::new(&Config::default());
     responder.take(&request("0001 0000")).unwrap().unwrap();
     let (_, agreed) = responder.accept(&[], 3, 999).unwrap();

@@ -1,14 +1,14 @@
-//! siw of Linux 6.1 replayed: each end of every recorded connection is played once by a NIC here, against the
-//! recorded words of the other.
+//! Replays captures of siw of Linux 6.1: each end of every recorded connection is played once by a NIC,
+//! against the recorded frames of the other end.
 //!
-//! Rule      what siw's program did is read off its FPDUs: a Send, a Write or a Read that it sent is posted
-//!           here, with the same bytes and the same remote place; a Read Response is not posted, for that is
-//!           the NIC's own affair. What comes out must be what siw sent, byte for byte.
-//! Tags      a NIC chooses its own steering tags, so the recorded tags of the end that is played here are
-//!           replaced: in what arrives, those of Writes, of Read Responses and of the sources of Read
-//!           Requests; in what leaves, those of the sinks of Read Requests, back again. Addresses stay, since
-//!           memory here is called what it was called there.
-//! Pads      siw leaves in its pads what was there before; here, as the RFC wants, they are zero.
+//! Rule      the work of siw's program is derived from its FPDUs: a Send, a Write or a Read that it sent is
+//!           posted here, with the same bytes and the same remote address; a Read Response is not posted,
+//!           because the NIC sends it by itself. The output must equal siw's, byte for byte.
+//! Tags      a NIC chooses its own steering tags, so the recorded tags of the end that is played are
+//!           replaced: in received frames, those of Writes, of Read Responses and of the sources of Read
+//!           Requests; in sent frames, those of the sinks of Read Requests are changed back. Addresses are
+//!           the recorded ones.
+//! Pads      siw leaves old memory contents in its pads; here they are zero, as the RFC requires.
 
 use crate::station::{Host, fill};
 use kiban_base::ethernet;

@@ -1,12 +1,11 @@
-//! Our iWARP as Wireshark reads it: a decoder that nobody here wrote finds every operation, and nothing
-//! malformed.
+//! Our iWARP as decoded by Wireshark: an independent decoder finds every operation, and nothing malformed.
 //!
-//! Words     travel in TCP segments of an Ethernet that are made here, cut anywhere, and are written to a
-//!           capture.
-//! Limits    of tshark 4.0: it knows MPA of revision 1 alone, and calls the set-up word of RFC 6581 private
-//!           data and its bits reserved; it has no names for immediate data (opcodes 8 and 9), nor for
-//!           atomics that are not FetchAdd or CmpSwap; it looks into Sends for protocols above, and calls
-//!           those of 4 bytes malformed, siw's too.
+//! Frames    are carried in TCP segments over Ethernet, which the test builds, split at arbitrary positions,
+//!           and are written to a capture.
+//! Limits    of tshark 4.0: it knows only revision 1 of MPA, and treats the setup word of RFC 6581 as private
+//!           data and its bits as reserved; it has no names for immediate data (opcodes 8 and 9), nor for
+//!           atomics other than FetchAdd and CmpSwap; it looks for upper protocols in Sends, and reports
+//!           Sends of 4 bytes as malformed, siw's too.
 
 use crate::station::{Host, fill};
 use kiban_base::Sum;
@@ -22,15 +21,15 @@ use kiban_tcpip::wire::{ipv4, tcp};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-/// Payload of a TCP segment at most: FPDUs of any length begin anywhere in it.
+/// Maximum payload of a TCP segment: FPDUs may begin anywhere in it.
 const MSS: usize = 1448;
 
-/// A capture of connections.
+/// A capture file of connections.
 struct Tape {
     header: capture::File,
     file: Vec<u8>,
     microseconds: u64,
-    /// The port that connects, and how much each way has said.
+    /// The connecting side's port, and the number of bytes sent in each direction.
     port: u16,
     said: [u32; 2],
 }
@@ -89,7 +88,7 @@ impl Tape {
         self.file.extend_from_slice(&frame);
     }
 
-    /// The next connection opens.
+    /// Begins the next connection.
     fn open(&mut self) {
         self.port += 1;
         self.said = [0x1000_0000, 0x2000_0000];
@@ -111,7 +110,7 @@ impl Tape {
     }
 }
 
-/// Two hosts whose words are taped.
+/// Two hosts whose frames are captured.
 struct Taped {
     one: Host,
     two: Host,
@@ -130,7 +129,7 @@ impl Taped {
         for host in [&mut taped.one, &mut taped.two] {
             assert!(matches!(host.nic.poll(), Some(News::Connected { .. })));
         }
-        // Something small of the initiator's lets the responder speak.
+        // A short message of the initiator allows the responder to send.
         let (room, stag) = taped.two.memory(0x1000, 16);
         taped.two.receive(0, Some(Sge { stag, address: room.address(), length: 16 }));
         taped.one.send(0, Operation::SEND, Data::Inline((0..16).collect()));
@@ -158,7 +157,7 @@ impl Taped {
     }
 }
 
-/// tshark on a capture that is written for it: its lines.
+/// Runs tshark on a capture and returns its output lines.
 #[expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -224,7 +223,8 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
         one.send(9, Operation::Immediate { data: 7 }, Data::none());
         let work = SendWork::new(10, Operation::Immediate { data: 7 }, Data::none());
         one.nic.core.post_send(one.qp, SendWork { solicited: true, ..work }).expect("posted");
-        // No standard has these two, and Wireshark no name; their frames are as whole as the others.
+        // No standard defines these two operations, so Wireshark has no names for them; their frames must
+        // still be well-formed.
         one.send(11, Operation::SendImmediate { data: 8 }, Data::one(word));
         let work = SendWork::new(12, Operation::SendImmediate { data: 8 }, Data::one(word));
         one.nic.core.post_send(one.qp, SendWork { solicited: true, ..work }).expect("posted");
@@ -241,7 +241,7 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
         ("Write (0x0)", 2),
         ("Read Request (0x1)", 2),
         ("Read Response (0x2)", 2),
-        // With the one that lets the responder speak.
+        // Includes the message that allows the responder to send.
         ("Send (0x3)", 4),
         ("Send with Invalidate (0x4)", 2),
         ("Send with SE (0x5)", 2),
@@ -257,14 +257,14 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
     ] {
         assert_eq!(count_of(&lines, &format!("OpCode: {name}")), count, "{name}");
     }
-    // The frames of one connection each.
+    // Each covers the frames of one connection.
     assert_eq!(count_of(&lines, "(Good CRC32)"), 16);
     assert_eq!(count_of(&lines, "CRC: 0x00000000"), 16);
     assert_eq!(tshark("operations", &tape, &["-Y", "iwarp_mpa.req || iwarp_mpa.rep"]).len(), 4);
     assert_eq!(tshark("operations", &tape, &["-Y", BAD]), [""; 0]);
 }
 
-/// What nothing of ours may be.
+/// A display filter for errors, which must match none of our frames.
 const BAD: &str = "_ws.malformed || _ws.expert.severity == error || _ws.expert.severity == warning \
     || iwarp_mpa.bad_length || ip.checksum.status == 0 || tcp.checksum.status == 0 \
     || tcp.analysis.retransmission || tcp.analysis.lost_segment";
@@ -273,7 +273,8 @@ fn count_of(lines: &[String], what: &str) -> usize {
     lines.iter().filter(|line| line.contains(what)).count()
 }
 
-/// What the initiator does wrong, on purpose or on its way; the responder's memory.
+/// An error made by the initiator, given the responder's memory. Returned bytes replace its own frame on the
+/// wire.
 type Wrong = fn(&mut Host, Place) -> Option<Vec<u8>>;
 
 fn post(one: &mut Host, operation: Operation, bytes: usize) -> Option<Vec<u8>> {
@@ -361,7 +362,7 @@ fn wireshark_reads_in_every_terminate_what_went_wrong() {
             |one, _| {
                 post(one, Operation::SEND, 20);
                 let mut bytes = one.pull();
-                // The octet behind the length and DDP's own.
+                // The octet after the length field and DDP's control octet.
                 bytes[3] |= 0x0f;
                 Some(bytes)
             },
@@ -377,7 +378,7 @@ fn wireshark_reads_in_every_terminate_what_went_wrong() {
         taped.run(&mut tape);
         taped.two.receive(1, Some(Sge { stag, address: memory.address(), length: 100 }));
         if let Some(bytes) = wrong(&mut taped.one, place) {
-            // It is not taped: what tshark sees is the answer.
+            // This frame is not captured: tshark sees only the response to it.
             taped.two.push(&bytes);
         }
         taped.run(&mut tape);
