@@ -1,5 +1,5 @@
-//! Boards in real time on links: a megabyte each way by TCP, byte for byte; with the kernel; and with a
-//! capture as the peer.
+//! Boards in real time on links: a megabyte in each direction over TCP, compared byte by byte; with the
+//! kernel as the peer; and with a capture as the peer.
 
 mod net;
 
@@ -41,7 +41,7 @@ fn net() -> Prefix {
     "10.9.0.0/24".parse().expect("a prefix")
 }
 
-/// The byte of a stream at an offset.
+/// Returns the byte of a stream at an offset.
 fn byte(offset: u64, seed: u8) -> u8 {
     (offset * 7 + offset / 253) as u8 ^ seed
 }
@@ -56,11 +56,11 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// One end of a stream that carries so many bytes each way.
+/// One end of a stream that carries this many bytes in each direction.
 struct Exchange {
     own: IpAddr,
     remote: Option<SocketAddr>,
-    /// Of what is sent, and of what is received.
+    /// Seeds of the sent and of the received bytes.
     seeds: [u8; 2],
     bytes: u64,
     stream: Option<StreamId>,
@@ -144,7 +144,7 @@ impl Program for Exchange {
     }
 }
 
-/// A board for a link: `side` 0 or 1 of a pair; the other is its peer.
+/// Creates a board for a link: `side` 0 or 1 of a pair; the other side is its peer.
 fn board(link: &AnyLink, side: usize, mac: Mac) -> Board {
     let (own, peer) = (OWN[side], OWN[1 - side]);
     let traits = link.traits();
@@ -257,8 +257,8 @@ fn two_boards_move_a_megabyte_each_way() {
                     driver.add(Box::new(Exchange::new(OWN[side], remote, BYTES)));
                     let mut waiting = driver.waiting(Wait::Interrupt);
                     let until = clock.now() + Duration::from_secs(60);
-                    // Those of the moment when all had come: the other end may close its link before this
-                    // one.
+                    // The counters at the time when everything had arrived: the other end may close its link
+                    // before this one.
                     let mut counted = None;
                     while done.load(Ordering::Relaxed) < 2 {
                         let soon = clock.now() + Duration::from_millis(5);
@@ -311,7 +311,8 @@ fn two_boards_move_a_megabyte_each_way() {
         let read = |filter: &str| tshark(&["-Y", filter]);
         let segments = read("tcp.len > 0").len();
         assert!(segments > 200, "{segments} segments in {record}");
-        // Of the last one, packets that arrived were harmed on purpose: what the board sent is judged.
+        // In the last record, received packets were impaired on purpose: only the board's own packets are
+        // checked.
         let own = if record.ends_with("packets.pcap") { " && ip.src == 10.9.0.2" } else { "" };
         let wrong = format!("(_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0){own}");
         assert_eq!(read(&wrong), Vec::<String>::new(), "{record}");
@@ -326,7 +327,7 @@ fn two_boards_move_a_megabyte_each_way() {
     std::fs::remove_dir_all(folder).expect("it was made");
 }
 
-/// A folder for captures.
+/// Returns a directory for captures.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("tests have a folder");
@@ -382,18 +383,18 @@ fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
         assert_eq!((counters.starved, counters.malformed, counters.refused), (0, 0, 0), "{address}");
         let packets = bytes / 1500;
         assert_eq!(counters.units_out < packets / 4, whole, "{} units of {packets}", counters.units_out);
-        // The kernel's segments come whole in any case: nothing on a veth cuts them. Beside them its
-        // acknowledgements come, one for two packets of the board's.
+        // The kernel's segments arrive whole in any case: a veth does not split them. In addition its
+        // acknowledgements arrive, one for two packets of the board's.
         let most = if whole { packets / 4 } else { packets / 2 + packets / 4 };
-        // With an XDP program at this end the kernel cuts them.
+        // With an XDP program at this end, the kernel splits them.
         let cuts = address.starts_with("xdp:");
         assert_eq!(counters.units_in < most, !cuts, "{address}: {} units of {packets}", counters.units_in);
-        // Sums that the kernel had left to a card were written.
+        // Checksums that the kernel had left to the NIC were written.
         assert_eq!(driver.board().counter("tcp", "checksum_wrong"), 0, "{address}");
     }
 }
 
-/// The ICMP messages of a capture of AAL5 frames, of those that were sent or of the others.
+/// Returns the ICMP messages in a capture of AAL5 frames, either those sent or the others.
 fn messages(bytes: &[u8], sent: bool) -> Vec<Vec<u8>> {
     let (file, _) = capture::File::read(bytes).expect("a capture");
     let records = file.records(bytes).map(|record| record.expect("whole").1);
@@ -433,7 +434,7 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
         let mut waiting = driver.waiting(Wait::Interrupt);
         let until = clock.now() + Duration::from_secs(20);
         let asked = messages(&capture, false);
-        // An answer of so many cells leaves for each.
+        // A reply of as many cells is sent to each request.
         let cells: u64 =
             asked.iter().map(|message| kiban_atm::wire::aal5::cells(8 + 20 + message.len()) as u64).sum();
         let before = clock.now();
@@ -443,19 +444,19 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
         let took = clock.now().since(before);
         let counters = driver.link_counters(0).expect("the link is there");
         assert_eq!((counters.units_in, counters.units_out, counters.malformed), (cells, cells, 0), "{speed}");
-        // The file is written when the link is closed.
+        // The file is flushed when the link is closed.
         driver.part(0);
         let recorded = std::fs::read(&record).expect("it was recorded");
         assert_eq!(messages(&recorded, false), asked, "{speed}");
         assert_eq!(messages(&recorded, true), messages(&capture, true), "{speed}");
         assert_eq!(asked.len(), 9);
-        // The capture is of four seconds.
+        // The capture covers four seconds.
         assert_eq!(took >= Duration::from_millis(3900), speed == "times", "{took:?}");
     }
     std::fs::remove_dir_all(folder).expect("it was made");
 }
 
-/// A line of cells with room for the first of each burst.
+/// A cell link with room for only the first cell of each burst.
 #[derive(Default)]
 struct Narrow(LinkCounters);
 
@@ -488,7 +489,7 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     let clock = Clock::new();
     let mut driver = Driver::new(board(&link, 1, Mac([2, 0, 0, 0, 0, 1])), clock).expect("files");
     driver.join(0, link);
-    // A segment that opens a connection has two cells.
+    // A SYN segment has two cells.
     driver.add(Box::new(Exchange::new(OWN[1], Some(OWN[0]), BYTES)));
     let mut waiting = driver.waiting(Wait::Interrupt);
     let until = clock.now() + Duration::from_secs(10);

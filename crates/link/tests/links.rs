@@ -1,9 +1,9 @@
-//! One suite for all links: what every one of them keeps to, whatever carries it.
+//! One test suite for all links: the contract that every link keeps, whatever it uses as transport.
 //!
-//! A *pair* is two ends that are joined. What goes in at one comes out at the other, whole and in order;
-//! nothing blocks; what does not belong there is counted; an end that is gone says so. Frames and packets are
-//! themselves; for cells an item is an AAL5 frame, cut and put together here, by code that the links do not
-//! use.
+//! A *pair* is two ends that are joined. What is sent at one end arrives at the other, whole and in order; no
+//! call blocks; units that do not belong to the link are counted; a lost peer is reported as an error. On
+//! links of packets or frames, an item is one of them; on links of cells it is an AAL5 frame, which the test
+//! segments and reassembles with code that the links do not use.
 
 mod net;
 
@@ -23,20 +23,20 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-/// Local experiments (IEEE Std 802).
+/// EtherType for local experiments (IEEE Std 802).
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 const CIRCUIT: Vc = Vc::new(0, 100);
 
-/// A link, and the memory of the board that it might have.
+/// A link, and the packet memory that a board would lend to it.
 struct End {
     link: AnyLink,
     memory: Memory,
     clock: Clock,
     packets: VecDeque<Pdu>,
     cells: VecDeque<TimedCell>,
-    /// The frame that cells are becoming.
+    /// The frame in reassembly.
     frame: Vec<u8>,
-    /// Frames that were not whole.
+    /// Number of frames that were incomplete.
     torn: usize,
     came: Vec<Vec<u8>>,
 }
@@ -65,8 +65,8 @@ impl End {
         let clock = Clock::new();
         loop {
             match End::open(address) {
-                // A program that another test begins holds copies of all files until it runs: an address that
-                // was given back is free a moment later.
+                // While another test starts a program, the child holds copies of all files until its exec, so
+                // an address that was freed may be in use for a moment.
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrInUse
                         && clock.now() < Instant::ZERO + Duration::from_secs(10) => {}
@@ -75,7 +75,7 @@ impl End {
         }
     }
 
-    /// Queues an item, and sends what the link takes.
+    /// Queues an item, and sends what the link accepts.
     fn send(&mut self, item: &[u8]) -> io::Result<()> {
         match self.link.holds() {
             Holds::Cells => cut(item, &mut self.cells),
@@ -103,7 +103,7 @@ impl End {
         }
     }
 
-    /// One call of the link; what came stands in `came`.
+    /// Calls the link once; received units are appended to `came`.
     fn pull(&mut self) -> io::Result<()> {
         let lent = &mut Lent { now: self.clock.now(), memory: &mut self.memory };
         match &mut self.link {
@@ -111,7 +111,7 @@ impl End {
                 let mut into = VecDeque::new();
                 let result = link.receive(lent, &mut into);
                 for pdu in into {
-                    // Sums are those of what is there, unless it is noted that they need not be.
+                    // The sums match the bytes, unless the PDU is marked as verified.
                     let sums = pdu
                         .body()
                         .iter()
@@ -142,12 +142,12 @@ impl End {
         }
     }
 
-    /// Whether what came is an item, and no noise of the kernel's own or a late probe.
+    /// Returns whether a received unit is an item: not one of the kernel's own frames, and not a late probe.
     fn is_item(&self, came: &[u8]) -> bool {
         self.link.holds() != Holds::Frames || came.get(12..14) == Some(&ETHER_TYPE)
     }
 
-    /// Items that came.
+    /// Removes and returns the items received.
     fn items(&mut self) -> Vec<Vec<u8>> {
         let came = std::mem::take(&mut self.came);
         came.into_iter().filter(|came| self.is_item(came)).collect()
@@ -167,7 +167,7 @@ impl End {
         }
     }
 
-    /// Sleeps until its file or its time has something to say.
+    /// Sleeps until the link's file is readable or its deadline passes.
     fn wait(&self) {
         let file = match &self.link {
             AnyLink::Packets(link) | AnyLink::Frames(link) => link.file(),
@@ -179,7 +179,7 @@ impl End {
         let _ = poll(&mut files, Some(&timeout));
     }
 
-    /// Takes until `done`, ten seconds at most.
+    /// Receives until `done` returns true, for at most ten seconds.
     fn take_until(&mut self, mut done: impl FnMut(&End) -> bool) -> io::Result<()> {
         let until = self.clock.now() + Duration::from_secs(10);
         loop {
@@ -192,7 +192,7 @@ impl End {
         }
     }
 
-    /// The error that ends the link.
+    /// Returns the error that ends the link.
     fn end(&mut self) -> String {
         let mut error = None;
         let until = self.clock.now() + Duration::from_secs(10);
@@ -218,7 +218,7 @@ fn cut(frame: &[u8], into: &mut VecDeque<TimedCell>) {
     }
 }
 
-/// An item of a length: of frames it begins with MACs and a type.
+/// Builds an item of a length; for frames it begins with MACs and an EtherType.
 fn item(end: &End, length: usize, seed: usize) -> Vec<u8> {
     let mut item: Vec<u8> = (0..length).map(|place| (place * 7 + place / 251 + seed * 31) as u8).collect();
     if end.link.holds() == Holds::Frames {
@@ -234,21 +234,21 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Silences what the kernel says by itself on new interfaces.
+/// Stops the kernel from sending packets of its own on new interfaces.
 fn hush() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/// Packets that this machine's processors have thrown away so far, for all namespaces: on a loopback or a
-/// veth a packet waits in a processor's backlog of 1000 (net.core.netdev_max_backlog), which is full when
-/// others have it do much.
+/// Returns the number of packets that this machine has dropped so far, in all namespaces: on a loopback or a
+/// veth, packets wait in a CPU's backlog of 1000 (net.core.netdev_max_backlog), which overflows when other
+/// work keeps the CPU busy.
 fn thrown_away() -> u64 {
     let told = std::fs::read_to_string("/proc/net/softnet_stat").expect("the kernel tells");
     let second = |line: &str| u64::from_str_radix(line.split(' ').nth(1)?, 16).ok();
     told.lines().map(|line| second(line).expect("columns of numbers")).sum()
 }
 
-/// Every pair: the addresses of both ends, the one that waits first, and the longest item.
+/// Returns every pair: its name, the addresses of both ends, the listening one first, and the longest item.
 fn pairs() -> Vec<(&'static str, String, String, usize)> {
     let cells = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
     let back = "udp-cells:127.0.0.1:7001-127.0.0.1:7000";
@@ -304,8 +304,8 @@ fn pairs() -> Vec<(&'static str, String, String, usize)> {
     rows.into_iter().map(|(name, (one, other), longest)| (name, one, other, longest)).collect()
 }
 
-/// Waits until an interface works. The kernel looks at its carrier in its own time, and until then takes
-/// frames and drops them.
+/// Waits until an interface works. The kernel checks the carrier asynchronously, and until then drops the
+/// frames that it accepts.
 fn until_up(name: &str) {
     let clock = Clock::new();
     while {
@@ -316,12 +316,12 @@ fn until_up(name: &str) {
     }
 }
 
-/// Whether a pair is the two ends of a veth pair.
+/// Returns whether a pair is the two ends of a veth pair.
 fn is_veth(one: &str) -> bool {
     one.starts_with("packet:") || one.starts_with("xdp:")
 }
 
-/// Both ends of a pair, ready.
+/// Opens both ends of a pair.
 fn open(one: &str, other: &str) -> (End, End) {
     if is_veth(one) {
         ip("link add lab0 type veth peer name lab1");
@@ -338,7 +338,7 @@ fn open(one: &str, other: &str) -> (End, End) {
         }
         interface::set_up("bridge0").expect("up");
     }
-    // A listener takes its peer.
+    // A listener accepts its peer.
     first.pull().expect("it is there");
     (first, second)
 }
@@ -353,8 +353,8 @@ fn close(one: &str, ends: (End, End)) {
     }
 }
 
-/// Waits until what is between both has begun to forward. What shows it is of another type than items, since
-/// some may come late.
+/// Waits until the bridge between the ends forwards. The probes have another EtherType than items, since some
+/// may arrive late.
 fn is_through(first: &mut End, second: &mut End) {
     let mut probe = item(first, 64, 0);
     probe[12..14].copy_from_slice(&[0x88, 0xb6]);
@@ -387,10 +387,10 @@ fn items_go_through_whole_and_in_order_both_ways() {
         for reversed in [false, true] {
             let (from, to) = if reversed { (&mut second, &mut first) } else { (&mut first, &mut second) };
             let mut torn = 0;
-            // Nothing is received when nothing came, and nobody waits for it.
+            // When nothing has arrived, the call returns at once, with nothing.
             to.pull().expect("it is there");
             assert_eq!(to.items(), Vec::<Vec<u8>>::new(), "{name}");
-            // One by one, then in a burst that fits every queue on the way.
+            // One by one, then in a burst that fits every queue on the path.
             for lengths in single.chunks(1).chain([&[100; 200][..], &[1400; 100]]) {
                 let sent: Vec<Vec<u8>> = lengths
                     .iter()
@@ -416,7 +416,7 @@ fn items_go_through_whole_and_in_order_both_ways() {
                     }
                     let thrown = thrown_away() - thrown;
                     let what = format!("{name}: {} of {lengths:?} came; {:?}", came.len(), to.counters());
-                    // Nobody but the machine may have lost something, and it says so.
+                    // Only the kernel's backlog may have lost something, and its counter says so.
                     assert!(thrown > 0 && run < 4, "{what}; the machine has thrown away {thrown} packets");
                     println!("once more: {what}; the machine has thrown away {thrown} packets");
                     came.clear();
@@ -437,7 +437,7 @@ fn items_go_through_whole_and_in_order_both_ways() {
     }
 }
 
-/// An IPv4 packet with a UDP datagram that has no checksum.
+/// Builds an IPv4 packet with a UDP datagram without a checksum.
 fn datagram(payload: &[u8]) -> Vec<u8> {
     let total = (28 + payload.len()) as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1];
@@ -482,7 +482,7 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
             let packet = end.came.remove(0);
             assert_eq!((&packet[28..], packet.len()), (&payload[..], 28 + length), "{address}");
         }
-        // What is no packet is refused and counted, and what follows goes through.
+        // Invalid packets are refused and counted; those that follow are sent.
         let before = end.counters();
         end.send(&[0xff; 60]).expect("it is there");
         end.send(&datagram(b"after")).expect("it is there");
@@ -532,7 +532,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
     }
     hush();
     let (mut first, mut second) = open("xdp:lab0", "xdp:lab1");
-    // The kernel's own ear on the same interface.
+    // A packet socket on the same interface.
     let mut kernel = End::with("packet:lab0");
     let frame = item(&second, 200, 1);
     second.send(&frame).expect("it is there");
@@ -545,7 +545,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
     second.send(&frame).expect("it is there");
     kernel.take_until(|end| !end.came.is_empty()).expect("it is there");
     assert_eq!(kernel.items(), vec![frame]);
-    // And there is room for another link, when the kernel has cleared up.
+    // Another link can be opened once the kernel has released the queue.
     let until = second.clock.now() + Duration::from_secs(10);
     while let Err(error) = End::open("xdp:lab0") {
         assert!(second.clock.now() < until && error.to_string().contains("busy"), "{error}");
@@ -556,7 +556,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
         let error = End::open(address).err().expect(address).to_string();
         assert!(error.contains(says), "{error}");
     }
-    // A program at the other end bounds the MTU, too.
+    // An XDP program at the other end limits the MTU, too.
     drop((second, kernel));
     ip("link set lab0 mtu 9000");
     let error = End::open("xdp:lab0").err().expect("too long").to_string();
@@ -663,7 +663,7 @@ fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
         ("tcp-frames", unit(0), "this is no stream of units", 0),
         ("tcp-frames", unit(70_000), "this is no stream of units", 0),
     ] {
-        // Bytes come one by one: a message is read when it is whole.
+        // Bytes arrive one by one: a message is processed when it is complete.
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7030"));
         let mut peer = TcpStream::connect("127.0.0.1:7030").expect("it listens");
         peer.set_nodelay(true).expect("no delay");
@@ -702,7 +702,7 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
         let count = 2000;
         for _ in 0..count {
             end.send(&frame).expect("it is there");
-            // What waits with the caller stays there.
+            // Packets that the link does not accept stay with the caller.
             if !end.packets.is_empty() {
                 break;
             }
@@ -711,7 +711,7 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
         let cells = address == "atmtcp";
         assert_eq!(counters.refused > 0, cells, "{counters:?}");
         assert_eq!(end.packets.is_empty(), cells, "{counters:?}");
-        // When it reads, what waits leaves, and only whole messages.
+        // When the peer reads, the rest is sent, and only complete messages.
         let each = if cells { 8 + 9000 } else { 4 + 9000 };
         let waiting = end.packets.len() as u64;
         let wanted = if cells { counters.bytes_out } else { (counters.units_out + waiting) * each };
@@ -738,7 +738,7 @@ fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
         return;
     }
     ip("link add lab0 type veth peer name lab1");
-    // Of this thread alone, which ends with the test.
+    // Only this thread loses its capabilities; it ends with the test.
     let none = rustix::thread::CapabilitySet::empty();
     let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets).expect("less is always allowed");
@@ -794,7 +794,7 @@ fn harm_is_done_as_it_was_asked_for_and_repeats_itself() {
     assert!(!order.is_sorted());
     order.sort_unstable();
     assert_eq!(order, (0..1000).collect::<Vec<_>>());
-    // 1000 packets of 104 bytes at 8.32 Mbit/s take 100 ms; the queue has a bound.
+    // 1000 packets of 104 bytes at 8.32 Mbit/s take 100 ms; the queue is bounded.
     let clock = Clock::new();
     let before = clock.now();
     let slow = run(",rate=8.32Mbit");
@@ -815,7 +815,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
         let mut second = End::with(&format!("udp-cells:127.0.0.1:7001-127.0.0.1:7000{packed}"));
         let cell = TimedCell::new(Instant::ZERO, 0x640, [7; 48]);
         let before = kiban_os::clock::thread_cpu_nanos();
-        // A burst is what a driver sends that looks every millisecond.
+        // The burst of a driver that polls every millisecond.
         for _ in 0..1000 {
             for end in [&mut first, &mut second] {
                 end.cells.extend([cell; 353]);
@@ -832,7 +832,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 assert!(came.len() == 353 && came.iter().all(|came| *came == cell));
             }
         }
-        // Both ends sent and received it all.
+        // Both ends sent and received everything.
         let nanos = (kiban_os::clock::thread_cpu_nanos() - before) / 2;
         println!("353,000 cells each way, {name}: {:.3} s of a core at each end", nanos as f64 * 1e-9);
         assert!(nanos < 1_000_000_000, "{name}: {nanos} ns");
@@ -865,7 +865,7 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
         }
         into
     };
-    // As Linux on x86 says it: VCI 42, PTI 3; then text that means nothing, an empty frame, and a frame.
+    // As sent by Linux on x86: VCI 42, PTI 3; then unknown text, an empty frame, and a frame.
     let raw = [&[0xa6, 0x02, 0, 0][..], &[5; 48]].concat();
     let says = [
         message(0, 0, b"O 0.42 0.0.42 ubr,aal0:max_sdu=52"),
@@ -880,8 +880,8 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
     assert_eq!(came[0], TimedCell::new(Instant::ZERO, 0x2a6, [5; 48]));
     assert_eq!((came[1].header, &came[1].payload[..40]), (0x642, &[8; 40][..]));
     assert_eq!((end.counters().malformed, came.len()), (2, 2));
-    // And back: the cell as it is, in this machine's order; of the other circuit a frame. A cell of
-    // management has no place.
+    // In the other direction: the AAL0 circuit sends the cell itself, in this machine's byte order; the other
+    // circuit sends a frame. A management cell cannot be carried.
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x2a6, [6; 48]));
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x64a, [7; 48]));
     end.send(&[9; 33]).expect("it is there");
@@ -892,13 +892,13 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
     peer.read_exact(&mut room).expect("it comes");
     assert_eq!(room, wanted);
     assert_eq!(end.counters().refused, 1);
-    // The circuit is opened anew, with frames: 52 bytes are one of those.
+    // The circuit is opened again with AAL5: 52 bytes are now a frame.
     peer.write_all(&[message(0, 0, b"O 0.42 0.0.42 ubr,aal5:max_sdu=9188"), message(0, 42, &raw)].concat())
         .expect("sent");
     assert_eq!(cells(&mut end, 2).len(), 2);
 }
 
-/// A program that ends with the test.
+/// A process that is killed when the test ends.
 struct Ends(std::process::Child);
 
 impl Drop for Ends {
@@ -916,7 +916,7 @@ fn wireshark_reads_a_pseudowire() {
     for (options, dissector, words) in [("", "mplspwatmn1nocw", 0), (",control-word", "mplspwatmn1cw", 4)] {
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("wire-{}.pcap", std::process::id()));
-        // What crosses the loopback is seen there as it arrives.
+        // A packet socket on the loopback sees the traffic.
         let mut tap = End::with(&format!("packet:lo,record={}", path.display()));
         let mut first = End::with(&format!("pseudowire:127.0.0.1-127.0.0.2,label=1000,cells=9{options}"));
         let mut second = End::with(&format!("pseudowire:127.0.0.2-127.0.0.1,label=1000,cells=9{options}"));
@@ -958,7 +958,7 @@ fn qemu_relays_frames_between_tcp_and_udp() {
     if !net::enter() {
         return;
     }
-    // Two of its networks in one hub, and no machine.
+    // Two of its network backends on one hub, without a virtual machine.
     let emulator = Command::new("qemu-system-x86_64")
         .args(["-machine", "none", "-display", "none", "-monitor", "none", "-serial", "none"])
         .args([
@@ -1003,7 +1003,7 @@ fn qemu_relays_frames_between_tcp_and_udp() {
     assert!(first.end().contains("the peer has closed"));
 }
 
-/// A queue at an interface; false where the kernel has no token buckets, with a line that says so.
+/// Adds a token bucket to an interface. Prints a line and returns false if the kernel does not support it.
 fn bucket(name: &str, rate: &str, bytes: &str) -> bool {
     let arguments =
         ["qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "4kb", "limit", bytes];
@@ -1021,7 +1021,7 @@ fn what_an_interface_has_no_room_for_is_refused_and_counted() {
     }
     hush();
     let (mut first, mut second) = open("packet:lab0,offload=off", "packet:lab1,offload=off");
-    // Room for six frames: the system throws away what comes beyond (ENOBUFS).
+    // Room for six frames: the kernel drops the rest (ENOBUFS).
     if !bucket("lab0", "8mbit", "6kb") {
         return;
     }
@@ -1044,7 +1044,7 @@ fn who_is_slow_holds_back_and_loses_nothing() {
     }
     hush();
     let (mut first, mut second) = open("packet:lab0,offload=off", "packet:lab1,offload=off");
-    // The queue is longer than what the socket may have under way: the socket is full first (EAGAIN).
+    // The queue is longer than the socket's send buffer, which therefore fills first (EAGAIN).
     if !bucket("lab0", "1mbit", "256mb") {
         return;
     }
@@ -1055,7 +1055,7 @@ fn who_is_slow_holds_back_and_loses_nothing() {
         sent += 1;
         assert!(sent < 50_000, "nothing has to wait");
     }
-    // What waits stays with the caller, and leaves when there is room.
+    // Frames that are not accepted stay with the caller, and are sent when there is room.
     assert_eq!(first.counters().units_out + 1, sent as u64);
     first.push().expect("it is there");
     assert_eq!(first.packets.len(), 1);
@@ -1099,7 +1099,7 @@ fn what_the_system_throws_away_since_nobody_looks_is_counted() {
     ] {
         let (mut first, mut second) = open(one, other);
         let frame = item(&first, bytes, 1);
-        // More than the socket's queue holds.
+        // More than the socket's receive queue holds.
         let count = 100_000_000 / bytes as u64;
         let thrown = thrown_away();
         let mut pages = 0;
@@ -1117,7 +1117,7 @@ fn what_the_system_throws_away_since_nobody_looks_is_counted() {
             more > 0
         } {}
         assert!((1..count).contains(&came), "{one}: {came} of {count}");
-        // The next one tells.
+        // The next datagram reports the losses.
         first.send(&frame).expect("it is there");
         second.take_until(|end| end.came.contains(&frame)).expect("it is there");
         let (sent, counters) = (first.counters(), second.counters());

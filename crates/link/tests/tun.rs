@@ -1,4 +1,4 @@
-//! A board and this host's kernel, by way of TUN and TAP.
+//! A board and this host's kernel, connected by TUN or TAP.
 
 mod net;
 
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-/// Takes everything, and sends so many bytes to who asks at another port.
+/// Receives everything, and sends this many bytes to each client of a second port.
 struct Ends {
     bytes: u64,
     received: u64,
@@ -132,7 +132,7 @@ fn bulk_both_ways() {
     if !net::enter() {
         return;
     }
-    // A whole number of buffers.
+    // A multiple of the buffer size.
     let bytes: u64 = 64 << 20;
     for (offload, mtu) in [(true, 1500), (false, 1500), (false, 9180)] {
         let mut driver = driver(offload, mtu, bytes);
@@ -162,7 +162,7 @@ fn bulk_both_ways() {
         );
         let counters = driver.link_counters(0).expect("the link is there");
         assert_eq!((counters.starved, counters.malformed, counters.refused), (0, 0, 0));
-        // Whole segments cross the link, or packets do.
+        // With offload, whole segments cross the link; otherwise packets.
         let packets = bytes / mtu as u64;
         assert_eq!(counters.units_in < packets / 4, offload, "{} units of {packets}", counters.units_in);
         assert_eq!(counters.units_out < packets / 4, offload, "{} units of {packets}", counters.units_out);

@@ -1,8 +1,8 @@
-//! A network namespace for a test: the calling thread's own, and that of threads and programs it starts. It
-//! goes with them.
+//! A network namespace for a test: it applies to the calling thread, and to threads and programs that it
+//! starts, and ends with them.
 
-/// Moves the calling thread into a namespace of its own with the loopback up; false, with a line that says
-/// so, where that is not allowed.
+/// Moves the calling thread into a new namespace with the loopback up. Prints a line and returns false if
+/// that is not permitted.
 pub(crate) fn enter() -> bool {
     match kiban_os::interface::enter_new_namespace() {
         Ok(()) => true,
