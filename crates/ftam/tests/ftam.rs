@@ -1,5 +1,5 @@
-//! A filestore that is served, and peers that mean it no good: half connections, notes of others, links that
-//! change places.
+//! A served filestore and hostile peers: incomplete connections, dockets of other users, symbolic links that
+//! are exchanged.
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::{Durability, Settings};
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(60);
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
 
-/// A folder with a filestore in `root`, and users `ann` and `eve` who may do everything.
+/// A directory with a filestore in `root`, and users `ann` and `eve` who have all rights.
 struct Place(PathBuf);
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         place
     }
 
-    /// Serves for as long as the runtime runs: on which port.
+    /// Serves as long as the runtime runs; returns the port.
     fn serve(&self, runtime: &Runtime, change: impl Fn(&mut ServiceConfig)) -> u16 {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.disk.durability = Durability::Never;
@@ -117,11 +117,11 @@ fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
         .collect();
     for (mut socket, says) in sockets.into_iter().zip(says) {
         let mut answer = Vec::new();
-        // It may be reset, when what it said was not read.
+        // The connection may be reset if the service has not read everything.
         let _ = socket.read_to_end(&mut answer);
         assert_eq!(answer.is_empty(), says.len() < request.len(), "{says:?}: {answer:?}");
     }
-    // Byte by byte: each comes in time, the whole does not.
+    // One byte at a time: each arrives in time, but the whole message does not.
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.write_all(&request).unwrap();
     let mut answer = [0; 11];
@@ -136,7 +136,7 @@ fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
     assert!(bytes.count() < 2999, "it trickles on for ever");
 }
 
-/// Passes what comes on to `port` until so many bytes have gone up, then cuts.
+/// Relays a connection to `port`, and cuts it after this many bytes towards the service.
 async fn cutter(port: u16, bytes_max: usize) -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap().port();
@@ -175,7 +175,7 @@ fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
         let failure = ann.run(put("there"), Some(7)).await.unwrap_err();
         assert_eq!(failure.docket, Some(docket_of(7)));
         ann.close().await;
-        // All that ann has, in the hands of eve.
+        // User eve holds all of ann's dockets.
         let notes = "eve/.kiban-ftam/dockets";
         fs::create_dir_all(place.0.join(notes)).unwrap();
         fs::copy(place.0.join("ann/here"), place.0.join("eve/here")).unwrap();
@@ -256,7 +256,7 @@ fn a_directory_that_changes_places_with_a_link_leads_no_put_out() {
                     Err(failure) => {
                         let said: Vec<i64> =
                             failure.diagnostics.iter().map(|item| item.error_identifier).collect();
-                        // Not found, not there, or its directory is not there; and what followed from that.
+                        // File or directory not found, and errors that follow from that.
                         assert!(
                             said.iter().all(|said| [8, 1016, 3000, 3004, 3006].contains(said)),
                             "{said:?}"

@@ -1,11 +1,10 @@
-//! Associations with josistack, a stack in Java that nobody here wrote: it asks us, we ask it, and values
-//! come back.
+//! Associations with josistack, an independent OSI stack in Java: it connects to us, we connect to it, and
+//! values are echoed.
 //!
-//! Peer      `scripts/josistack/run`: fetches josistack once, and runs a program on it that echoes, or has
-//!           values echoed.
-//! Limits    of josistack 1.3.3: it knows the contexts of ACSE and MMS alone, takes a CONNECT that proposes
-//!           version 2 and nothing else, and has no orderly release: it ends with a DR, and answers FINISH
-//!           with one.
+//! Peer      `scripts/josistack/run`: fetches josistack once, and runs a program on it that echoes values or
+//!           sends values to be echoed.
+//! Limits    of josistack 1.3.3: it knows only the contexts of ACSE and MMS, requires a CONNECT that proposes
+//!           only version 2, and has no orderly release: it ends with a DR, and answers FINISH with one.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
@@ -21,12 +20,12 @@ use std::time::Duration;
 
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const MMS_SYNTAX: Oid = Oid::of("1.0.9506.2.1");
-/// How long the other end may take.
+/// Timeout for the other end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many octets the values have.
+/// Lengths of the values in octets.
 const SIZES: [usize; 7] = [0, 1, 100, 127, 128, 3_000, 65_000];
 
-/// josistack in a process of its own, and what it says.
+/// josistack in a child process, and its output.
 struct Peer(Child, BufReader<ChildStdout>);
 
 impl Peer {
@@ -43,7 +42,7 @@ impl Peer {
         peer
     }
 
-    /// Its next line; empty when it has ended.
+    /// Returns its next line; empty when it has ended.
     fn says(&mut self) -> String {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("a line");
@@ -58,8 +57,8 @@ impl Drop for Peer {
     }
 }
 
-/// A value of so many octets, as the peer makes them: an OCTET STRING. Lengths from 128 on it writes in three
-/// octets.
+/// Encodes a value of this many octets as the peer does: an OCTET STRING, whose length is encoded in three
+/// octets if it is 128 or more.
 fn value(count: usize) -> Vec<u8> {
     let octets = (0..count).map(|at| (at * 7) as u8);
     let header = match count {
@@ -69,7 +68,7 @@ fn value(count: usize) -> Vec<u8> {
     header.into_iter().chain(octets).collect()
 }
 
-/// A DR, or the end of the TCP connection.
+/// Returns whether the association ended by a DR or by the end of the TCP connection.
 fn is_disconnected(failure: &Failure) -> bool {
     match failure {
         Failure::Disconnected(_) => true,
@@ -83,7 +82,7 @@ async fn josistack_asks_us_and_has_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, TowerConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
-    // TPDUs of 65531 octets, of 128, of 2048; selectors of two octets, none and four, one and five.
+    // TPDUs of 65531, 128 and 2048 octets; selectors of two octets, of none and four, of one and five.
     let associations = [["16", "0000", "0001"], ["7", "", "00000001"], ["11", "6b", "6b6962616e"]];
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
@@ -151,7 +150,7 @@ async fn we_ask_josistack_and_have_our_values_back() {
             association.abort(Vec::new());
             association.closed().await;
         }
-        // It has read FINISH and not known it, or seen the end.
+        // The peer has read FINISH and reports it as unknown, or has seen the end of the connection.
         assert_eq!(peer.says().starts_with("failed: "), releases);
     }
 }

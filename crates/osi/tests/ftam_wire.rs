@@ -8,7 +8,7 @@ use kiban_base::Rope;
 use kiban_osi::wire::ber::{Asn1, Element, Tag};
 use kiban_osi::wire::ftam::{DataElement, Kind, Pdu};
 
-/// What ISODE's initiator and responder said in one session: one presentation data value a line.
+/// The presentation data values sent by ISODE's initiator and responder in one session, one a line.
 const SESSION: &str = include_str!("data/isode-ftam-session.fpdus.txt");
 
 fn values() -> impl Iterator<Item = (u32, Vec<u8>)> {
@@ -22,7 +22,7 @@ fn values() -> impl Iterator<Item = (u32, Vec<u8>)> {
     })
 }
 
-/// Whether any element within has no definite length.
+/// Returns whether any element in the encoding has an indefinite length.
 fn is_indefinite(element: &Element<'_>) -> bool {
     let bytes = element.whole();
     let header = kiban_osi::wire::ber::Header::read(bytes).expect("it was read").0;
@@ -54,7 +54,7 @@ fn every_fpdu_of_a_session_of_isode_is_read_and_said_in_the_same_bytes() {
             }
         }
     }
-    // Indefinite lengths stand in F-READ-ATTRIB responses alone.
+    // Only F-READ-ATTRIB responses contain indefinite lengths.
     assert_eq!((definite, indefinite), (378, 5));
 }
 
@@ -137,7 +137,7 @@ mod data {
     use kiban_osi::wire::ftam::{DataElement, Structuring};
     use proptest::prelude::*;
 
-    /// One string in all the forms that BER knows.
+    /// Returns one string in all encodings that BER allows.
     fn forms(contents: &[u8]) -> Vec<Vec<u8>> {
         let primitive = |bytes: &[u8]| DataElement::octets(Rope::copied(bytes)).into_rope().to_vec();
         let (front, back) = contents.split_at(contents.len() / 2);
@@ -240,7 +240,7 @@ mod data {
     }
 }
 
-/// What the codec that is not ours says of these lines.
+/// Runs the independent codec on these lines and returns its output.
 #[expect(clippy::disallowed_types, reason = "the other codec is a program")]
 fn other_codec(lines: &[String]) -> Vec<String> {
     use std::io::Write;

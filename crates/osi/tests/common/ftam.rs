@@ -172,7 +172,7 @@ fn names() -> Vec<FaduIdentity> {
     .to_vec()
 }
 
-/// What is there in the first edition and need not be.
+/// Optional parameters of the first edition.
 fn regime() -> Vec<Pdu> {
     let request =
         InitializeRequest::new(ServiceClass::TRANSFER, FunctionalUnits::READ | FunctionalUnits::GROUPING);
@@ -440,8 +440,8 @@ fn bulk() -> Vec<Pdu> {
     all
 }
 
-/// FPDUs as the first edition has them, where the amendments made fields mandatory, and with what amendments
-/// add that other readers of them do not agree on.
+/// FPDUs according to the first edition, where the amendments made fields mandatory, and with fields of the
+/// amendments that other decoders disagree about.
 fn of_either_edition() -> Vec<Pdu> {
     vec![
         Pdu::CancelRequest(Cancel::new(ActionResult::SUCCESS, None).into()),
@@ -467,12 +467,12 @@ fn of_either_edition() -> Vec<Pdu> {
     ]
 }
 
-/// All of them that both editions have.
+/// Returns all FPDUs that are valid in both editions.
 pub(crate) fn common_samples() -> Vec<Pdu> {
     [regime(), selection(), open(), bulk()].concat()
 }
 
-/// All of them.
+/// Returns all FPDUs.
 pub(crate) fn samples() -> Vec<Pdu> {
     [common_samples(), of_either_edition()].concat()
 }

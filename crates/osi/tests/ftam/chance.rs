@@ -1,4 +1,4 @@
-//! Two ends that ask whatever they may at any moment, over services that deliver when they like.
+//! Random requests at both ends, over services that deliver after random delays.
 
 use crate::pair::*;
 use crate::table::mirror;
@@ -9,7 +9,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What either end's user tries next; most of it cannot be asked at that moment, and then nothing happens.
+/// Makes a user's next request. Most requests are not allowed in the current state; then nothing happens.
 fn attempt(machine: &mut Machine, number: u8) {
     let (checkpoint, is_first) = (i64::from(number / 16 % 4), (number / 16).is_multiple_of(2));
     let request = match number % 16 {
@@ -44,13 +44,13 @@ fn attempt(machine: &mut Machine, number: u8) {
     }
 }
 
-/// Takes what comes up; requests wait for their answers in order.
+/// Handles indications; requests are queued for answers in order.
 fn listen(machine: &mut Machine, owed: &mut VecDeque<Pdu>) {
     while let Some(indication) = machine.poll_up() {
         match indication {
             Indication::Pdu(Pdu::ProviderAbort(abort)) => panic!("both ends keep the rules: {abort:?}"),
             Indication::Pdu(request) => {
-                // What is cancelled or restarted is not answered any more.
+                // Requests that were cancelled or restarted are not answered any more.
                 if matches!(request, Pdu::CancelRequest(_) | Pdu::RestartRequest(_)) {
                     owed.clear();
                 }
@@ -66,7 +66,7 @@ fn repay(machine: &mut Machine, owed: &mut VecDeque<Pdu>, succeeds: bool) {
     if let Some(request) = owed.front() {
         let _ = match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
             Ok(()) => owed.pop_front(),
-            // A checkpoint must be answered first, or what it answers has been cancelled by this end.
+            // A checkpoint must be answered first, or this end has cancelled what the answer is for.
             Err(_) => {
                 secure(machine);
                 match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
@@ -108,7 +108,7 @@ fn ends_that_keep_the_rules_never_break_them_for_each_other_and_never_stand_stil
         Ok(())
     });
     ran.unwrap_or_else(|error| panic!("{error}"));
-    // The program opens, transfers and closes; these are asked for by other tests.
+    // The programs here open, transfer and close; other tests cover the remaining states.
     use State::{
         ChangeAttributesPending, Closed, CreatePending, DeletePending, ErasePending, InitializePending,
         LocatePending, ReadAttributesPending, RecoverPending, TerminatePending,
@@ -146,7 +146,7 @@ fn seen_in(
         let side = usize::from(number % 2);
         match act {
             0 | 1 => attempt(&mut pair.machines[side], number / 2),
-            // Two that cross.
+            // Two requests that cross.
             6 if number < 24 => pair.machines.iter_mut().for_each(|machine| attempt(machine, 11)),
             2 => repay(&mut pair.machines[side], &mut owed[side], number % 8 > 1),
             _ => {
@@ -157,7 +157,7 @@ fn seen_in(
         }
         seen.extend(pair.machines.each_ref().map(Machine::state));
     }
-    // Everybody answers what is owed: then both are at the same place.
+    // Both ends answer all pending requests, and must then be in the same state.
     for _ in 0..2000 {
         pair.carry_all();
         for side in [0, 1] {

@@ -1,4 +1,5 @@
-//! The file protocol machine: its table, and two of them over services below that are queues.
+//! The file protocol machine: its state table, and two machines joined by queues in place of the services
+//! below.
 
 mod chance;
 mod pair;

@@ -1,5 +1,5 @@
-//! Two machines, and services below them that are two queues: session's part in resynchronisation and tokens
-//! is played here.
+//! Two machines, joined by two queues in place of the services below, with session's handling of
+//! resynchronisation and tokens.
 
 use kiban_base::Rope;
 use kiban_osi::Selectors;
@@ -9,15 +9,15 @@ use kiban_osi::wire::ber::Null;
 use kiban_osi::wire::ftam::*;
 use std::collections::VecDeque;
 
-/// The initiator is 0, the responder 1.
+/// Side 0 is the initiator, side 1 the responder.
 pub(crate) struct Pair {
     pub(crate) machines: [Machine; 2],
-    /// What each has sent and the other has not heard.
+    /// Messages sent by each side and not delivered.
     pub(crate) under_way: [VecDeque<Message>; 2],
-    /// Resynchronisations that wait for the peer.
+    /// Resynchronisations that wait for the peer's response.
     asked: [Option<Resynchronise>; 2],
     serials: [u32; 2],
-    /// Who believes to hold the token.
+    /// Whether each side holds the token, as far as it knows.
     token: [bool; 2],
     pub(crate) carried: usize,
 }
@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    /// A pair that has come to terms: all that is proposed.
+    /// Creates a pair that has negotiated everything that was proposed.
     pub(crate) fn initialized(class: ServiceClass, more: FunctionalUnits, window: i64) -> Pair {
         let mut pair = Pair::new();
         let request = proposal(class, more, window);
@@ -89,7 +89,7 @@ impl Pair {
         })))
     }
 
-    /// Asks, and it can be asked for.
+    /// Makes a request, which must be allowed.
     pub(crate) fn say(&mut self, side: usize, pdu: Pdu) {
         let kind = pdu.kind();
         let state = self.machines[side].state();
@@ -98,7 +98,7 @@ impl Pair {
             .unwrap_or_else(|misuse| panic!("{kind} in {state:?}: {misuse}"));
     }
 
-    /// Carries all that is under way, and takes what comes up at one end.
+    /// Delivers all messages, and returns the indications at one side.
     pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
         self.carry_all();
         std::iter::from_fn(|| self.machines[side].poll_up()).collect()
@@ -113,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Takes what the machines ask of the services below.
+    /// Collects the requests of the machines to the services below.
     pub(crate) fn collect(&mut self) {
         for side in 0..2 {
             while let Some(request) = self.machines[side].poll_down() {
@@ -127,7 +127,7 @@ impl Pair {
         Message::Plain(match request {
             Down::Associate(associate) => Up::Associate(associate),
             Down::AssociateResponse(response) => {
-                // ACSE's own context would be among them.
+                // ACSE's own context must be among them.
                 let AssociateResponse { contexts, .. } = &response;
                 assert!(contexts.contains(&1));
                 Up::AssociateConfirm(response)
@@ -174,7 +174,7 @@ impl Pair {
         })
     }
 
-    /// Delivers the next message of one end; whether there was one.
+    /// Delivers the next message of one side; returns whether there was one.
     pub(crate) fn deliver(&mut self, side: usize) -> bool {
         let Some(message) = self.under_way[side].pop_front() else { return false };
         let peer = 1 - side;
@@ -182,8 +182,8 @@ impl Pair {
         match message {
             Message::Plain(up @ (Up::Abort(_) | Up::ProviderAbort)) => self.machines[peer].arrive(up),
             Message::Resynchronise(how, serial, up) => {
-                // X.225: to abandon wins over to restart, the lower point over the higher; else who opened
-                // the connection.
+                // X.225: abandon wins over restart, the lower serial number over the higher; otherwise the
+                // initiator of the connection wins.
                 let rank = |how, side| match how {
                     Resynchronise::Abandon => (0, 0, side),
                     Resynchronise::Restart { serial, .. } => (1, serial, side),
@@ -201,7 +201,7 @@ impl Pair {
                 self.token[peer] = holder(how) == peer;
                 self.machines[peer].arrive(up);
             }
-            // Whoever waits for the answer hears nothing else.
+            // While a response to resynchronisation is awaited, everything else is discarded.
             _ if self.asked[peer].is_some() => {}
             Message::Plain(up) => self.machines[peer].arrive(up),
             Message::Check(serial) => {
@@ -213,7 +213,7 @@ impl Pair {
         true
     }
 
-    /// The association is lost.
+    /// Loses the association.
     pub(crate) fn lose(&mut self) {
         self.under_way = Default::default();
         for machine in &mut self.machines {
@@ -222,7 +222,7 @@ impl Pair {
     }
 }
 
-/// Where the token is after a resynchronisation.
+/// Returns the holder of the token after a resynchronisation.
 fn holder(how: Resynchronise) -> usize {
     match how {
         Resynchronise::Abandon | Resynchronise::Restart { token: Role::Initiator, .. } => 0,
@@ -280,7 +280,7 @@ pub(crate) fn data(bytes: &[u8]) -> Request {
     Request::Data(DataElement::octets(Rope::copied(bytes)))
 }
 
-/// The answer to a request: `None` if it has none.
+/// Returns the answer to a request, or `None` if it has none.
 pub(crate) fn answer(request: &Pdu, succeeds: bool) -> Option<Pdu> {
     let state_result = if succeeds { StateResult::SUCCESS } else { StateResult::FAILURE };
     let action_result = if succeeds { ActionResult::SUCCESS } else { ActionResult::PERMANENT_ERROR };

@@ -1,11 +1,11 @@
-//! Transfers that are lost at any point and go on.
+//! Transfers whose association is lost at an arbitrary point, and that are recovered.
 
 use crate::pair::*;
 use kiban_osi::ftam::{Docket, Indication, Request, State};
 use kiban_osi::wire::ftam::*;
 use proptest::prelude::*;
 
-/// A transfer of numbered elements with a checkpoint behind every few of them.
+/// A transfer of numbered elements with a checkpoint after every few of them.
 struct Job {
     is_write: bool,
     elements: u32,
@@ -16,12 +16,12 @@ struct Job {
 const UNITS: FunctionalUnits =
     FunctionalUnits(FunctionalUnits::RECOVERY.0 | FunctionalUnits::RESTART_DATA_TRANSFER.0);
 
-/// What either end has: the sender where it is, the receiver what it got.
+/// The state of both users: the sender's position, and the elements that the receiver got.
 struct Ends {
     sent: u32,
     is_ended: bool,
     got: Vec<u32>,
-    /// Checkpoints that came and were not answered.
+    /// Checkpoints that arrived and were not answered.
     to_answer: Vec<i64>,
 }
 
@@ -30,8 +30,8 @@ impl Job {
         usize::from(!self.is_write)
     }
 
-    /// Both ends do what they can; the initiator may restart once, from the checkpoint that is secured or
-    /// from one behind it.
+    /// Lets both ends do what they can. The initiator may restart once, from the acknowledged checkpoint or
+    /// from a later one.
     fn step(&self, pair: &mut Pair, ends: &mut Ends, restart: &mut Option<(usize, i64)>) {
         let (sender, receiver) = (self.sender(), 1 - self.sender());
         if let Some((_, behind)) = restart.take_if(|(at, _)| {
@@ -77,7 +77,7 @@ impl Job {
             }
         }
         if matches!(pair.machines[0].state(), State::ReadEnded | State::WriteEnded) {
-            // Refused as long as a checkpoint is not answered.
+            // Rejected while a checkpoint is unanswered.
             let _ = pair.machines[0].request(Request::Pdu(transfer_end()));
         }
     }
@@ -123,7 +123,7 @@ impl Job {
         }
     }
 
-    /// Runs until the end, or until so many messages have been carried.
+    /// Runs until the transfer ends, or until this many messages have been carried.
     fn run(&self, pair: &mut Pair, ends: &mut Ends, until: usize, mut restart: Option<(usize, i64)>) -> bool {
         for _ in 0..10_000 {
             self.step(pair, ends, &mut restart);
@@ -158,7 +158,7 @@ fn begin_job(job: &Job) -> (Pair, Ends) {
     (pair, Ends { sent: 0, is_ended: false, got: vec![], to_answer: vec![] })
 }
 
-/// A new association, on which the old one's transfer goes on.
+/// Establishes a new association and recovers the transfer of the old one.
 fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, UNITS, job.window);
     let secured = |docket: &Docket| docket.transfer.as_ref().map(|transfer| transfer.checkpoint_answered);
@@ -173,7 +173,7 @@ fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
         (Some(request.activity_identifier.0), request.bulk_transfer_number),
         (responder.activity, number)
     );
-    // The sender can go back to any of its checkpoints, the receiver to what it has secured.
+    // The sender can go back to any of its checkpoints, the receiver to those it has acknowledged.
     let point = request.recovery_point;
     pair.say(1, Pdu::RecoverResponse(RecoverResponse::new(responder.contents_type, point).into()));
     let heard = pair.hear(0);
@@ -213,12 +213,12 @@ proptest! {
             });
             pair.lose();
             if !is_open {
-                // The responder has answered the end: nothing is left to be recovered but the answer.
+                // The responder has answered the end of the transfer: only that answer is lost.
                 done = true;
                 break;
             }
             let dockets = pair.machines.each_ref().map(|machine| machine.docket().unwrap().clone());
-            // What came and was not polled is lost with the association.
+            // Indications that were not polled are lost with the association.
             pair = recover(&job, dockets, &mut ends);
         }
         if !done {

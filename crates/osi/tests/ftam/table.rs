@@ -3,7 +3,8 @@
 use kiban_osi::ftam::{Role, Sends, State, Verdict, verdict};
 use kiban_osi::wire::ftam::Kind;
 
-/// Who sends: the initiator, the responder, or whichever end's own (or peer's) sending it is.
+/// The sender: the initiator, the responder, or either end. `Own`: the state is the sender's; `Peer`: its
+/// peer's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Who {
     I,
@@ -14,7 +15,8 @@ enum Who {
 
 use Who::{I, Own, Peer, R};
 
-/// What can be sent: `+` and `-` of responses, where that decides.
+/// Parses an item that can be sent: `+` and `-` distinguish positive and negative responses where that
+/// matters.
 fn sends(word: &str) -> Sends {
     let (word, positive) =
         word.strip_suffix('-').map_or((word.trim_end_matches('+'), true), |word| (word, false));
@@ -29,7 +31,7 @@ fn sends(word: &str) -> Sends {
     }
 }
 
-/// Who sends what in which state, and what the state then is.
+/// The state, the sender, the item, and the next state.
 const CELLS: &[(&str, Who, &str, &str)] = &[
     ("Closed", I, "F-INITIALIZE request", "InitializePending"),
     ("InitializePending", R, "F-INITIALIZE response+", "Initialized"),
@@ -79,7 +81,7 @@ const CELLS: &[(&str, Who, &str, &str)] = &[
     ("WriteEnded", I, "F-TRANSFER-END request", "WriteTransferEndPending"),
     ("WriteTransferEndPending", R, "F-CHECK response", "WriteTransferEndPending"),
     ("WriteTransferEndPending", R, "F-TRANSFER-END response", "DataTransferIdle"),
-    // To cancel, and to answer that.
+    // Cancelling, and answering a cancel.
     ("Reading", Own, "F-CANCEL request", "CancelRequested"),
     ("Reading", Peer, "F-CANCEL request", "CancelIndicated"),
     ("Writing", Own, "F-CANCEL request", "CancelRequested"),
@@ -98,7 +100,7 @@ const CELLS: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartIndicated", Own, "F-RESTART response", "Writing"),
 ];
 
-/// With resynchronisation; and what of F-CANCEL differs by it.
+/// Cells with resynchronisation, including those in which F-CANCEL differs.
 const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("CancelRequested", Peer, "F-CANCEL request", "CancelIndicated"),
     ("ReadRestartRequested", Peer, "F-CANCEL request", "CancelIndicated"),
@@ -115,12 +117,12 @@ const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartRequested", Peer, "F-RESTART request", "WriteRestartIndicated"),
 ];
 
-/// By P-DATA alone.
+/// Cells without resynchronisation, where F-CANCEL is sent by P-DATA.
 const CELLS_WITHOUT: &[(&str, Who, &str, &str)] =
     &[("CancelRequested", Peer, "F-CANCEL request", "CancelCollision")];
 
-/// Who has asked for the end cannot take it back; whoever has not answered it can cancel, and restart a
-/// write. (Role, own.)
+/// Returns the next state for late requests: the end that requested the end of a transfer cannot take it
+/// back; the end that has not answered it can cancel, and restart a write. (Role, own.)
 fn late(role: Role, own: bool, resynchronise: bool, state: &str, word: &str) -> Option<&'static str> {
     let by_responder = (role == Role::Responder) == own;
     let pending = matches!(state, "ReadTransferEndPending" | "WriteTransferEndPending");
@@ -224,7 +226,7 @@ fn what_one_end_may_say_the_other_may_hear() {
     }
 }
 
-/// The state of the other end when nothing is under way.
+/// Returns the state of the other end when no message is in transit.
 pub(crate) fn mirror(state: State) -> State {
     match state {
         State::CancelRequested => State::CancelIndicated,

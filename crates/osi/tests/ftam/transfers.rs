@@ -1,4 +1,4 @@
-//! Stories of two machines: regimes, groups, transfers, and what a peer that breaks rules gets.
+//! Tests of two machines: regimes, groups, transfers, and the handling of a peer that violates the protocol.
 
 use crate::pair::*;
 use kiban_osi::ftam::below::{Form, Indication as Below, Request as Down, Value};
@@ -19,7 +19,7 @@ fn kinds(indications: &[Indication]) -> Vec<Kind> {
         .collect()
 }
 
-/// The initiator asks, the responder answers each.
+/// Sends requests from the initiator; the responder answers each.
 fn ask(pair: &mut Pair, pdus: Vec<Pdu>, succeeds: bool) -> Vec<Indication> {
     pdus.into_iter().for_each(|pdu| pair.say(0, pdu));
     for indication in pair.hear(1) {
@@ -83,7 +83,7 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
     assert_eq!(heard.len(), 4);
     assert_eq!(states(&pair), [State::Initialized; 2]);
     assert_eq!(pair.machines[0].docket(), None);
-    // An open that succeeds without a selection is the responder's mistake.
+    // An open that succeeds without a selection is an error of the responder.
     open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
     let heard = pair.hear(1);
     let answers = heard.iter().map(|indication| match indication {
@@ -205,7 +205,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 pair.hear(1);
                 let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
                 if by == 0 && steps == 3 {
-                    // Who has asked for the end waits for it.
+                    // After F-TRANSFER-END was requested, its response must be awaited.
                     assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(Misuse::State));
                     continue;
                 }
@@ -215,7 +215,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 assert_eq!(kinds(&pair.hear(by)), [Kind::CancelResponse]);
                 assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
                 assert_eq!(pair.machines[0].docket().unwrap().transfer, None);
-                // The next one begins anew, with the token at the right end.
+                // The next transfer starts from the beginning, with the token at the right end.
                 pair.say(0, read());
                 pair.hear(1);
                 if more == RECOVERABLE {
@@ -294,7 +294,7 @@ fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
         pair.collect();
         let answers = Request::CheckResponse { checkpoint: 1 };
         if is_answered {
-            // Who restarts hears nothing of it.
+            // The end that restarts gets no indication of it.
             pair.machines[1].request(answers).unwrap();
             pair.hear(1);
         } else {
@@ -304,7 +304,7 @@ fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
         pair.say(1, Pdu::RestartResponse(restart.into()));
         assert_eq!(kinds(&pair.hear(0)), [Kind::RestartResponse], "{is_answered}");
         if goes_on {
-            // The window is open.
+            // The checkpoint window is open again.
             pair.machines[0].request(Request::Check).unwrap();
             assert_eq!(pair.hear(1), [Indication::Check { checkpoint: 2 }]);
             pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();

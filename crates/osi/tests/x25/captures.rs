@@ -1,4 +1,4 @@
-//! What another implementation said over XOT: ours, in the place of either end, gets on with it.
+//! Captures of another implementation over XOT: ours takes the place of either end.
 
 use kiban_base::{Instant, Rope};
 use kiban_capture as capture;
@@ -12,7 +12,8 @@ const MOD_8: &[u8] = include_bytes!("../data/xot-mod8.pcap");
 const MOD_128: &[u8] = include_bytes!("../data/xot-mod128.pcap");
 const T0: Instant = Instant::ZERO;
 
-/// The packets of a capture in order, each with its way (0: who connected) and its XOT header.
+/// Returns the packets of a capture in order, each with its direction (0: from the connecting end) and its
+/// XOT header.
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (file, _) = capture::File::read(pcap).expect("a capture");
     let (mut streams, mut all) = ([Vec::new(), Vec::new()], Vec::new());
@@ -36,7 +37,8 @@ fn kind(packet: &[u8]) -> Kind {
     Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet").0.kind
 }
 
-/// What a packet says that is not acknowledgement: user data with M, Q and D, or all of it.
+/// Returns the part of a packet that does not depend on acknowledgement: user data with M, Q and D, or the
+/// whole packet.
 fn essence(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, used) = Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet");
     let rest = &packet[xot::HEADER_BYTES + used..];
@@ -148,7 +150,7 @@ fn in_the_place_of_who_called_we_say_what_the_recorded_peer_did() {
     }
 }
 
-/// The unit whose first packet stands at `at`; none when it is a later one.
+/// Returns the unit whose first packet is at `at`, or `None` if that packet continues a unit.
 fn unit_that_begins(all: &[(usize, Vec<u8>)], at: usize) -> Option<Request> {
     let more = |packet: &[u8]| matches!(kind(packet), Kind::Data { more: true, .. });
     let is_data = |packet: &[u8]| matches!(kind(packet), Kind::Data { .. });

@@ -1,9 +1,9 @@
-//! Our LAPB, X.25 and XOT as Wireshark reads them: it finds every frame, and nothing malformed.
+//! Our LAPB, X.25 and XOT as decoded by Wireshark: it finds every frame, and nothing malformed.
 //!
-//! Limits    of tshark 4.0: it has no link type for LAPB alone, so frames are taped as user type 147, it
-//!           guesses from the addresses what is a command, and it knows no LAPB of modulo 128 (X.25's is in
-//!           the part on XOT); a call's acceptance that ends early, and an interrupt of one octet, it calls
-//!           malformed.
+//! Limits    of tshark 4.0: it has no link type for LAPB alone, so frames are captured as user type 147; it
+//!           guesses from the addresses which frames are commands; it does not know LAPB with modulo 128
+//!           (X.25's modulo 128 is covered over XOT); it reports a call accepted packet that ends early, and
+//!           an interrupt of one octet, as malformed.
 
 use crate::station::{Quality, World};
 use kiban_base::Instant;
@@ -17,10 +17,10 @@ use kiban_osi::x25::{
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What nothing of ours may be.
+/// A display filter for errors, which must match none of our frames.
 const BAD: &str = "_ws.malformed || _ws.expert.severity == error || _ws.expert.severity == warning";
 
-/// tshark on frames that are written for it: its lines.
+/// Runs tshark on frames and returns its output lines.
 #[expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -52,7 +52,7 @@ fn count_of(lines: &[String], what: &str) -> usize {
     lines.iter().filter(|line| line.contains(what)).count()
 }
 
-/// A call that says all that it can.
+/// Returns a call with all parameters.
 fn call() -> Call {
     let addresses = AddressBlock {
         called: "731100".parse().expect("digits"),
@@ -73,11 +73,11 @@ fn call() -> Call {
     Call { addresses, facilities, user_data: vec![3, 1, 1, 0] }
 }
 
-/// What two hosts do with a circuit of any kind: a step at a time, each told apart by its number.
+/// Returns requests for a circuit of any kind, each with the number of the end that makes it.
 fn requests(channel: u16) -> [(usize, Request); 7] {
     let data = |bytes: usize, qualifier, delivery| Request::Data {
         channel,
-        // Octets that no protocol above is recognised by.
+        // Octets that no upper protocol is recognised by.
         data: vec![0x55; bytes].into(),
         qualifier,
         delivery,
@@ -144,7 +144,7 @@ fn wireshark_reads_lapb_and_x25_of_a_line() {
     assert_eq!(tshark("bad", 147, &frames, &["-Y", BAD]), [""; 0], "{}", show());
 }
 
-/// The bytes of a TCP connection in one segment each, in frames of an Ethernet; no checksums.
+/// Builds Ethernet frames for the bytes of a TCP connection, one segment each, without checksums.
 struct Tape {
     frames: Vec<Vec<u8>>,
     said: [u32; 2],
@@ -177,7 +177,7 @@ impl Tape {
         tape
     }
 
-    /// Everything that two ends say to each other.
+    /// Records everything that the two ends send to each other.
     fn run(&mut self, ends: &mut [Xot; 2]) {
         loop {
             let mut moved = false;
@@ -231,7 +231,7 @@ fn wireshark_reads_xot() {
         let bad = tshark("xot-bad", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", BAD]);
         assert_eq!(bad, [""; 0], "{}", packets.join("\n"));
     }
-    // A permanent circuit's set-up.
+    // The set-up of a permanent circuit.
     let pvc = Pvc {
         initiator: (b"Serial0".to_vec(), 7),
         responder: (b"Serial1".to_vec(), 9),

@@ -1,4 +1,4 @@
-//! X.25 as a whole: packets over LAPB over a line, packets over TCP, a peer that was recorded, and another
+//! X.25 as a whole: packets over LAPB over a line, packets over TCP, a recorded peer, and an independent
 //! decoder.
 
 mod captures;

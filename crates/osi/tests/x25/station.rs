@@ -1,5 +1,5 @@
-//! Two stations, each with LAPB and a packet layer, and a line between them: a rate, a length, harm from a
-//! seed.
+//! Two stations, each with LAPB and a packet layer, joined by a line with a rate, a delay and random
+//! impairments.
 
 use kiban_base::{Instant, Rope, SimRng};
 use kiban_osi::lapb::{self, Link};
@@ -8,19 +8,19 @@ use kiban_osi::x25::{Below, Config, Layer, Role, Sizes};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the line does.
+/// Properties of the line.
 #[derive(Clone, Copy)]
 pub(crate) struct Quality {
     pub(crate) bits_per_second: u64,
     pub(crate) delay: Duration,
-    /// Of a thousand frames, how many are lost; as many come twice.
+    /// Frames lost per thousand; as many are duplicated.
     pub(crate) harm: u64,
 }
 
 pub(crate) struct Station {
     pub(crate) link: Link,
     pub(crate) layer: Layer,
-    /// What the line has taken from here: frames with the moment when they are there.
+    /// Frames in transit from this station, with their arrival times.
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
     chance: SimRng,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) stations: [Station; 2],
     pub(crate) now: Instant,
     pub(crate) quality: Quality,
-    /// Every frame that was sent, if somebody wants it: whose, and its bytes.
+    /// If set, records every frame sent: the station's number, and the bytes.
     pub(crate) tape: Option<Vec<(usize, Vec<u8>)>>,
 }
 
@@ -60,7 +60,8 @@ impl World {
         World { stations, now: Instant::ZERO, quality, tape: None }
     }
 
-    /// Packets go between the layers of a station, frames onto the line; then the next moment comes.
+    /// Moves packets between the layers of each station and frames onto the line, then advances the time to
+    /// the next event.
     pub(crate) fn step(&mut self) {
         let now = self.now;
         let mut next = now + Duration::from_secs(1);
@@ -74,7 +75,7 @@ impl World {
                 station.layer.arrive(below, now);
             }
             loop {
-                // One packet waits, no more: acknowledgements in it are as late as can be.
+                // At most one packet waits, so that its acknowledgement number is as recent as possible.
                 while station.link.room() > 0
                     && station.link.unsent() == 0
                     && let Some(packet) = station.layer.poll_down()
