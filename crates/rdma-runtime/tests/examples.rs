@@ -1,7 +1,7 @@
-//! The examples as a reader runs them: both ends in one process over each lower layer, and as two processes.
+//! Runs the examples as a reader would: both ends in one process over each lower layer, and as two processes.
 //!
-//! Each example asserts what it says, so that its success is the story's. `cargo test` builds them beside
-//! this program.
+//! Each example asserts what it prints, so the test only checks that it succeeds. `cargo test` builds the
+//! examples beside this program.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ fn succeeds(name: &str, words: &[&str]) -> String {
     told
 }
 
-/// A server, and where it says that it serves. It is ended when the story is over, if it does not end by
-/// itself.
+/// A server process, and the address that it printed. It is killed at the end of the test if it does not exit
+/// by itself.
 struct Server(Child, String);
 
 impl Server {
@@ -58,7 +58,7 @@ impl Drop for Server {
     }
 }
 
-/// Addresses of the loopback that no other test uses.
+/// Loopback addresses that no other test uses.
 fn own_addresses(which: u32) -> [String; 2] {
     let process = std::process::id() % 250;
     [format!("127.78.{process}.{}", 10 * which), format!("127.78.{process}.{}", 10 * which + 1)]

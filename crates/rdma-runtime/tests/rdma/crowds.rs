@@ -1,5 +1,5 @@
-//! Crowds: thousands who say nothing, and a thousand queue pairs that stand idle. What they cost, and whom
-//! they hinder.
+//! Many connections: thousands that never send a request, and a thousand idle queue pairs; their cost, and
+//! their effect on other peers.
 
 use crate::pair::{LONG, Side, Watch, is_told_elsewhere, resident_bytes};
 use kiban_rdma_runtime::tcp::TcpLink;
@@ -8,18 +8,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a crowd may cost.
+/// Maximum memory growth caused by many connections, in bytes.
 const GROWTH_BYTES_MAX: usize = 64 << 20;
 
-/// Raises the bound on files as far as it goes: what it is then.
+/// Raises the limit on open files to the maximum, and returns it.
 fn files_max() -> usize {
     let was = getrlimit(Resource::Nofile);
-    // Nobody may raise it beyond its maximum, up to which anybody may.
+    // An unprivileged process may raise the limit up to its hard limit, but not beyond.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize)
 }
 
-/// How long a new peer takes to connect and to have a byte written.
+/// Returns the time that a new peer needs to connect and to have one byte written.
 fn time_for_a_good_peer(
     server: &Side,
     options: &Connect,
@@ -53,7 +53,7 @@ fn ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time() {
     let options = Connect { backlog: 4096, ..Connect::default() };
     let listener = server.listen(&options);
     let Address::Ip(address) = listener.address() else { panic!("an IP address") };
-    // Their files are in this process too, and so are those that wait at the listener.
+    // The files of the clients are in this process too, and so are connections not yet accepted.
     let crowd = 10_000.min(files_max().saturating_sub(3 * waiting_max + 200));
     if crowd < 10_000 {
         eprintln!("a crowd of {crowd}: this system allows no more files");
@@ -62,7 +62,7 @@ fn ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time() {
     let mut longest = Duration::ZERO;
     let mut strangers = Vec::new();
     for at in 0..crowd {
-        // Forty of each host: no bound on one source would catch them.
+        // Forty connections from each address, so that no limit per source applies.
         let from = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 1).to_bits() + at as u32 / 40);
         strangers.push(TcpLink::connect(address, Some(IpAddr::V4(from))).expect("a socket"));
         if at % 1000 == 999 {
@@ -77,7 +77,7 @@ fn ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time() {
     assert!(ends > waiting_max / 2, "{ends} ends: the crowd came");
     assert!(longest < Duration::from_secs(1), "{longest:?}");
     assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes");
-    // Nobody drives the NIC but its helper.
+    // Only the helper thread drives the NIC.
     while server.context.in_use().2 > 0 {
         assert!(last_came.elapsed() < LONG, "they are still there: {:?}", server.context.in_use());
         let nobody = listener.request(Duration::from_millis(100));
@@ -121,7 +121,7 @@ fn a_thousand_idle_queue_pairs_cost_little() {
             .collect();
         (connected, accepting.join().expect("accepted"))
     });
-    // Each has done something once.
+    // Each queue pair has been used once.
     for (at, (qp, _)) in connected.iter().enumerate() {
         let to = Remote { rkey: target.rkey(), address: target.address() + at as u64 * 8 };
         qp.post_send(Wr::write_inline(at as u64, &(at as u64).to_ne_bytes(), to)).expect("room");

@@ -1,8 +1,8 @@
-//! Half a frame, then silence: what has come lies where it may, and taking the memory back needs nobody's
-//! consent.
+//! Half a frame, then silence: payload received so far is placed where allowed, and memory can be
+//! deregistered without the peer.
 //!
-//! A long frame without CRC is under way into that memory, so the connection ends as soon as the NIC looks at
-//! it again; one with a CRC is judged when it is whole.
+//! Without CRC, the long frame is being placed in that memory, so the connection ends as soon as the NIC
+//! processes it again; with CRC, the frame is validated when it is complete.
 
 use crate::pair::{LONG, Side, Watch};
 use kiban_rdma::iwarp::mpa;
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// An RDMA Write in one frame, its CRC right.
+/// Builds an RDMA Write in one frame with a correct CRC.
 fn write_frame(stag: u32, address: u64, payload: &[u8], crc: bool) -> Vec<u8> {
     let mut frame = Vec::new();
     let start = mpa::begin(&mut frame, 14 + payload.len());
@@ -47,8 +47,8 @@ fn memory_goes_at_once_under_half_a_frame_and_the_other_half_is_refused() {
         let long = write_frame(rkey, place, &[2; 60_000], agreed.crc);
         let (half, rest) = long.split_at(30_000);
         stranger.write_all(&[&whole[..], half].concat()).expect("room");
-        // The first frame is in place, and of the other as much as may be: all of it without CRC, nothing
-        // with it.
+        // The first frame is placed completely; of the second, everything received if there is no CRC,
+        // otherwise nothing.
         let here = if agreed.crc { 100 } else { 100 + 30_000 - 2 - 14 };
         let begun = Watch::start();
         let moved = || side.context.counters().placed_bytes + side.context.counters().landed_bytes;
@@ -68,19 +68,19 @@ fn memory_goes_at_once_under_half_a_frame_and_the_other_half_is_refused() {
         target.deregister().expect("nothing looks at it");
         assert!(begun.elapsed() < Duration::from_millis(500), "{crc:?}: {:?}", begun.elapsed());
         if agreed.crc {
-            // Nobody knows yet what the frame would have been.
+            // The frame has not been validated yet.
             assert!(side.cq.poll().is_none(), "the connection stands");
             stranger.write_all(rest).expect("room");
         }
         assert_eq!(side.cq.wait(LONG).expect("told").status, Status::Flushed);
         connection.wait_disconnected(LONG).expect("over");
         assert_eq!((side.context.counters().bad_stag, moved()), (1, here), "{crc:?}");
-        // It is told why: DDP, tagged buffer, invalid STag (RFC 5041 §7).
+        // The Terminate states the reason: DDP, tagged buffer, invalid STag (RFC 5041 §7).
         let mut last = Vec::new();
         let _ = stranger.read_to_end(&mut last);
         assert_eq!(last.get(3), Some(&0x47), "{crc:?}: a Terminate in {last:x?}");
         assert_eq!(last.get(2 + 18..2 + 20), Some(&[0x11, 0x00][..]), "{crc:?}: {last:x?}");
-        // Nobody takes what is said now, if it can be said at all.
+        // Bytes sent now are ignored, if they can be sent at all.
         let _ = stranger.write_all(rest);
         side.context.progress();
         assert_eq!(moved(), here, "{crc:?}");

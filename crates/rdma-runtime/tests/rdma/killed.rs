@@ -1,16 +1,17 @@
-//! A peer's process is killed, in the middle of something long or of nothing: who survives is told within a
+//! A peer's process is killed during a long transfer, or while idle: the survivor gets an error within a
 //! second.
 
 use crate::pair::{LONG, Side, Watch, remote_of, role, spawn, words_of};
 use kiban_rdma_runtime::{Access, Address, Connect, QpState, Status, Wr};
 use std::time::Duration;
 
-/// One message, far longer than any buffer on the way.
+/// Length of one message in bytes, far longer than any buffer on the path.
 const LENGTH: usize = 1 << 30;
-/// So much of it must have come or gone before the kill.
+/// Number of bytes that must have been transferred before the kill.
 const MIDDLE_BYTES: u64 = 16 << 20;
 
-/// What goes on when the peer is killed; long messages go one after another, so that one is always under way.
+/// The activity during which the peer is killed. Long messages follow each other, so that one is always in
+/// progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Midst {
     PeerWrites,
@@ -29,7 +30,7 @@ impl Midst {
     }
 }
 
-/// The peer: connects, and does its part until it is killed.
+/// Runs the peer: connects, and transfers data until it is killed.
 fn be_killed(midst: Midst, address: Address) -> ! {
     let one = Side::tcp();
     let mr = one.pd.reg_mr(midst.length(), Access::ALL).expect("room");
@@ -40,7 +41,7 @@ fn be_killed(midst: Midst, address: Address) -> ! {
         match midst {
             Midst::PeerWrites => one.qp.post_send(Wr::write(1, mr.all(), remote)).expect("room"),
             Midst::PeerReads => one.qp.post_send(Wr::read(1, mr.all(), remote)).expect("room"),
-            // Its helper does the rest.
+            // The NIC's helper thread does the rest.
             _ => std::thread::park(),
         }
         one.done();
@@ -98,7 +99,7 @@ fn who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way() {
             assert!(matches!(status, Status::Lost | Status::Flushed), "{midst:?}: {told:?}");
         }
         assert_eq!(side.qp.state(), QpState::Error, "{midst:?}");
-        // The memory is the survivor's own again, and its queue pair serves the next.
+        // The survivor can reuse the memory, and its queue pair can be connected again.
         mr.deregister().expect("nothing holds it");
         drop(connection);
         side.qp.reset().expect("over");

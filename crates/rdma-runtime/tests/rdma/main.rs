@@ -1,4 +1,4 @@
-//! Stories of the RDMA NIC in real time that need a process or a network of their own: crowds, killed peers,
+//! Tests of the RDMA NIC in real time that need their own process or network: many connections, killed peers,
 //! raw frames.
 
 mod crowds;

@@ -1,4 +1,4 @@
-//! What the stories share: a side of a connection, and this very program in another process.
+//! Code shared by the tests: one side of a connection, and this test program as another process.
 
 use kiban_base::Instant;
 use kiban_os::Clock;
@@ -11,10 +11,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than anything here takes, even on a busy machine.
+/// A timeout longer than any step takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Says how long something took.
+/// Measures and prints how long something took.
 pub(crate) struct Watch {
     clock: Clock,
     begun: Instant,
@@ -31,7 +31,7 @@ impl Watch {
     }
 }
 
-/// What a process of its own is to do; its argument stands beside it.
+/// The environment variable that tells a child process its role and its argument.
 const ROLE: &str = "KIBAN_TEST_ROLE";
 
 /// One side of a connection.
@@ -54,20 +54,20 @@ impl Side {
         Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets"))
     }
 
-    /// A listener on the loopback.
+    /// Listens on the loopback.
     pub(crate) fn listen(&self, options: &Connect) -> Listener {
         let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         self.context.listen(Address::Ip(at), options).expect("an address")
     }
 
-    /// Accepts the next: what it said.
+    /// Accepts the next request; returns the connection and the request's private data.
     pub(crate) fn accept(&self, listener: &Listener, options: &Connect) -> (Connection, Vec<u8>) {
         let request = listener.request(LONG).expect("a request");
         let said = request.private_data().to_vec();
         (request.accept(&self.qp, options).expect("it waits"), said)
     }
 
-    /// The next completion, a success.
+    /// Waits for the next completion, which must be a success.
     pub(crate) fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -75,7 +75,7 @@ impl Side {
     }
 }
 
-/// Memory as peers are told of it.
+/// Encodes the key and address of memory for a peer.
 pub(crate) fn words_of(mr: &Mr) -> Vec<u8> {
     [&mr.rkey().to_be_bytes()[..], &mr.address().to_be_bytes()].concat()
 }
@@ -86,21 +86,21 @@ pub(crate) fn remote_of(words: &[u8]) -> Remote {
     Remote { rkey: u32::from_be_bytes(*rkey), address: u64::from_be_bytes(*address) }
 }
 
-/// A process that dies with its story.
+/// A child process that is killed when the test ends.
 pub(crate) struct Peer(pub(crate) Child);
 
 impl Peer {
-    /// SIGKILL: it says nothing any more; its system closes its sockets.
+    /// Sends SIGKILL: the process sends nothing more; the system closes its sockets.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it lives");
     }
 
-    /// It has come to its end, and all was well there.
+    /// Waits for the process, which must succeed.
     pub(crate) fn succeeds(mut self) {
         let mut said = String::new();
         self.0.stdout.take().expect("it was asked for").read_to_string(&mut said).expect("words");
         let status = self.0.wait().expect("it was started");
-        // A story that is not found succeeds too.
+        // The test program also succeeds if it finds no test of this name.
         assert!(status.success() && said.contains("1 passed"), "a process of this story: {status}: {said}");
     }
 }
@@ -112,12 +112,13 @@ impl Drop for Peer {
     }
 }
 
-/// The role that this process has been given.
+/// Returns the role of this process, if it is a child.
 pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// This very program, playing one story in a role; `before` stands before it on the command line.
+/// Runs one test of this program in a child process with a role; `before` precedes the program on the command
+/// line.
 pub(crate) fn spawn(before: &[&str], story: &str, role: &str) -> Peer {
     let own = std::env::current_exe().expect("a test is a program");
     let mut words = before.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
@@ -128,8 +129,8 @@ pub(crate) fn spawn(before: &[&str], story: &str, role: &str) -> Peer {
     Peer(child.spawn().expect("a test can be started"))
 }
 
-/// Plays a story in a process of its own, whose memory and files are nobody else's: whether this is the other
-/// one, which only waits for it.
+/// Runs a test in a child process of its own, so that it shares memory and files with no other test. Returns
+/// true in the parent, which only waits, and false in the child.
 pub(crate) fn is_told_elsewhere(story: &str) -> bool {
     if role().is_some() {
         return false;
@@ -138,7 +139,7 @@ pub(crate) fn is_told_elsewhere(story: &str) -> bool {
     true
 }
 
-/// Memory of this process that is not swapped out.
+/// Returns the resident memory of this process in bytes.
 pub(crate) fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux says");
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says");

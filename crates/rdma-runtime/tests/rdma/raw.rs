@@ -1,4 +1,4 @@
-//! EFE in Ethernet frames: two processes in two network namespaces, a veth between them. Needs root.
+//! EFE in Ethernet frames: two processes in two network namespaces, joined by a veth pair. Requires root.
 
 use crate::pair::{LONG, Peer, Side, Watch, remote_of, role, spawn, words_of};
 use kiban_rdma_runtime::{Access, Address, Connect, ConnectError, Context, Error, Lower, Status, Wr};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const LENGTH: usize = 200_000;
 const SERVICE: u16 = 7;
 
-/// Two namespaces, joined; they go with the story.
+/// Two joined namespaces, which are removed when the test ends.
 struct Networks {
     names: [String; 2],
 }
@@ -56,11 +56,11 @@ fn bytes_of(side: u8) -> Vec<u8> {
     (0..LENGTH).map(|at| (at * 13 + at / 255) as u8 ^ side).collect()
 }
 
-/// One process: connected, it writes, reads and sends, and sees the other do the same.
+/// Runs one process: it connects, writes, reads and sends, and checks what the other process wrote and sent.
 fn play(server: bool) {
     let lower = Lower::EfeRaw { interface: "rdma0".into() };
     let side = Side::new(Context::open(&lower).expect("an interface of this namespace"));
-    // Ours; what the peer writes; what we read; what the peer sends.
+    // Our data; the peer's write; our read; the peer's message.
     let [ours, written, read, sent] = [(); 4].map(|()| side.pd.reg_mr(LENGTH, Access::ALL).expect("room"));
     ours.write(0, &bytes_of(u8::from(server)));
     side.qp.post_recv(1, &[sent.all()]).expect("room");
@@ -79,7 +79,7 @@ fn play(server: bool) {
         let connection = loop {
             match side.qp.connect(address, &options, LONG) {
                 Ok(connection) => break connection,
-                // The other process is not there yet.
+                // The other process is not listening yet.
                 Err(Error::Connect(
                     ConnectError::Unreachable | ConnectError::Timeout | ConnectError::Lost,
                 )) if begun.elapsed() < LONG => {}
@@ -93,7 +93,7 @@ fn play(server: bool) {
     side.qp.post_send(Wr::write(10, ours.all(), to)).expect("room");
     side.qp.post_send(Wr::read(11, read.all(), from)).expect("room");
     side.qp.post_send(Wr::send(12, ours.all())).expect("room");
-    // Behind all that: when it comes, the peer has read.
+    // A fenced message: when it arrives, the peer has completed its read.
     side.qp.post_send(Wr::send_inline(13, b"").fenced()).expect("room");
     let mut done: Vec<u64> = (0..6).map(|_| side.done().id).collect();
     done.sort_unstable();
@@ -108,7 +108,7 @@ fn play(server: bool) {
     }
     assert_eq!(side.cq.wait(LONG).expect("the end").status, Status::Flushed);
     connection.wait_disconnected(LONG).expect("over");
-    // What was said last has left.
+    // Allows the last frames to be sent.
     let farewell = Watch::start();
     while farewell.elapsed() < Duration::from_millis(100) {
         side.context.progress();

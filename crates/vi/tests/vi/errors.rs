@@ -1,4 +1,4 @@
-//! What goes wrong: every error of a descriptor, a dry queue, a lost connection, refusals.
+//! Errors: every error of a descriptor, an empty receive queue, a lost connection, rejected requests.
 
 use crate::pair::{BASE, MEMORY_BYTES, Pair, attributes};
 use kiban_vi::wire::fault;
@@ -44,7 +44,7 @@ fn a_dry_receive_queue_is_what_the_level_makes_of_it() {
     (0..3).for_each(|n| one.send(0, Work::send(n, &from)).expect("connected"));
     one.run(Duration::from_secs(3));
     assert_eq!((one.sent(0), one.state(0)), (None, ViState::Connected), "the sender waits");
-    // It asks now and then; the two do not keep each other busy.
+    // The sender probes at intervals; the two ends must not exchange packets continuously.
     assert!(one.packets < 2500, "{} packets in three seconds", one.packets);
     for n in 0..3 {
         one.receive(1, n, &to);
@@ -64,7 +64,7 @@ fn a_patient_delivery_waits_and_then_gives_up() {
     one.run(Duration::from_millis(15));
     assert_eq!(one.state(0), ViState::Connected);
     one.receive(1, 1, &to);
-    // The receiver's own message, posted at once, does not hide that there is room.
+    // A message that the receiver sends at once must not delay the news of its new receive descriptor.
     let (back, there) = ([one.at(1, 64, 8)], [one.at(0, 64, 8)]);
     one.receive(0, 1, &there);
     one.send(1, Work::send(1, &back)).expect("connected");
@@ -171,7 +171,7 @@ fn memory_deregistered_under_a_message_ends_it_with_what_had_moved() {
     let (from, to) = ([one.at(0, 0, 100_000)], [one.at(1, 0, 100_000)]);
     one.receive(1, 1, &to);
     one.send(0, Work::send(1, &from)).expect("connected");
-    // The first packets are on their way; the far end loses its memory before they come.
+    // The first packets are in transit; the receiver's memory is deregistered before they arrive.
     one.run(Duration::from_micros(5));
     let handle = one.sides[1].handle;
     one.sides[1].nic.deregister(handle).expect("registered");
@@ -272,8 +272,8 @@ fn a_disconnect_flushes_both_ends_in_the_order_of_posting() {
         assert_eq!((here.cookie, here.status), (n, Status::FLUSHED));
         assert_eq!((there.cookie, there.status), (n, Status::FLUSHED));
     }
-    // In error everything is flushed as it is posted; sending is refused only where there is no connection to
-    // lose.
+    // In the error state, descriptors are flushed as they are posted. A send is rejected only in the idle
+    // state.
     one.send(1, Work::send(6, &from)).expect("a VI in error takes descriptors");
     assert_eq!(one.sent(1).map(|done| done.status), Some(Status::FLUSHED));
     assert_eq!(one.send(0, Work::send(6, &from)), Err(Refusal::BadState(ViState::Idle)));

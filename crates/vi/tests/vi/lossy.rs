@@ -1,4 +1,4 @@
-//! Paths that lose, double, reorder and corrupt packets.
+//! Paths that lose, duplicate, reorder and corrupt packets.
 
 use crate::pair::{BASE, Harm, Pair, pattern};
 use kiban_vi::wire::fault;

@@ -1,4 +1,4 @@
-//! Stories of VI NICs: two of them, a path between, and a clock that the test turns.
+//! Tests of VI NICs: two NICs, a path between them, and virtual time.
 
 mod errors;
 mod lossy;

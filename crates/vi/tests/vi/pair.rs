@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub(crate) const PACKET_BYTES: usize = 1024;
-/// Where the memory of each side begins.
+/// Address of the memory of each side.
 pub(crate) const BASE: u64 = 0x10_0000;
 pub(crate) const MEMORY_BYTES: usize = 1 << 18;
-/// How long a packet is under way.
+/// One-way delay of a packet.
 pub(crate) const DELAY: Duration = Duration::from_micros(10);
 
 pub(crate) struct Side {
@@ -25,7 +25,7 @@ pub(crate) struct Side {
     pub(crate) arriving: VecDeque<(Instant, Vec<u8>)>,
 }
 
-/// What the path does to packets.
+/// Impairments of the path.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Harm {
     pub(crate) loss: f64,
@@ -59,21 +59,21 @@ fn side(config: &Config, reliability: Reliability, traits: PathTraits, seed: u64
 }
 
 impl Pair {
-    /// Two NICs that are not connected, on a path that loses nothing or may.
+    /// Creates two NICs that are not connected, on a lossless or a lossy path.
     pub(crate) fn strangers(reliability: Reliability, loses_nothing: bool, config: &Config) -> Pair {
         let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing, checked: !loses_nothing };
         let sides = [1, 2].map(|seed| side(config, reliability, traits, seed));
         Pair { sides, now: Instant::ZERO, harm: Harm::default(), chance: SimRng::from_seed(7), packets: 0 }
     }
 
-    /// Two connected VIs.
+    /// Creates two connected VIs.
     pub(crate) fn connected(reliability: Reliability, loses_nothing: bool, config: &Config) -> Pair {
         let mut pair = Pair::strangers(reliability, loses_nothing, config);
         pair.connect();
         pair
     }
 
-    /// Side 0 asks, side 1 accepts.
+    /// Connects from side 0; side 1 accepts.
     pub(crate) fn connect(&mut self) {
         self.sides[1].nic.listen(b"port").expect("room for a listener");
         self.ask(Duration::from_secs(1)).expect("the VI is idle");
@@ -98,7 +98,7 @@ impl Pair {
         nic.vi(*vi).expect("the VI is there").0
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn run(&mut self, length: Duration) {
         let until = self.now + length;
         loop {
@@ -110,7 +110,7 @@ impl Pair {
                 self.now = until;
                 return;
             }
-            // A deadline that is reached passes by a step, so that time goes on.
+            // At a deadline the time advances by one more nanosecond, so that it cannot stand still.
             self.now =
                 if arrival == Some(next) { next } else { next.max(self.now) + Duration::from_nanos(1) };
             for side in 0..2 {
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// What both sides have to send goes onto the path.
+    /// Moves packets from both sides to the path.
     fn flush(&mut self) {
         for from in 0..2 {
             let Side { nic, path, .. } = &mut self.sides[from];
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// A run of a side's memory.
+    /// Returns a range of a side's memory as a segment.
     pub(crate) fn at(&self, side: usize, offset: u64, length: u32) -> Segment {
         Segment { address: BASE + offset, handle: self.sides[side].handle, length }
     }
@@ -195,7 +195,7 @@ impl Pair {
     }
 }
 
-/// Bytes that differ everywhere.
+/// Returns pseudo-random bytes.
 pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()

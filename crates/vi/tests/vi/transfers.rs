@@ -1,4 +1,4 @@
-//! What travels: messages, writes, reads, immediate data, at every level.
+//! Data transfer: messages, RDMA Writes and Reads, immediate data, at every reliability level.
 
 use crate::pair::{BASE, PACKET_BYTES, Pair, attributes, pattern};
 use kiban_base::Instant;
@@ -23,7 +23,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
         for (n, length) in lengths.into_iter().enumerate() {
             let bytes = pattern(length, n as u64);
             pair.fill(0, 0, &bytes);
-            // Three pieces here, two there.
+            // Three segments here, two there.
             let (a, b) = (length as u32 / 3, length as u32 / 2);
             let from = [
                 pair.at(0, 0, a),
@@ -91,7 +91,7 @@ fn a_read_brings_what_was_there_and_consumes_nothing() {
             let bytes = pattern(20_000, 9);
             pair.fill(1, 100, &bytes);
             let there = Remote { address: BASE + 100, handle: pair.sides[1].handle };
-            // More reads than may be under way at once.
+            // More RDMA Reads than may be outstanding.
             for n in 0..40u64 {
                 let to = [pair.at(0, n * 500, 500)];
                 let from = Remote { address: there.address + n * 500, ..there };
@@ -122,7 +122,7 @@ fn a_fenced_message_waits_for_reads_and_others_do_not() {
         pair.send(0, Work::read(1, &big, there)).expect("connected");
         let message = Work::send(2, &small);
         pair.send(0, if fenced { message.fenced() } else { message }).expect("connected");
-        // One way there: a message without a fence arrives with the read's request.
+        // One one-way delay: a message without a fence arrives together with the read request.
         pair.run(Duration::from_micros(15));
         assert_eq!(pair.received(1).is_some(), !fenced);
         assert_eq!(pair.sent(0), None, "descriptors are dequeued in the order of posting");
@@ -150,7 +150,7 @@ fn a_completion_queue_names_the_vi_of_each_descriptor() {
     for _ in 0..3 {
         assert_eq!(pair.sides[1].nic.queue_done(queue), Ok(Some((vi, true))));
     }
-    // The fourth found no room: that is told, and the descriptor itself is not lost.
+    // The fourth completion was lost, which raises an event; the descriptor itself is not lost.
     assert_eq!(pair.sides[1].nic.queue_done(queue), Ok(None));
     assert!(pair.events(1).contains(&Event::CompletionQueueFull { queue }));
     assert_eq!((0..4).filter_map(|_| pair.received(1)).count(), 4);
