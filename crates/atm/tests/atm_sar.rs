@@ -1,4 +1,4 @@
-//! Stories of segmentation and reassembly.
+//! Tests of segmentation and reassembly.
 
 mod atm;
 
@@ -12,7 +12,7 @@ use kiban_base::crc::Crc32Aal5;
 use kiban_base::{Instant, Pdu};
 use proptest::prelude::*;
 
-/// The cells of frames sent one after another on circuit 0.
+/// Returns the cells of frames sent one after another on circuit 0.
 fn train_of(bench: &mut Bench, frames: &[Vec<u8>]) -> Vec<TimedCell> {
     let (mut down, _) = ports(1, 65535, 1);
     let mut train = Vec::new();
@@ -24,7 +24,7 @@ fn train_of(bench: &mut Bench, frames: &[Vec<u8>]) -> Vec<TimedCell> {
     train
 }
 
-/// A train of one frame, whatever its trailer says, with its CRC right.
+/// Builds the cells of one frame with any trailer but a correct CRC.
 fn raw_frame(pdu: &[u8]) -> Vec<TimedCell> {
     assert_eq!(pdu.len() % 48, 0);
     let count = pdu.len() / 48;
@@ -84,8 +84,8 @@ fn headers_land_in_the_head_and_payload_in_pages_of_its_own() {
         Arrival::Oam { .. } => panic!("no management was sent"),
     };
     let shapes: Vec<(usize, Vec<usize>)> = arrivals.iter().map(shape).collect();
-    // Paper [1]: LLC 8, IP 20, TCP 20 apart from 8192 bytes of content. 44 bytes: the pad began in the first
-    // cell.
+    // Paper [1]: LLC 8, IP 20 and TCP 20 bytes before 8192 bytes of content. In the frame of 44 bytes, the
+    // pad begins in the first cell.
     assert_eq!(shapes, [(48, vec![4096, 4096]), (40, vec![]), (44, vec![])]);
 }
 
@@ -112,7 +112,7 @@ fn any_lost_cell_or_wrong_bit_loses_no_frame_but_its_own() {
     let mut bench = Bench::new(256);
     let train = train_of(&mut bench, &sent);
     let cells = train.len() / 3;
-    // The middle frame's cells but its last: that one joins two frames.
+    // The last cell of the middle frame is lost, which joins two frames.
     for at in cells..2 * cells - 1 {
         for harm in 0..2 {
             let mut train = train.clone();
@@ -198,7 +198,7 @@ fn every_broken_frame_is_counted_by_name() {
                 assert_eq!(value, u64::from(counter == name), "{counter} for {name}");
             }
         });
-        // The next frame is not touched by the last.
+        // The next frame is not affected.
         assert_eq!(frames(&bench.receive(&mut up, &raw_frame(&with_crc(trailer(0, 60))))).len(), 1, "{name}");
         drop(arrivals);
         assert!(bench.memory.is_home());
@@ -244,7 +244,7 @@ fn congestion_priority_and_management_come_up() {
             Arrival::Frame { congested, low_priority, .. } => (0, *congested, *low_priority),
         })
         .collect();
-    // I.363.5: congestion is that of the last cell, priority that of any.
+    // I.363.5: the congestion indication is that of the last cell, the priority that of any cell.
     assert_eq!(seen, [(5, false, false), (0, false, true), (6, false, false), (0, true, false)]);
 }
 
@@ -264,7 +264,7 @@ fn starvation_costs_one_frame_and_no_memory() {
     let sent: Vec<Vec<u8>> = (0..4).map(|seed| pattern(seed, 700)).collect();
     let mut bench = Bench::new(256);
     let train = train_of(&mut bench, &sent);
-    // 652 bytes behind the head: three pages a frame.
+    // 652 bytes after the head: three pages a frame.
     for n in 1..=12u64 {
         let (_, mut up) = ports(1, 9188, 1);
         bench.memory.receive.refuse(n);
@@ -295,7 +295,7 @@ fn a_closed_circuit_gives_its_memory_back() {
     assert!(!bench.memory.is_home());
     up.close(Circuit(0));
     assert!(bench.memory.is_home());
-    // The name may be opened under another number, and a number under another name.
+    // An identifier may be opened under another number, and a number with another identifier.
     up.open(Circuit(5), Inlet::classical_ip(vc(0)));
     assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 1);
     up.open(Circuit(2), Inlet::classical_ip(vc(0)));
@@ -379,7 +379,7 @@ proptest! {
                 let user = Header::user(vc(*circuit), bits % 5 == 0).to_word(Interface::Uni);
                 let word = match kind { 0 => *bits, 1 => user ^ (bits & 0xf), _ => user };
                 let mut cell = TimedCell::new(Instant::ZERO, word, [*byte; 48]);
-                // Some trailers are nearly right: a short length, no indicator.
+                // Some trailers are nearly right: a length that is too short, no indicator.
                 cell.payload[41..44].copy_from_slice(&[0, 0, *byte]);
                 if kind == &2 { cell.hec ^= *byte; }
                 cell

@@ -1,4 +1,4 @@
-//! The scheduler against a model that looks at every slot.
+//! The scheduler compared with a model that checks every slot.
 
 mod atm;
 
@@ -13,13 +13,13 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One circuit of the model: whether each queued cell ends something; management cells apart.
+/// One circuit of the model: for each queued cell, whether it ends a frame; management cells separately.
 #[derive(Clone)]
 struct Queue {
     frames: VecDeque<bool>,
     management: usize,
     meter: Option<Meter>,
-    /// In the ring, or waiting for a moment, or neither.
+    /// In the ring, waiting for a time, or neither.
     stands: bool,
 }
 
@@ -29,27 +29,28 @@ impl Queue {
     }
 }
 
-/// A port that asks at every slot, one after another, who may send.
+/// A port that determines at every slot which circuit may send.
 #[derive(Clone)]
 struct Model {
     line: Interval,
     slot: u64,
     queues: Vec<Queue>,
     ring: VecDeque<usize>,
-    /// (moment, circuit), in order.
+    /// (time, circuit), in order.
     waiting: Vec<(u64, usize)>,
 }
 
 impl Model {
-    /// Looks at every slot that starts before `until`; (circuit, end of slot, whether the cell ends
-    /// something).
+    /// Serves every slot that starts before `until`; returns (circuit, end of slot, whether the cell ends a
+    /// frame).
     fn run(&mut self, until: u64, out: &mut Vec<(usize, u64, bool)>, stop_at_end: bool) {
         while slot_start(self.line, self.slot) < until {
             let start = slot_start(self.line, self.slot);
             self.join(start);
             self.slot += 1;
             let Some(circuit) = self.ring.pop_front() else {
-                // Nothing in the ring: go to the slot at which the first who waits may send, one by one.
+                // The ring is empty: advance to the first slot in which a waiting circuit may send, slot by
+                // slot.
                 if self.waiting.is_empty() {
                     self.slot = self.slot.max(slot_at_or_after(self.line, until));
                 }
@@ -82,14 +83,14 @@ impl Model {
         }
     }
 
-    /// Whose moment is before an input joins before it.
+    /// Circuits whose time has come before an input join the ring before it.
     fn join_before(&mut self, until: u64) {
         while self.waiting.first().is_some_and(|(moment, _)| *moment < until) {
             self.ring.push_back(self.waiting.remove(0).1);
         }
     }
 
-    /// A circuit that has cells joins, or waits if it may not send in the slot that starts at `start`.
+    /// A circuit with cells joins the ring, or waits if it may not send in the slot that starts at `start`.
     fn enlist(&mut self, circuit: usize, start: u64) {
         let queue = &mut self.queues[circuit];
         if queue.stands || queue.is_empty() {
@@ -113,7 +114,7 @@ impl Model {
         self.enlist(circuit, slot_start(self.line, slot));
     }
 
-    /// When the next end would leave if no more came.
+    /// Returns when the next end of a frame would leave if no more cells came.
     fn next_end(&self) -> Option<u64> {
         let mut future = self.clone();
         let mut out = Vec::new();

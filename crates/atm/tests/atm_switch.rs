@@ -1,4 +1,4 @@
-//! Stories of the switch, and the switch against a model that makes one event a cell.
+//! Tests of the switch, and a comparison with a model that handles each cell as an event.
 
 mod atm;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const OC3C: Interval = Interval::of_line(OC3C_BITS_PER_SECOND);
 
-/// The textbook's leaky bucket, in units of 1/scale ns.
+/// The textbook leaky bucket, in units of 1/scale ns.
 #[derive(Clone)]
 struct Bucket {
     increment: i128,
@@ -43,7 +43,8 @@ impl Bucket {
     }
 }
 
-/// The cells that leave one output port, by an event for every cell and a look at every slot.
+/// Models one output port: returns the cells that leave it, with an event for every cell and a check at every
+/// slot.
 fn model(
     ports: &[SwitchPort],
     delay: Duration,
@@ -134,7 +135,7 @@ enum Spoiled {
     Rest,
 }
 
-/// A line that is busy in `load` of 100 slots, with frames of these circuits.
+/// Builds a line that is busy in `load` of 100 slots, with frames of these circuits.
 fn traffic(
     seed: u64,
     line: Interval,
@@ -192,7 +193,7 @@ fn world() -> impl Strategy<Value = World> {
     let route = (0usize..3, 3usize..60, police, any::<bool>());
     (prop::collection::vec(port, 3), prop::collection::vec(route, 12), 0u64..20_000, 10u64..101, any::<u64>())
         .prop_map(|(ports, routes, delay, load, seed)| {
-            // Four circuits come in at each port.
+            // Four circuits arrive at each port.
             let routes =
                 routes.into_iter().enumerate().map(|(index, (out_port, queue, police, frame_discard))| {
                     Route {
@@ -219,7 +220,7 @@ fn world() -> impl Strategy<Value = World> {
 fn check(world: &World) {
     let mut switch = Switch::new(&world.ports, world.delay);
     world.routes.iter().for_each(|route| switch.add(*route).unwrap());
-    // The last of these is in no table.
+    // The last of these has no table entry.
     let circuits: Vec<Vc> = (0..5).map(|n| Vc::new(1, 40 + n)).collect();
     let trains: Vec<Vec<TimedCell>> = (0..3)
         .map(|port| {
@@ -288,8 +289,7 @@ proptest! {
     }
 }
 
-/// Two inputs that each fill half of an output and more, frame by frame; what comes out is put together
-/// again.
+/// Two inputs that each use more than half of an output's rate, in whole frames; the output is reassembled.
 fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly, usize) {
     let mut bench = Bench::new(4096);
     let mut config = SwitchPort::plain(OC3C, Interface::Uni, 600);
@@ -300,7 +300,7 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
     routes.into_iter().for_each(|route| switch.add(route).unwrap());
     let mut trains = [Vec::new(), Vec::new()];
     for (port, train) in trains.iter_mut().enumerate() {
-        // Lines of different speed: in lock-step the second would lose every cell and the first none.
+        // Lines of different speeds: in lock-step, the second would lose every cell and the first none.
         let line = if port == 0 { OC3C } else { Interval::of_line(120_000_000) };
         let mut down = Segmentation::new(line, Interface::Uni);
         for circuit in (0..4).map(|c| c + 4 * port as u32) {
@@ -322,7 +322,7 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
 
 #[test]
 fn early_discard_drops_whole_frames_only() {
-    // A frame is 42 cells; eight may be under way when the threshold is reached.
+    // A frame is 42 cells; eight may be in progress when the threshold is reached.
     let (switch, up, whole) = overload(|port, route| {
         port.early_cells_max = 600 - 8 * 42;
         route.frame_discard = true;
@@ -349,8 +349,8 @@ fn without_frame_discard_a_few_cells_spoil_many_frames() {
 
 #[test]
 fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
-    // Paper [2]'s service: 67.815 Mbit/s policed. A shaper at the same rate loses nothing, one 3 % faster
-    // almost all.
+    // Paper [2]'s service: 67.815 Mbit/s, policed. With a shaper at the same rate nothing is lost; with one 3
+    // % faster, almost everything.
     for (excess, whole_expected) in [(100, 20), (103, 0)] {
         let rate = 67_815_000;
         let mut bench = Bench::new(4096);
@@ -364,7 +364,7 @@ fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
         down.advance(LATER, &mut train, &mut bench.copies);
         let mut switch = Switch::new(&[SwitchPort::plain(OC3C, Interface::Uni, 100); 2], FABRIC_DELAY);
         let name = Name::Circuit(vc(0));
-        // A few slots of tolerance: cells stand in slots, so they come up to one too early.
+        // A tolerance of a few slots: cells are sent in slots, so they may arrive up to one slot early.
         let contract = Contract::peak(Interval::of_line(rate), Duration::from_micros(20));
         switch
             .add(Route { police: Some((contract, Penalty::Drop)), ..Route::plain(0, name, 1, name, 100) })
@@ -387,7 +387,7 @@ fn an_empty_switch_adds_its_delay_and_the_wait_for_a_slot() {
     switch.add(Route::plain(0, name, 1, Name::Circuit(Vc::new(0, 77)), 9)).unwrap();
     let word = Header::user(vc(0), true).to_word(Interface::Uni);
     switch.arrive(0, &[TimedCell::new(Instant::from_nanos(5001), word, [1; 48])]);
-    // 5001 + 10000 lies in the slot from 15000; the next starts at 17500 and ends at 20000.
+    // 5001 + 10000 is in the slot from 15000; the next starts at 17500 and ends at 20000.
     assert_eq!(switch.next_end(1), Instant::from_nanos(20_000));
     let mut out = Vec::new();
     switch.advance(1, Instant::from_nanos(17_500), &mut out);

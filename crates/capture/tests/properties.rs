@@ -1,4 +1,5 @@
-//! What holds for all values: written and read is the same, nothing panics, wrong bits are found.
+//! Properties for random values: what is written is read back, no input causes a panic, and corrupted bits
+//! are detected.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -104,7 +105,7 @@ fn icmpv6_header() -> impl Strategy<Value = icmpv6::Header> {
     ]
 }
 
-/// Writes with `length` and `write`, on a background that shows a byte left out, and reads again.
+/// Writes with `length` and `write` onto a background that reveals bytes left out, and reads the result back.
 macro_rules! comes_back {
     ($value:expr, $type:ty, $behind:expr) => {{
         let value = $value;
@@ -366,7 +367,8 @@ proptest! {
     fn reading_never_panics_and_never_claims_more_than_there_is(
         noise in vec(any::<u8>(), 0..120), from in 0..12usize,
     ) {
-        // Noise alone rarely passes the first rule: half of it begins as a header of each kind should.
+        // Random bytes rarely pass the first check, so half of the inputs begin with a valid header of each
+        // kind.
         const BEGINNINGS: [&[u8]; 12] = [
             &[], &[], &[], &[], &[0x45, 0, 0, 60], &[0x4f, 0, 0, 90], &[0x60, 0, 0, 0, 0, 9], &[0xaa, 0xaa, 3, 0, 0, 0],
             &[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7], &[0, 19, 8, 0, 20, 3, 0, 1, 4, 7, 0, 4],
@@ -412,7 +414,7 @@ fn flip(mut header: [u8; 5], bit: usize) -> [u8; 5] {
     header
 }
 
-/// A 32-bit CRC with a register of ones, inverted at the end, straight from its polynomial.
+/// Computes a 32-bit CRC bit by bit, with an all-ones initial value and an inverted result.
 fn bit_by_bit(bytes: &[u8], polynomial: u32, lowest_first: bool) -> u32 {
     let mut register = !0u32;
     for byte in bytes {

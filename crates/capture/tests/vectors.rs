@@ -239,7 +239,7 @@ fn the_headers_of_rfc_2684_are_known_by_name() {
 fn linux_asks_and_answers_who_is_at_the_other_end() {
     let here = Ipv4Addr::new(192, 168, 99, 1);
     let there = Ipv4Addr::new(192, 168, 99, 2);
-    // As Linux 5.10 sent it on a permanent circuit, behind its LLC/SNAP header.
+    // As sent by Linux 5.10 on a permanent circuit, after its LLC/SNAP header.
     let asked = hex("0013 0800 00 00 0008 04 00 00 00 c0a86301");
     let request = atmarp::Packet {
         operation: atmarp::Operation::InverseRequest,
@@ -299,7 +299,7 @@ fn a_loopback_cell_is_answered_with_the_same_cell_marked_as_looped() {
     assert_eq!(oam::verify(&payload), Ok(()));
 }
 
-/// The CRC of the first 374 bits, straight from the polynomial.
+/// Computes the CRC of the first 374 bits, bit by bit from the polynomial.
 fn crc10_bit_by_bit(payload: &[u8; 48]) -> u16 {
     let mut register = 0u16;
     for position in 0..374 {
@@ -329,7 +329,7 @@ fn oam_functions_that_are_not_taken_apart_are_recognised() {
     assert_eq!(oam::Payload::read(&payload[..47]), Err(Malformed::Truncated));
 }
 
-// IP and what stands on it
+// IP and the protocols above it
 
 #[test]
 fn an_ipv4_header_from_the_textbook_is_read_and_written_alike() {
@@ -394,7 +394,7 @@ fn a_udp_datagram_without_a_checksum_is_right_over_ipv4_only() {
     udp::fill(&mut filled, rest);
     assert_eq!(udp::verify_over_ipv6(&filled, rest), Ok(()));
     assert_eq!(udp::verify_over_ipv4(&filled, rest.plus(Sum::from_word(1))), Err(Malformed::Checksum));
-    // A sum of all ones would be sent as "none": RFC 768 sends its other name.
+    // A checksum of zero would mean "none", so RFC 768 sends all ones instead.
     let awkward = Sum::from_word(0xffff).minus(checksum::of_header(&bytes[..8]));
     udp::fill(&mut filled, awkward);
     assert_eq!(filled[6..8], [0xff, 0xff]);
@@ -581,7 +581,7 @@ fn every_ping_of_linux_classical_ip_is_understood_down_to_its_last_sum() {
         };
         pings.entry((identifier, sequence)).or_insert_with(Vec::new).push(message[message_bytes..].to_vec());
 
-        // And back: the same packet from its plain representation.
+        // In the other direction: encode the same packet from its decoded form.
         let mut again = vec![0; frame.len()];
         let llc_bytes = llc.write(&mut again);
         let ip_bytes = ip.write(&mut again[llc_bytes..]);
@@ -615,8 +615,8 @@ fn segments_of_linux_are_written_again_byte_for_byte() {
         let (header, header_bytes) = tcp::Header::read(segment).expect("a TCP header");
         let pseudo = checksum::pseudo_ipv4(ip.source, ip.target, ip.protocol, segment.len());
 
-        // The loopback device leaves the rest of the checksum to a card that is not there: the field holds
-        // the pseudo-header alone, except on resets.
+        // The loopback device leaves the rest of the checksum to a NIC that does not exist: the field holds
+        // the sum of the pseudo-header only, except on resets.
         let field = u16::from_be_bytes([segment[16], segment[17]]);
         let offloaded = field == pseudo.word();
         let rest = pseudo.plus(Sum::of(&segment[header_bytes..]));

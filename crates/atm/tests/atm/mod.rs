@@ -1,4 +1,4 @@
-//! What the ATM stories share: memory, frames, plain models.
+//! Code shared by the ATM tests: memory, frames, simple models.
 #![allow(dead_code, unreachable_pub)]
 
 use kiban_atm::wire::atm::{Interface, Vc};
@@ -6,7 +6,7 @@ use kiban_atm::{Arrival, Circuit, Inlet, Interval, Outlet, Reassembly, Segmentat
 use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, SimRng, Sum};
 use std::time::Duration;
 
-/// Ten cells in 25 microseconds: a line whose slots are easy to read.
+/// Ten cells in 25 microseconds: a line with round slot times.
 pub const LINE: Interval = Interval::every(Duration::from_nanos(2500));
 pub const LATER: Instant = Instant::from_nanos(u64::MAX / 4);
 
@@ -31,8 +31,8 @@ impl Bench {
         Context { now: Instant::ZERO, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies }
     }
 
-    /// A PDU of these bytes: the first `head` in its head, the rest in slices of these lengths, again and
-    /// again.
+    /// Builds a PDU of these bytes: the first `head` in its head, the rest in slices of these lengths,
+    /// repeated.
     pub fn pdu(&mut self, bytes: &[u8], head: usize, lengths: &[usize]) -> Pdu {
         let mut pdu = self.memory.blocks.take().expect("a block");
         let (front, mut rest) = bytes.split_at(head.min(bytes.len()));
@@ -41,7 +41,7 @@ impl Bench {
             if rest.is_empty() {
                 break;
             }
-            // The last slice that fits takes whatever is left.
+            // The last slice takes the remaining bytes.
             let length = if pdu.body().len() + 1 == kiban_base::SLICES_MAX { rest.len() } else { *length };
             let (part, after) = rest.split_at(length.min(rest.len()));
             let mut page = self.memory.transmit.take().expect("a page");
@@ -66,7 +66,7 @@ pub fn outlet(circuit: u32) -> Outlet {
     Outlet { vc: vc(circuit), frames_max: 64, low_priority: false, contract: None }
 }
 
-/// A port each way, with these circuits open.
+/// Creates the transmit and the receive side of a port, with these circuits open.
 pub fn ports(circuits: u32, frame_bytes_max: usize, head_cells: u8) -> (Segmentation, Reassembly) {
     let (mut down, mut up) = (Segmentation::new(LINE, Interface::Uni), Reassembly::new(Interface::Uni));
     for circuit in 0..circuits {
@@ -76,7 +76,7 @@ pub fn ports(circuits: u32, frame_bytes_max: usize, head_cells: u8) -> (Segmenta
     (down, up)
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Returns bytes that differ by position and by seed.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()
@@ -86,7 +86,7 @@ pub fn bytes_of(pdu: &Pdu) -> Vec<u8> {
     pdu.runs().flatten().copied().collect()
 }
 
-/// The frames among arrivals, each checked: its sums are those of its bytes, and there is no tail.
+/// Returns the frames among arrivals, and checks each: its sums match its bytes, and it has no tail.
 pub fn frames(arrivals: &[Arrival]) -> Vec<(u32, Vec<u8>)> {
     let frames = arrivals.iter().filter_map(|arrival| match arrival {
         Arrival::Frame { circuit, pdu, .. } => {
@@ -103,12 +103,12 @@ pub fn frames(arrivals: &[Arrival]) -> Vec<(u32, Vec<u8>)> {
     frames.collect()
 }
 
-/// 0 and 0xffff are the two zeros of one's complement.
+/// 0 and 0xffff both represent zero in ones' complement.
 pub fn same_sum(a: Sum, b: Sum) -> bool {
     a.word() % 0xffff == b.word() % 0xffff
 }
 
-/// The start of slot k by definition.
+/// Returns the start of slot k by definition.
 pub fn slot_start(line: Interval, k: u64) -> u64 {
     let (numerator, denominator) = line.ratio();
     (u128::from(k) * u128::from(numerator) / u128::from(denominator)) as u64

@@ -1,17 +1,17 @@
-//! A socket whose closing takes as long as its owner chose; also for tests of other crates.
+//! A socket whose close takes as long as its owner chose (SO_LINGER). Tests of other crates use it too.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Makes a socket whose close(2) takes an hour, for its peer takes nothing; and that peer, which waits so
-/// long at most.
+/// Creates a socket whose close(2) blocks for up to an hour because its peer reads nothing. Returns it with
+/// the peer, whose reads time out after `patience`.
 ///
-/// Whoever forks while there is one may hold its last reference in the child, and linger in its exec.
+/// A process that is forked meanwhile may hold the last reference in the child, and then blocks in its exec.
 pub(crate) fn lingering(patience: Duration) -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
-    // A bound, so that hundreds of these take little memory.
+    // Limits the buffers, so that hundreds of these sockets need little memory.
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 256 << 10).expect("an option");
     let mut near = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
     let (far, _) = listener.accept().expect("it called");
