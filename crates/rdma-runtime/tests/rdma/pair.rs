@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A timeout longer than any step takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Measures and prints how long something took.
+/// Measures how long something takes.
 pub(crate) struct Watch {
     clock: Clock,
     begun: Instant,

@@ -23,7 +23,7 @@ fn blamed(counters: &EfeCounters) -> u64 {
     malformed + no_flow + strangers + impossible + unexpected + doubled + beyond_credit
 }
 
-/// Creates a connected pair with one segment held back in transit, and one received but not read.
+/// Creates a connected pair with one segment lost and not yet retransmitted, and one received but not read.
 fn busy() -> (Pair, [FlowNumber; 2]) {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.send(0, flows[0], b"waits to be read");

@@ -30,7 +30,7 @@ enum Who {
     Responder,
 }
 
-/// One unit sent by one end, with its time: a start frame, or the ULPDU of an FPDU.
+/// One unit sent by one end: a start frame, or the ULPDU of an FPDU.
 #[derive(Clone, Debug)]
 struct Word {
     who: Who,

@@ -273,8 +273,8 @@ fn count_of(lines: &[String], what: &str) -> usize {
     lines.iter().filter(|line| line.contains(what)).count()
 }
 
-/// An error made by the initiator, given the responder's memory. Returned bytes replace its own frame on the
-/// wire.
+/// An error made by the initiator, given the address of the responder's memory. Returned bytes, if any, are
+/// delivered to the responder directly.
 type Wrong = fn(&mut Host, Place) -> Option<Vec<u8>>;
 
 fn post(one: &mut Host, operation: Operation, bytes: usize) -> Option<Vec<u8>> {

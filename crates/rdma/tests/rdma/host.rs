@@ -90,7 +90,7 @@ fn posts_in_every_state_have_their_outcome() {
             QpState::Closing => assert_eq!(told, [(1, Status::Flushed)]),
             _ => assert_eq!(told, [(1, Status::Flushed), (2, Status::Flushed)], "{state:?}"),
         }
-        // A connected queue pair cannot be reset; an unconnected one returns to its initial state.
+        // A connected queue pair cannot be reset; one without a stream returns to its initial state.
         let resets = matches!(state, QpState::Idle | QpState::Error);
         assert_eq!(side.nic.reset(side.qp).is_ok(), resets, "{state:?}");
         side.nic.stream_gone(side.qp, true);

@@ -275,7 +275,7 @@ fn memory_that_is_taken_back_is_copied_out_of_the_burst_first() {
 fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
-    // Another queue pair of two, which waits, takes its place.
+    // Replace two's queue pair by one that waits for receives.
     let attributes = kiban_rdma::iwarp::rnic::QpAttributes {
         waits_for_receives: true,
         ..crate::pair::attributes(two.side.pd, two.side.cq)
