@@ -19,7 +19,7 @@ struct Queue {
     frames: VecDeque<bool>,
     management: usize,
     meter: Option<Meter>,
-    /// In the ring, waiting for a time, or neither.
+    /// Whether it is in the ring or waits for a time.
     stands: bool,
 }
 
