@@ -33,7 +33,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc house
+.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc book house
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -156,3 +156,7 @@ portable: ## Compile the crates without operating system calls for Windows and m
 doc: ## Build the documentation of all crates, without warnings
 	@scripts/need cargo gcc
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+book: ## Make a book of the pages in docs, in target/book
+	@scripts/need cargo gcc mdbook
+	mdbook build --dest-dir '$(abspath $(TARGET))/book'
