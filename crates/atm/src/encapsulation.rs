@@ -146,7 +146,7 @@ fn reach(pdu: &mut Pdu, count: usize, copies: &mut Copies) -> Result<(), Malform
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use kiban_base::{Blocks, Pool};
+    use kiban_base::{PagePool, PduPool};
 
     const ALL: [Carried; 5] = [
         Carried::Ipv4,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_pushed_comes_off_again() {
-        let (mut blocks, mut copies) = (Blocks::new(1), Copies::default());
+        let (mut blocks, mut copies) = (PduPool::new(1), Copies::default());
         let mut counters = EncapsulationCounters::default();
         for carried in ALL {
             for encapsulation in [Encapsulation::LlcSnap, Encapsulation::VcMux(carried)] {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_header_in_the_body_is_pulled_up_and_counted() {
-        let (mut blocks, mut pool, mut copies) = (Blocks::new(1), Pool::new(1, 64), Copies::default());
+        let (mut blocks, mut pool, mut copies) = (PduPool::new(1), PagePool::new(1, 64), Copies::default());
         let mut counters = EncapsulationCounters::default();
         let mut pdu = blocks.take().unwrap();
         let bytes = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0, b'i', b'p', b'v', b'4'];
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_named_and_left_alone() {
-        let (mut blocks, mut copies) = (Blocks::new(1), Copies::default());
+        let (mut blocks, mut copies) = (PduPool::new(1), Copies::default());
         let mut counters = EncapsulationCounters::default();
         let rows: [(&[u8], Malformed); 4] = [
             (&[0xaa, 0xaa, 3, 0, 0, 0, 0x12], Malformed::Truncated),

@@ -19,7 +19,7 @@ use crate::wire::atmarp::{Operation, PACKET_BYTES_MAX, Packet, Party};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use kiban_base::{Alarm, Alarms, Instant};
+use kiban_base::{Instant, Timer, TimerWheel};
 
 /// Settings of InATMARP.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ struct End {
     state: State,
     peer: Option<Ipv4Addr>,
     deadline: Instant,
-    alarm: Alarm,
+    alarm: Timer,
     /// Source address of a request that has not been answered yet.
     owed: Option<Ipv4Addr>,
 }
@@ -98,7 +98,7 @@ struct End {
 pub struct InArp {
     config: InArpConfig,
     ends: Vec<Option<End>>,
-    alarms: Alarms,
+    alarms: TimerWheel,
     /// Circuits with a pending reply, each once.
     owing: Vec<u32>,
     counters: InArpCounters,
@@ -115,7 +115,7 @@ impl InArp {
         InArp {
             config,
             ends: Vec::new(),
-            alarms: Alarms::new(),
+            alarms: TimerWheel::new(),
             owing: Vec::new(),
             counters: InArpCounters::default(),
         }
@@ -124,12 +124,12 @@ impl InArp {
     /// Opens a circuit; the first request is due now.
     pub fn open(&mut self, circuit: Circuit, now: Instant) {
         let state = State::Asking { requests_left: self.config.requests_max };
-        self.set(circuit, End { state, peer: None, deadline: now, alarm: Alarm::default(), owed: None });
+        self.set(circuit, End { state, peer: None, deadline: now, alarm: Timer::default(), owed: None });
     }
 
     /// Opens a circuit with a configured peer address: no requests are sent, but requests are answered.
     pub fn open_fixed(&mut self, circuit: Circuit, peer: Ipv4Addr) {
-        let (deadline, alarm) = (Instant::NEVER, Alarm::default());
+        let (deadline, alarm) = (Instant::NEVER, Timer::default());
         self.set(circuit, End { state: State::Fixed, peer: Some(peer), deadline, alarm, owed: None });
     }
 
@@ -224,9 +224,9 @@ impl InArp {
             self.counters.replies_out += 1;
             send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
         }
-        while let Some((moment, index)) = self.alarms.due(now) {
+        while let Some((moment, index)) = self.alarms.pop_expired(now) {
             let Some(end) = self.ends.get_mut(index as usize).and_then(Option::as_mut) else { continue };
-            if !end.alarm.came_up(moment) {
+            if !end.alarm.take_if_current(moment) {
                 continue;
             }
             if end.deadline <= now {
@@ -265,7 +265,7 @@ impl InArp {
 
     /// Returns when [`InArp::settle`] is next due: may be early, never late.
     pub fn deadline(&self) -> Instant {
-        if self.owing.is_empty() { self.alarms.next() } else { Instant::ZERO }
+        if self.owing.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }
 
     /// Returns the counters.

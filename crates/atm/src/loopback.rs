@@ -20,7 +20,7 @@ use crate::wire::oam::{self, LOCATION_END, Payload};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use kiban_base::{Alarm, Alarms, Instant, SecureRng};
+use kiban_base::{Instant, SecureRng, Timer, TimerWheel};
 
 /// Timeout of a ping (I.610 §10.2.3: the round trip is expected within five seconds).
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,14 +82,14 @@ enum Ping {
 struct End {
     owed: ArrayVec<(u8, oam::Loopback), ANSWERS_MAX>,
     ping: Ping,
-    alarm: Alarm,
+    alarm: Timer,
 }
 
 /// The loopback state of one port's circuits.
 pub struct Loopback {
     location: [u8; 16],
     ends: Vec<Option<End>>,
-    alarms: Alarms,
+    alarms: TimerWheel,
     /// Circuits with a pending answer or ping; each at most twice.
     owing: Vec<u32>,
     counters: LoopbackCounters,
@@ -101,7 +101,7 @@ impl Loopback {
         Loopback {
             location,
             ends: Vec::new(),
-            alarms: Alarms::new(),
+            alarms: TimerWheel::new(),
             owing: Vec::new(),
             counters: LoopbackCounters::default(),
         }
@@ -114,7 +114,7 @@ impl Loopback {
         if self.ends.len() <= index {
             self.ends.resize_with(index + 1, || None);
         }
-        self.ends[index] = Some(End { owed: ArrayVec::new(), ping: Ping::None, alarm: Alarm::default() });
+        self.ends[index] = Some(End { owed: ArrayVec::new(), ping: Ping::None, alarm: Timer::default() });
     }
 
     /// Closes a circuit.
@@ -200,9 +200,9 @@ impl Loopback {
                 self.alarms.set(&mut end.alarm, index, now + PING_TIMEOUT);
             }
         }
-        while let Some((moment, index)) = self.alarms.due(now) {
+        while let Some((moment, index)) = self.alarms.pop_expired(now) {
             let Some(end) = self.ends.get_mut(index as usize).and_then(Option::as_mut) else { continue };
-            if !end.alarm.came_up(moment) {
+            if !end.alarm.take_if_current(moment) {
                 continue;
             }
             let Ping::Sent { tag, at } = end.ping else { continue };
@@ -218,7 +218,7 @@ impl Loopback {
 
     /// Returns when [`Loopback::settle`] is next due: may be early, never late.
     pub fn deadline(&self) -> Instant {
-        if self.owing.is_empty() { self.alarms.next() } else { Instant::ZERO }
+        if self.owing.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }
 
     /// Returns the counters.

@@ -343,7 +343,7 @@ impl Assembly {
         }
         cx.copies.sar_in_bytes += (run.len() * CELL_PAYLOAD_BYTES) as u64;
         if self.pdu.is_none() {
-            let mut pdu = cx.memory.blocks.take().ok_or(Failure::Blocks)?;
+            let mut pdu = cx.memory.pdus.take().ok_or(Failure::Blocks)?;
             if self.head_bytes_max > 0
                 && let [first, following @ ..] = run
             {
@@ -462,7 +462,7 @@ impl Assembly {
             return Err(Failure::Oversized);
         }
         if self.pdu.is_none() {
-            self.pdu = Some(cx.memory.blocks.take().ok_or(Failure::Blocks)?);
+            self.pdu = Some(cx.memory.pdus.take().ok_or(Failure::Blocks)?);
         }
         let own = &cell.payload[..payload_bytes.saturating_sub(placed_bytes)];
         if placed_bytes < self.head_bytes_max {

@@ -401,7 +401,7 @@ mod tests {
     use crate::wire::atm::PTI_OAM_END_TO_END;
     use alloc::vec;
     use core::time::Duration;
-    use kiban_base::{Blocks, Pool};
+    use kiban_base::{PagePool, PduPool};
 
     const OUTLET: Outlet = Outlet { vc: Vc::new(0, 100), frames_max: 2, low_priority: false, contract: None };
     const CIRCUIT: Circuit = Circuit(0);
@@ -412,9 +412,9 @@ mod tests {
         port
     }
 
-    fn pdu(blocks: &mut Blocks, bytes: &[u8]) -> Pdu {
+    fn pdu(blocks: &mut PduPool, bytes: &[u8]) -> Pdu {
         let mut pdu = blocks.take().unwrap();
-        let mut page = Pool::new(1, 70_000).take().unwrap();
+        let mut page = PagePool::new(1, 70_000).take().unwrap();
         pdu.push_head(bytes.len().min(40)).copy_from_slice(&bytes[..bytes.len().min(40)]);
         if let Some(slice) = page.append(bytes.get(40..).unwrap_or_default()) {
             pdu.push_body(slice).unwrap();
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn a_frame_becomes_the_bytes_of_the_standard() {
         for length in [1, 39, 40, 41, 47, 48, 87, 88, 89, 1000, 8240, 65535] {
-            let (mut port, mut blocks, mut out) = (port(), Blocks::new(1), vec![]);
+            let (mut port, mut blocks, mut out) = (port(), PduPool::new(1), vec![]);
             let bytes: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
             port.send(CIRCUIT, pdu(&mut blocks, &bytes), Instant::ZERO).unwrap();
             assert_eq!(port.next_end().as_nanos(), 1000 * aal5::cells(length) as u64);
@@ -439,13 +439,13 @@ mod tests {
             assert!(marks.iter().enumerate().all(|(at, last)| *last == (at + 1 == marks.len())));
             assert!(out.iter().all(|cell| cell.hec == hec_of(cell.header)));
             assert_eq!(copies.sar_out_bytes as usize, whole.len());
-            assert_eq!((blocks.at_home(), port.counters().frames_out), (1, 1));
+            assert_eq!((blocks.available(), port.counters().frames_out), (1, 1));
         }
     }
 
     #[test]
     fn what_cannot_be_sent_comes_back_as_it_was() {
-        let (mut port, mut blocks) = (port(), Blocks::new(4));
+        let (mut port, mut blocks) = (port(), PduPool::new(4));
         let check = |port: &mut Segmentation, circuit, pdu: Pdu, expected| {
             let before = (pdu.len(), pdu.tail().len());
             let refused = port.send(circuit, pdu, Instant::ZERO).unwrap_err();
@@ -467,12 +467,13 @@ mod tests {
         let third = pdu(&mut blocks, b"x");
         check(&mut port, CIRCUIT, third, Reason::QueueFull);
         port.close(CIRCUIT);
-        assert_eq!((blocks.at_home(), port.next_end(), port.room(CIRCUIT)), (4, Instant::NEVER, 0));
+        assert_eq!((blocks.available(), port.next_end(), port.room(CIRCUIT)), (4, Instant::NEVER, 0));
     }
 
     #[test]
     fn management_goes_before_frames_and_between_their_cells() {
-        let (mut port, mut blocks, mut out, mut copies) = (port(), Blocks::new(1), vec![], Copies::default());
+        let (mut port, mut blocks, mut out, mut copies) =
+            (port(), PduPool::new(1), vec![], Copies::default());
         port.open(CIRCUIT, Outlet { low_priority: true, ..OUTLET });
         port.send(CIRCUIT, pdu(&mut blocks, &[0; 100]), Instant::ZERO).unwrap();
         port.advance(Instant::from_nanos(1), &mut out, &mut copies);

@@ -55,7 +55,7 @@ fn every_length_survives_every_page_size() {
             let got: Vec<Vec<u8>> = frames(&arrivals).into_iter().map(|(_, bytes)| bytes).collect();
             assert!(got == some, "pages of {page_bytes}, {head_cells} cells in the head");
         }
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -103,7 +103,7 @@ fn a_lost_last_cell_loses_only_the_two_frames_that_it_joined() {
     assert_eq!(got, [&sent[0][..], &sent[3], &sent[4]]);
     assert_eq!((up.counters().frames_in, up.counters().frames_crc_wrong), (3, 1));
     drop(arrivals);
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn any_lost_cell_or_wrong_bit_loses_no_frame_but_its_own() {
             assert_eq!(up.counters().frames_crc_wrong, 1);
         }
     }
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn sixty_circuits_interleaved_come_out_whole_with_the_right_sums() {
     let expected: Vec<_> = (0..60).map(|c| (c, pattern(c.into(), 8240 - c as usize * 7))).collect();
     assert!(got == expected);
     drop(arrivals);
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn every_broken_frame_is_counted_by_name() {
         // The next frame is not affected.
         assert_eq!(frames(&bench.receive(&mut up, &raw_frame(&with_crc(trailer(0, 60))))).len(), 1, "{name}");
         drop(arrivals);
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -267,7 +267,7 @@ fn starvation_costs_one_frame_and_no_memory() {
     // 652 bytes after the head: three pages a frame.
     for n in 1..=12u64 {
         let (_, mut up) = ports(1, 9188, 1);
-        bench.memory.receive.refuse(n);
+        bench.memory.receive.fail_nth_take(n);
         let arrivals = bench.receive(&mut up, &train);
         let got = frames(&arrivals);
         let lost = (n - 1) as usize / 3;
@@ -275,14 +275,14 @@ fn starvation_costs_one_frame_and_no_memory() {
         assert!(got.iter().all(|(_, bytes)| *bytes != sent[lost]));
         assert_eq!(up.counters().frames_out_of_pages, 1);
         drop(arrivals);
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
     for n in 1..=4u64 {
         let (_, mut up) = ports(1, 9188, 1);
-        bench.memory.blocks.refuse(n);
+        bench.memory.pdus.fail_nth_take(n);
         assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 3);
         assert_eq!((up.counters().frames_out_of_blocks, up.counters().cells_given_up), (1, 15));
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -292,9 +292,9 @@ fn a_closed_circuit_gives_its_memory_back() {
     let train = train_of(&mut bench, &[pattern(1, 700)]);
     let (_, mut up) = ports(1, 9188, 1);
     assert!(bench.receive(&mut up, &train[..9]).is_empty());
-    assert!(!bench.memory.is_home());
+    assert!(!bench.memory.is_all_free());
     up.close(Circuit(0));
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
     // An identifier may be opened under another number, and a number with another identifier.
     up.open(Circuit(5), Inlet::classical_ip(vc(0)));
     assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 1);
@@ -360,7 +360,7 @@ proptest! {
         }
         prop_assert!(got == expected);
         prop_assert_eq!(bench.copies.sar_in_bytes, bench.copies.sar_out_bytes);
-        prop_assert!(bench.memory.is_home());
+        prop_assert!(bench.memory.is_all_free());
     }
 
     #[test]
@@ -370,8 +370,8 @@ proptest! {
         pages in 0usize..20, blocks in 0usize..4,
     ) {
         let mut bench = Bench::new(4096);
-        bench.memory.receive = kiban_base::Pool::new(pages, page_bytes);
-        bench.memory.blocks = kiban_base::Blocks::new(blocks);
+        bench.memory.receive = kiban_base::PagePool::new(pages, page_bytes);
+        bench.memory.pdus = kiban_base::PduPool::new(blocks);
         let (_, mut up) = ports(3, frame_bytes_max, head_cells);
         let train: Vec<TimedCell> = cells
             .iter()
@@ -389,7 +389,7 @@ proptest! {
         prop_assert_eq!(up.counters().cells_in, train.len() as u64);
         drop(arrivals);
         for circuit in 0..3 { up.close(Circuit(circuit)); }
-        prop_assert!(bench.memory.is_home());
+        prop_assert!(bench.memory.is_all_free());
     }
 }
 

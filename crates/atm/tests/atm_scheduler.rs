@@ -214,7 +214,7 @@ fn check(line: Interval, contracts: &[Option<Contract>], steps: &[(u32, What, u6
         panic!("cell {at}: {:?}, the model says {:?}", &seen[at], &expected[at]);
     }
     assert_eq!(port.next_end(), Instant::NEVER);
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use kiban_base::pipe::{Reader, Writer};
-use kiban_base::ring::{Condemned, Consumer, Producer};
+use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, SharedBytes};
 
 /// The result of a read.
@@ -54,7 +54,7 @@ impl Client {
     /// # Panics
     /// If the memory is shorter than the layout.
     pub fn new(memory: &Region, layout: Layout) -> Client {
-        let region = memory.clone().called(0);
+        let region = memory.clone().with_address(0);
         let shape = layout.shape();
         assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
         Client {
@@ -98,12 +98,12 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol.
-    pub fn ask(&mut self, ask: Ask) -> Result<(), Condemned> {
+    pub fn ask(&mut self, ask: Ask) -> Result<(), Poisoned> {
         self.waiting.push_back(ask);
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), Condemned> {
+    fn flush(&mut self) -> Result<(), Poisoned> {
         while let Some(ask) = self.waiting.front() {
             if !self.work.push(&ask.bytes())? {
                 break;
@@ -119,24 +119,24 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol or sent an invalid indication.
-    pub fn told(&mut self) -> Result<Option<Told>, Condemned> {
+    pub fn told(&mut self) -> Result<Option<Told>, Poisoned> {
         if !self.waiting.is_empty() {
             self.flush()?;
         }
         let mut entry = [0; ENTRY_BYTES];
         let Some(bytes) = self.done.peek()? else { return Ok(None) };
         bytes.copy_to(0, &mut entry);
-        self.done.give_back();
+        self.done.release();
         self.taken += 1;
         if self.taken >= self.layout.shape().slots() / 4 {
             // A board that found the ring full waits for room.
             self.taken = 0;
             self.rings = true;
         }
-        let told = Told::read(&entry).ok_or(Condemned)?;
+        let told = Told::read(&entry).ok_or(Poisoned)?;
         if let Told::Free { slot } = told {
-            let ends = self.slots.get_mut(slot as usize).ok_or(Condemned)?;
-            ends.take().ok_or(Condemned)?;
+            let ends = self.slots.get_mut(slot as usize).ok_or(Poisoned)?;
+            ends.take().ok_or(Poisoned)?;
             self.free.push(slot);
         }
         Ok(Some(told))
@@ -152,12 +152,12 @@ impl Client {
         core::mem::take(&mut self.rings)
     }
 
-    fn ends(&mut self, slot: u32) -> Result<&mut Ends, Condemned> {
-        self.slots.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Condemned)
+    fn ends(&mut self, slot: u32) -> Result<&mut Ends, Poisoned> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Poisoned)
     }
 
     /// Sends [`Ask::Look`] if the board is waiting for this slot.
-    fn moved(&mut self, slot: u32) -> Result<(), Condemned> {
+    fn moved(&mut self, slot: u32) -> Result<(), Poisoned> {
         // No time is recorded here: the channel's bell has it.
         if self.bell(slot, 0).ring(|| 0) { self.ask(Ask::Look { slot }) } else { Ok(()) }
     }
@@ -166,7 +166,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
-    pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Condemned> {
+    pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Poisoned> {
         self.take(slot, target.len(), |bytes| {
             let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
             bytes.copy_to(0, front);
@@ -183,13 +183,13 @@ impl Client {
         slot: u32,
         most: usize,
         put: impl FnMut(SharedBytes<'_>),
-    ) -> Result<Read, Condemned> {
+    ) -> Result<Read, Poisoned> {
         if most == 0 {
             return Ok(Read::Bytes(0));
         }
         let ends = self.ends(slot)?;
         let is_last = ends.into.has_ended();
-        if ends.into.here()? == 0 {
+        if ends.into.readable()? == 0 {
             return Ok(if is_last { Read::End } else { Read::Nothing });
         }
         let count = ends.into.take(most, put);
@@ -199,7 +199,7 @@ impl Client {
 
     /// Returns whether a read would return bytes, the end of the stream, or an error.
     pub fn has_bytes(&mut self, slot: u32) -> bool {
-        self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.here() != Ok(0))
+        self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.readable() != Ok(0))
     }
 
     /// Returns whether the board has ended the stream, so that no further bytes will follow those available.
@@ -214,14 +214,14 @@ impl Client {
 
     /// Returns whether the board has taken everything written.
     pub fn is_taken(&mut self, slot: u32) -> bool {
-        self.ends(slot).is_ok_and(|ends| ends.out.is_taken())
+        self.ends(slot).is_ok_and(|ends| ends.out.is_drained())
     }
 
     /// Writes as many bytes as there is room for and returns how many.
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
-    pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Condemned> {
+    pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         self.write_runs(slot, [bytes])
     }
 
@@ -233,7 +233,7 @@ impl Client {
         &mut self,
         slot: u32,
         runs: impl IntoIterator<Item = SharedBytes<'a>>,
-    ) -> Result<usize, Condemned> {
+    ) -> Result<usize, Poisoned> {
         let ends = self.ends(slot)?;
         let mut count = 0;
         for run in runs {
@@ -244,7 +244,7 @@ impl Client {
                 break;
             }
         }
-        ends.out.show();
+        ends.out.publish();
         if count > 0 {
             self.moved(slot)?;
         }
@@ -255,7 +255,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol, or the slot is not in use.
-    pub fn finish(&mut self, slot: u32) -> Result<(), Condemned> {
+    pub fn finish(&mut self, slot: u32) -> Result<(), Poisoned> {
         self.ends(slot)?.out.end();
         self.moved(slot)
     }

@@ -19,28 +19,28 @@ const LEVELS: usize = 9;
 
 /// The owner's side of a timer: when its entry in the wheel expires, if it has one.
 #[derive(Clone, Copy, Debug)]
-pub struct Alarm {
+pub struct Timer {
     entry: Instant,
 }
 
-impl Default for Alarm {
-    fn default() -> Alarm {
-        Alarm { entry: Instant::NEVER }
+impl Default for Timer {
+    fn default() -> Timer {
+        Timer { entry: Instant::NEVER }
     }
 }
 
 /// A timer wheel; each entry is a time and the key of its owner.
 #[derive(Debug)]
-pub struct Alarms {
+pub struct TimerWheel {
     tick: u64,
     occupied: [u64; LEVELS],
     slots: Vec<Vec<(Instant, u32)>>,
     due: Vec<(Instant, u32)>,
 }
 
-impl Default for Alarms {
-    fn default() -> Alarms {
-        Alarms::new()
+impl Default for TimerWheel {
+    fn default() -> TimerWheel {
+        TimerWheel::new()
     }
 }
 
@@ -52,16 +52,16 @@ const fn digit(tick: u64, level: usize) -> usize {
     ((tick >> (DIGIT_BITS * level as u32)) & (SLOTS as u64 - 1)) as usize
 }
 
-impl Alarms {
+impl TimerWheel {
     /// Creates a wheel at time zero.
-    pub fn new() -> Alarms {
+    pub fn new() -> TimerWheel {
         let slots = (0..LEVELS * SLOTS).map(|_| Vec::new()).collect();
-        Alarms { tick: 0, occupied: [0; LEVELS], slots, due: Vec::new() }
+        TimerWheel { tick: 0, occupied: [0; LEVELS], slots, due: Vec::new() }
     }
 
     /// Ensures that `key` expires no later than `deadline`. Does nothing if its entry is early enough.
     #[inline]
-    pub fn set(&mut self, alarm: &mut Alarm, key: u32, deadline: Instant) {
+    pub fn set(&mut self, alarm: &mut Timer, key: u32, deadline: Instant) {
         if deadline < alarm.entry {
             alarm.entry = deadline;
             self.insert(deadline, key);
@@ -96,7 +96,7 @@ impl Alarms {
     }
 
     /// Returns the next time at which to call [`Alarms::due`]; may be early, never late.
-    pub fn next(&self) -> Instant {
+    pub fn next_deadline(&self) -> Instant {
         if let Some(due) = self.due.iter().map(|entry| entry.0).min() {
             return due;
         }
@@ -113,7 +113,7 @@ impl Alarms {
     ///
     /// The caller passes its time to [`Alarm::came_up`] of the owner and sets the timer again if the true
     /// deadline is later.
-    pub fn due(&mut self, now: Instant) -> Option<(Instant, u32)> {
+    pub fn pop_expired(&mut self, now: Instant) -> Option<(Instant, u32)> {
         loop {
             if let Some(at) = self.due.iter().position(|entry| entry.0 <= now) {
                 return Some(self.due.swap_remove(at));
@@ -146,10 +146,10 @@ impl Alarms {
     }
 }
 
-impl Alarm {
+impl Timer {
     /// Clears the timer and returns true if `moment` is its current entry; returns false for an entry
     /// superseded by an earlier one.
-    pub fn came_up(&mut self, moment: Instant) -> bool {
+    pub fn take_if_current(&mut self, moment: Instant) -> bool {
         let mine = self.entry == moment;
         if mine {
             self.entry = Instant::NEVER;
@@ -166,19 +166,19 @@ mod tests {
 
     #[test]
     fn an_alarm_that_moves_later_keeps_its_early_entry() {
-        let (mut alarms, mut alarm) = (Alarms::new(), Alarm::default());
+        let (mut alarms, mut alarm) = (TimerWheel::new(), Timer::default());
         let at = Instant::from_nanos;
         alarms.set(&mut alarm, 7, at(5_000_000));
         alarms.set(&mut alarm, 7, at(9_000_000));
-        assert!(alarms.next() <= at(5_000_000));
-        assert_eq!(alarms.due(at(4_999_999)), None);
-        let (moment, key) = alarms.due(at(5_000_000)).unwrap();
+        assert!(alarms.next_deadline() <= at(5_000_000));
+        assert_eq!(alarms.pop_expired(at(4_999_999)), None);
+        let (moment, key) = alarms.pop_expired(at(5_000_000)).unwrap();
         assert_eq!(key, 7);
-        assert!(alarm.came_up(moment));
+        assert!(alarm.take_if_current(moment));
         alarms.set(&mut alarm, 7, at(9_000_000));
-        assert_eq!(alarms.due(at(8_999_999)), None);
-        assert_eq!(alarms.due(at(9_000_000)), Some((at(9_000_000), 7)));
-        assert_eq!(alarms.next(), Instant::NEVER);
+        assert_eq!(alarms.pop_expired(at(8_999_999)), None);
+        assert_eq!(alarms.pop_expired(at(9_000_000)), Some((at(9_000_000), 7)));
+        assert_eq!(alarms.next_deadline(), Instant::NEVER);
     }
 
     proptest! {
@@ -186,7 +186,7 @@ mod tests {
         /// deadline gets every entry on time.
         #[test]
         fn a_wheel_behaves_like_an_ordered_set(steps in prop::collection::vec((0u8..3, 0u64..200_000_000_000), 1..80)) {
-            let mut alarms = Alarms::new();
+            let mut alarms = TimerWheel::new();
             let mut model = BTreeSet::new();
             let mut now = Instant::ZERO;
             for (key, (what, amount)) in steps.into_iter().enumerate() {
@@ -194,17 +194,17 @@ mod tests {
                 let key = key as u32;
                 if what < 2 {
                     let moment = Instant::from_nanos(now.as_nanos() + amount);
-                    alarms.set(&mut Alarm::default(), key, moment);
+                    alarms.set(&mut Timer::default(), key, moment);
                     model.insert((moment, key));
                 } else {
                     let target = Instant::from_nanos(now.as_nanos() + amount / 50);
                     loop {
                         let first = model.first().map_or(Instant::NEVER, |entry: &(Instant, u32)| entry.0);
-                        prop_assert!(alarms.next() <= first, "never late");
-                        let next = alarms.next();
+                        prop_assert!(alarms.next_deadline() <= first, "never late");
+                        let next = alarms.next_deadline();
                         if next > target { break; }
                         now = now.max(next);
-                        while let Some((moment, key)) = alarms.due(now) {
+                        while let Some((moment, key)) = alarms.pop_expired(now) {
                             prop_assert!(moment <= now);
                             prop_assert!(model.remove(&(moment, key)));
                         }

@@ -1,27 +1,27 @@
 //! What a driver lends to protocols for the duration of a call: time, random numbers, memory.
 
 use crate::counters::Copies;
-use crate::memory::Blocks;
-use crate::memory::Pool;
+use crate::memory::PagePool;
+use crate::memory::PduPool;
 use crate::rng::SecureRng;
 use crate::time::Instant;
 
 /// A board's packet memory, sized at start.
 pub struct Memory {
     /// Content pages for data that the host sends.
-    pub transmit: Pool,
+    pub transmit: PagePool,
     /// Content pages for received data.
-    pub receive: Pool,
+    pub receive: PagePool,
     /// PDU blocks, for both directions.
-    pub blocks: Blocks,
+    pub pdus: PduPool,
 }
 
 impl Memory {
     /// Returns whether every page and block is free, so that nothing is leaked or held.
-    pub fn is_home(&mut self) -> bool {
-        self.transmit.at_home() == self.transmit.capacity()
-            && self.receive.at_home() == self.receive.capacity()
-            && self.blocks.at_home() == self.blocks.capacity()
+    pub fn is_all_free(&mut self) -> bool {
+        self.transmit.available() == self.transmit.capacity()
+            && self.receive.available() == self.receive.capacity()
+            && self.pdus.available() == self.pdus.capacity()
     }
 }
 

@@ -25,13 +25,13 @@ mod wire;
 // Files that the model checker also compiles refer to `region` by this path.
 use memory::region;
 
-pub use alarm::{Alarm, Alarms};
+pub use alarm::{Timer, TimerWheel};
 pub use bell::{Atomic, Atomics, Bell, Processor};
 pub use bytes::Bytes;
 pub use context::{Context, Memory};
 pub use counters::Copies;
 pub use memory::{
-    Blocks, HEAD_BYTES, Page, Pdu, Pool, ROOM_BYTES, Region, Rope, RopeQueue, SLICES_MAX, SharedBytes,
+    HEAD_BYTES, Page, PagePool, Pdu, PduPool, ROOM_BYTES, Region, Rope, RopeQueue, SLICES_MAX, SharedBytes,
     SharedRoom, Slab, Slice, Slices, Sum, TAIL_BYTES, copy_and_sum,
 };
 pub use rng::{RngKey, SecureRng, SimRng};

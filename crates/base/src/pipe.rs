@@ -23,7 +23,7 @@
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{Region, SharedBytes};
-use crate::ring::Condemned;
+use crate::ring::Poisoned;
 
 /// Bytes before the buffer.
 const FRONT_BYTES: usize = 128;
@@ -47,7 +47,7 @@ impl Side {
         let place = memory.base().as_ptr() as usize + at;
         assert!(room.is_power_of_two() && room <= 1 << 30, "a pipe's room is a power of two");
         assert!(fits && place.is_multiple_of(64), "a pipe of {room} bytes begins with a cache line");
-        Side { memory: memory.clone().called(0), at, room: room as u32 }
+        Side { memory: memory.clone().with_address(0), at, room: room as u32 }
     }
 
     #[inline]
@@ -87,7 +87,7 @@ impl Side {
 pub struct Writer {
     side: Side,
     written: u32,
-    shown: u32,
+    published: u32,
     read: u32,
     /// Set when less room than wanted was free; cleared once a whole piece is free.
     full: bool,
@@ -100,7 +100,7 @@ impl Writer {
     /// If the pipe does not fit there, is not aligned to a cache line, or `room` is not a power of two up to
     /// 2^30.
     pub fn new(memory: &Region, at: usize, room: usize) -> Writer {
-        Writer { side: Side::new(memory, at, room), written: 0, shown: 0, read: 0, full: false }
+        Writer { side: Side::new(memory, at, room), written: 0, published: 0, read: 0, full: false }
     }
 
     /// Returns the bytes of room; reads the reader's count only if fewer than `wanted` bytes are known to be
@@ -109,7 +109,7 @@ impl Writer {
     /// # Errors
     /// [`Condemned`] if the reader violated the protocol.
     #[inline]
-    pub fn room(&mut self, wanted: usize) -> Result<usize, Condemned> {
+    pub fn room(&mut self, wanted: usize) -> Result<usize, Poisoned> {
         let known = self.side.room - self.written.wrapping_sub(self.read);
         if known as usize >= wanted {
             return Ok(known as usize);
@@ -117,7 +117,7 @@ impl Writer {
         let read = self.side.read().load(Ordering::Acquire);
         // The count never goes back, and never beyond what was written.
         if read.wrapping_sub(self.read) > self.written.wrapping_sub(self.read) {
-            return Err(Condemned);
+            return Err(Poisoned);
         }
         let room = self.side.room - self.written.wrapping_sub(read);
         if self.full && room < self.side.piece() {
@@ -133,7 +133,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Condemned`] if the reader violated the protocol.
-    pub fn write(&mut self, mut bytes: SharedBytes<'_>) -> Result<usize, Condemned> {
+    pub fn write(&mut self, mut bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         let most = self.room(bytes.len())?.min(bytes.len());
         let mut done = 0;
         while done < most {
@@ -144,24 +144,24 @@ impl Writer {
             bytes = bytes.after(piece);
             self.written = self.written.wrapping_add(piece as u32);
             done += piece;
-            if self.written.wrapping_sub(self.shown) >= self.side.piece() {
-                self.show();
+            if self.written.wrapping_sub(self.published) >= self.side.piece() {
+                self.publish();
             }
         }
         Ok(done)
     }
 
     /// Returns whether the reader has taken everything written.
-    pub fn is_taken(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.side.read().load(Ordering::Acquire) == self.written
     }
 
     /// Publishes all written bytes to the reader and returns whether any were new.
     #[inline]
-    pub fn show(&mut self) -> bool {
-        let is_new = self.shown != self.written;
+    pub fn publish(&mut self) -> bool {
+        let is_new = self.published != self.written;
         if is_new {
-            self.shown = self.written;
+            self.published = self.written;
             self.side.written().store(self.written, Ordering::Release);
         }
         is_new
@@ -169,7 +169,7 @@ impl Writer {
 
     /// Publishes all written bytes and marks the end of the stream.
     pub fn end(&mut self) {
-        self.show();
+        self.publish();
         self.side.ended().store(1, Ordering::Release);
     }
 }
@@ -196,13 +196,13 @@ impl Reader {
     /// # Errors
     /// [`Condemned`] if the writer violated the protocol.
     #[inline]
-    pub fn here(&mut self) -> Result<usize, Condemned> {
+    pub fn readable(&mut self) -> Result<usize, Poisoned> {
         let written = self.side.written().load(Ordering::Acquire);
         // The count never goes back, and never beyond the buffer.
         if written.wrapping_sub(self.read) > self.side.room
             || written.wrapping_sub(self.read) < self.written.wrapping_sub(self.read)
         {
-            return Err(Condemned);
+            return Err(Poisoned);
         }
         self.written = written;
         Ok(written.wrapping_sub(self.read) as usize)
@@ -253,8 +253,8 @@ mod tests {
             step = step * 5 % 100_003;
             let end = stream.len().min(sent + step);
             sent += writer.write(stream[sent..end].into()).expect("a decent reader");
-            writer.show();
-            let here = reader.here().expect("a decent writer");
+            writer.publish();
+            let here = reader.readable().expect("a decent writer");
             let most = here.min(step / 2 + 1);
             assert_eq!(reader.take(most, |run| run.append_to(&mut got)), most);
         }
@@ -262,7 +262,7 @@ mod tests {
         assert!(!reader.has_ended());
         writer.end();
         assert!(reader.has_ended());
-        assert_eq!(reader.here(), Ok(0));
+        assert_eq!(reader.readable(), Ok(0));
     }
 
     #[test]
@@ -277,14 +277,14 @@ mod tests {
                 while sent < stream.len() {
                     let end = stream.len().min(sent + 1000);
                     sent += writer.write(stream[sent..end].into()).expect("a decent reader");
-                    writer.show();
+                    writer.publish();
                 }
                 writer.end();
             });
             let mut got = Vec::new();
             loop {
                 let has_ended = reader.has_ended();
-                let here = reader.here().expect("a decent writer");
+                let here = reader.readable().expect("a decent writer");
                 reader.take(here, |run| run.append_to(&mut got));
                 if has_ended && here == 0 {
                     break;
@@ -299,10 +299,10 @@ mod tests {
         let memory = Region::new(0, bytes(ROOM));
         let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
         assert_eq!(writer.write(b"abc"[..].into()), Ok(3));
-        assert_eq!(reader.here(), Ok(0));
-        assert!(writer.show());
-        assert!(!writer.show());
-        assert_eq!(reader.here(), Ok(3));
+        assert_eq!(reader.readable(), Ok(0));
+        assert!(writer.publish());
+        assert!(!writer.publish());
+        assert_eq!(reader.readable(), Ok(3));
         assert_eq!(writer.write(alloc::vec![0; ROOM].as_slice().into()), Ok(ROOM - 3));
         assert_eq!(writer.write(b"x"[..].into()), Ok(0));
     }
@@ -313,7 +313,7 @@ mod tests {
         let memory = Region::new(0, bytes(ROOM));
         let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
         assert_eq!(writer.write(alloc::vec![0; ROOM].as_slice().into()), Ok(ROOM));
-        assert_eq!(reader.here(), Ok(ROOM), "all pieces were shown");
+        assert_eq!(reader.readable(), Ok(ROOM), "all pieces were shown");
         assert_eq!(
             (reader.take(PIECE, |_| ()), writer.room(1)),
             (PIECE, Ok(PIECE)),
@@ -330,13 +330,13 @@ mod tests {
             let memory = Region::new(0, bytes(ROOM));
             let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
             writer.side.read().store(garbage, Ordering::Relaxed);
-            assert_eq!(writer.room(ROOM + 1), Err(Condemned));
+            assert_eq!(writer.room(ROOM + 1), Err(Poisoned));
             writer.side.written().store(garbage, Ordering::Relaxed);
             if garbage == 1 {
-                assert_eq!(reader.here(), Ok(1));
+                assert_eq!(reader.readable(), Ok(1));
                 writer.side.written().store(0, Ordering::Relaxed);
             }
-            assert_eq!(reader.here(), Err(Condemned));
+            assert_eq!(reader.readable(), Err(Poisoned));
         }
     }
 }

@@ -32,15 +32,15 @@ pub const SLOT_HEADER_BYTES: usize = 8;
 
 /// The other side violated the ring's protocol. Nothing it writes is trusted any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Condemned;
+pub struct Poisoned;
 
-impl fmt::Display for Condemned {
+impl fmt::Display for Poisoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the other side violated the protocol of the shared memory: close the connection")
     }
 }
 
-impl core::error::Error for Condemned {}
+impl core::error::Error for Poisoned {}
 
 /// The dimensions of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ struct Side {
     memory: Region,
     at: usize,
     shape: Shape,
-    condemned: bool,
+    poisoned: bool,
 }
 
 impl Side {
@@ -96,7 +96,7 @@ impl Side {
             "a ring needs {} bytes from the start of a cache line on",
             shape.bytes()
         );
-        Side { memory: memory.clone(), at, shape, condemned: false }
+        Side { memory: memory.clone(), at, shape, poisoned: false }
     }
 
     #[inline]
@@ -152,12 +152,12 @@ impl Producer {
     /// # Errors
     /// [`Condemned`] if the consumer violated the protocol.
     #[inline]
-    pub fn free(&mut self) -> Result<usize, Condemned> {
+    pub fn free(&mut self) -> Result<usize, Poisoned> {
         let taken = self.side.taken().load(Ordering::Acquire);
         // The count never goes back, and never beyond `filled`.
-        if self.side.condemned || taken.wrapping_sub(self.taken) > self.filled.wrapping_sub(self.taken) {
-            self.side.condemned = true;
-            return Err(Condemned);
+        if self.side.poisoned || taken.wrapping_sub(self.taken) > self.filled.wrapping_sub(self.taken) {
+            self.side.poisoned = true;
+            return Err(Poisoned);
         }
         self.taken = taken;
         Ok(self.known_free() as usize)
@@ -168,7 +168,7 @@ impl Producer {
     /// # Errors
     /// [`Condemned`] if the consumer violated the protocol.
     #[inline]
-    pub fn room(&mut self) -> Result<Option<SharedRoom<'_>>, Condemned> {
+    pub fn room(&mut self) -> Result<Option<SharedRoom<'_>>, Poisoned> {
         if self.known_free() == 0 && self.free()? == 0 {
             return Ok(None);
         }
@@ -200,7 +200,7 @@ impl Producer {
     /// # Errors
     /// [`Condemned`] if the consumer violated the protocol.
     #[inline]
-    pub fn push(&mut self, entry: &[u8]) -> Result<bool, Condemned> {
+    pub fn push(&mut self, entry: &[u8]) -> Result<bool, Poisoned> {
         match self.room()? {
             Some(mut room) => room.write(0, entry.into()),
             None => return Ok(false),
@@ -213,7 +213,7 @@ impl Producer {
     ///
     /// # Errors
     /// [`Condemned`] if the consumer violated the protocol.
-    pub fn is_empty(&mut self) -> Result<bool, Condemned> {
+    pub fn is_empty(&mut self) -> Result<bool, Poisoned> {
         Ok(self.free()? == self.side.shape.slots())
     }
 }
@@ -224,7 +224,7 @@ pub struct Consumer {
     /// Slots emptied so far.
     emptied: u32,
     /// The count last written for the producer.
-    told: u32,
+    published: u32,
 }
 
 impl Consumer {
@@ -233,7 +233,7 @@ impl Consumer {
     /// # Panics
     /// If the ring does not fit there or is not aligned to a cache line.
     pub fn new(memory: &Region, at: usize, shape: Shape) -> Consumer {
-        Consumer { side: Side::new(memory, at, shape), emptied: 0, told: 0 }
+        Consumer { side: Side::new(memory, at, shape), emptied: 0, published: 0 }
     }
 
     /// Returns the dimensions of the ring.
@@ -245,12 +245,12 @@ impl Consumer {
     #[inline]
     pub fn is_ready(&self) -> bool {
         let turn = self.side.word(self.side.slot(self.emptied)).load(Ordering::Acquire);
-        turn == self.emptied.wrapping_add(1) && !self.side.condemned
+        turn == self.emptied.wrapping_add(1) && !self.side.poisoned
     }
 
     /// Returns whether the producer violated the protocol.
-    pub const fn is_condemned(&self) -> bool {
-        self.side.condemned
+    pub const fn is_poisoned(&self) -> bool {
+        self.side.poisoned
     }
 
     /// Returns the entry in the next slot, or `None` if the slot is empty. Return the slot with
@@ -259,20 +259,20 @@ impl Consumer {
     /// # Errors
     /// [`Condemned`] if the producer violated the protocol.
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<SharedBytes<'_>>, Condemned> {
-        if self.side.condemned {
-            return Err(Condemned);
+    pub fn peek(&mut self) -> Result<Option<SharedBytes<'_>>, Poisoned> {
+        if self.side.poisoned {
+            return Err(Poisoned);
         }
         let slot = self.side.slot(self.emptied);
         if self.side.word(slot).load(Ordering::Acquire) != self.emptied.wrapping_add(1) {
             // Report freed slots before going idle: the producer may be waiting for room.
-            self.tell();
+            self.publish_emptied();
             return Ok(None);
         }
         let length = self.side.word(slot + 4).load(Ordering::Relaxed) as usize;
         if length > self.side.shape.payload_bytes() {
-            self.side.condemned = true;
-            return Err(Condemned);
+            self.side.poisoned = true;
+            return Err(Poisoned);
         }
         let at = self.side.at + slot + SLOT_HEADER_BYTES;
         // SAFETY: the slot lies within the ring, the ring within the memory, and `self` holds the memory.
@@ -284,18 +284,18 @@ impl Consumer {
     ///
     /// Never panics; returning a slot that was not shown is a bug of this side and harms only this side.
     #[inline]
-    pub fn give_back(&mut self) {
+    pub fn release(&mut self) {
         self.emptied = self.emptied.wrapping_add(1);
-        if self.emptied.wrapping_sub(self.told) >= self.side.shape.slots / 4 {
-            self.tell();
+        if self.emptied.wrapping_sub(self.published) >= self.side.shape.slots / 4 {
+            self.publish_emptied();
         }
     }
 
     #[inline]
-    fn tell(&mut self) {
-        if self.told != self.emptied {
-            self.told = self.emptied;
-            self.side.taken().store(self.told, Ordering::Release);
+    fn publish_emptied(&mut self) {
+        if self.published != self.emptied {
+            self.published = self.emptied;
+            self.side.taken().store(self.published, Ordering::Release);
         }
     }
 }
@@ -325,14 +325,14 @@ mod tests {
         (memory, producer, consumer)
     }
 
-    fn pop(consumer: &mut Consumer) -> Result<Option<Vec<u8>>, Condemned> {
+    fn pop(consumer: &mut Consumer) -> Result<Option<Vec<u8>>, Poisoned> {
         let entry = consumer.peek()?.map(|bytes| {
             let mut copy = alloc::vec![0; bytes.len()];
             bytes.copy_to(0, &mut copy);
             copy
         });
         if entry.is_some() {
-            consumer.give_back();
+            consumer.release();
         }
         Ok(entry)
     }
@@ -380,9 +380,9 @@ mod tests {
         let (memory, mut producer, mut consumer) = ring(4, 56);
         producer.push(&[1; 56]).expect("decent");
         memory.write(68, SharedBytes::from(&57u32.to_ne_bytes()[..])).expect("within");
-        assert_eq!(consumer.peek().map(|_| ()), Err(Condemned));
+        assert_eq!(consumer.peek().map(|_| ()), Err(Poisoned));
         memory.write(68, SharedBytes::from(&1u32.to_ne_bytes()[..])).expect("within");
-        assert_eq!(consumer.peek().map(|_| ()), Err(Condemned), "once condemned, always condemned");
+        assert_eq!(consumer.peek().map(|_| ()), Err(Poisoned), "once condemned, always condemned");
     }
 
     #[test]
@@ -392,7 +392,7 @@ mod tests {
             producer.push(&[1]).expect("decent");
             producer.push(&[2]).expect("decent");
             memory.write(0, SharedBytes::from(&progress.to_ne_bytes()[..])).expect("within");
-            assert_eq!(producer.free(), Err(Condemned), "{progress}");
+            assert_eq!(producer.free(), Err(Poisoned), "{progress}");
         }
     }
 

@@ -43,7 +43,7 @@ impl Receiver<'_> {
         } else {
             self.waiter.begin(self.now);
             let evidence = self.wait_for(arrival);
-            self.waiter.found(self.now, evidence);
+            self.waiter.on_arrival(self.now, evidence);
         }
         self.cost += COSTS.latency(self.now.since(arrival));
     }
@@ -193,7 +193,7 @@ fn against(waits: u64, mut choose: impl FnMut(u64, Option<Instant>, Instant) -> 
         let mut timer = || COSTS.timer_late;
         let mut receiver = Receiver { waiter, now, cost: 0, timer: &mut timer };
         let evidence = receiver.wait_for(arrival);
-        receiver.waiter.found(receiver.now, evidence);
+        receiver.waiter.on_arrival(receiver.now, evidence);
         cost += receiver.cost + COSTS.latency(receiver.now.since(arrival));
         now = receiver.now;
         waiter = receiver.waiter;

@@ -12,7 +12,7 @@
 //!           pools and ring form its sum while they copy, as paper \[1\]'s board did, `Vec` only copies.
 //!           Counting and checking what is handed out is part of each side.
 
-use kiban_base::{Blocks, Page, Pdu, Pool, Slice, Sum, copy_and_sum};
+use kiban_base::{Page, PagePool, Pdu, PduPool, Slice, Sum, copy_and_sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::hint::black_box;
 
@@ -139,7 +139,8 @@ fn vec_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
 
 /// A frame: a PDU block and two pages with a short payload in each, joined to the PDU's body.
 fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
-    let (mut pool, mut blocks) = (Pool::new(CAPACITY * CLUSTER_PAGES, PAGE_BYTES), Blocks::new(CAPACITY));
+    let (mut pool, mut blocks) =
+        (PagePool::new(CAPACITY * CLUSTER_PAGES, PAGE_BYTES), PduPool::new(CAPACITY));
     let mut out: Vec<Pdu> = Vec::with_capacity(BURST);
     let figure = each(trial, || {
         for _ in 0..BURST {
@@ -156,13 +157,13 @@ fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
             blocks.give(pdu);
         }
     });
-    assert_eq!((pool.at_home(), blocks.at_home()), (pool.capacity(), blocks.capacity()));
+    assert_eq!((pool.available(), blocks.available()), (pool.capacity(), blocks.capacity()));
     figure
 }
 
 /// Pages alone: taken, filled with a short payload, and brought home by their last slice.
 fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
-    let mut pool = Pool::new(CAPACITY, PAGE_BYTES);
+    let mut pool = PagePool::new(CAPACITY, PAGE_BYTES);
     let mut out: Vec<Slice> = Vec::with_capacity(BURST);
     each(trial, || {
         for _ in 0..BURST {
@@ -175,7 +176,7 @@ fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
 
 /// Blocks alone.
 fn kiban_blocks(trial: &mut Trial) -> f64 {
-    let mut blocks = Blocks::new(CAPACITY);
+    let mut blocks = PduPool::new(CAPACITY);
     let mut out: Vec<Pdu> = Vec::with_capacity(BURST);
     each(trial, || {
         for _ in 0..BURST {

@@ -12,7 +12,7 @@ use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
     Arrival, Circuit, Inlet, Interval, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation, TimedCell,
 };
-use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Slice, Sum};
+use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, Slice, Sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 
 const HEAD_BYTES: usize = 48;
@@ -40,9 +40,9 @@ impl Ports {
     #[expect(clippy::disallowed_methods, reason = "the ports are in memory, the same in each run")]
     fn new(circuits: usize) -> Ports {
         let mut memory = Memory {
-            transmit: Pool::new(4, PAGE_BYTES),
-            receive: Pool::new(4 * BURST, PAGE_BYTES),
-            blocks: Blocks::new(4 * BURST),
+            transmit: PagePool::new(4, PAGE_BYTES),
+            receive: PagePool::new(4 * BURST, PAGE_BYTES),
+            pdus: PduPool::new(4 * BURST),
         };
         let mut down = Segmentation::new(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);
         let mut up = Reassembly::new(Interface::Uni);
@@ -74,7 +74,7 @@ impl Ports {
     fn burst(&mut self) {
         let Ports { memory, rng, copies, down, up, circuits, now, content, train, arrivals } = self;
         for number in 0..BURST {
-            let mut pdu: Pdu = memory.blocks.take().expect("a block");
+            let mut pdu: Pdu = memory.pdus.take().expect("a block");
             pdu.push_head(HEAD_BYTES).fill(number as u8);
             content.iter().for_each(|slice| pdu.push_body(slice.clone()).expect("two slices fit"));
             down.send(Circuit((number % *circuits) as u32), pdu, *now).expect("the queue holds a burst");

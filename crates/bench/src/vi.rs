@@ -205,7 +205,7 @@ impl Bare {
         loop {
             if let Some(entry) = self.into.peek().expect("a decent producer") {
                 see(entry);
-                self.into.give_back();
+                self.into.release();
                 return true;
             }
             if end.is_some_and(|end| end.load(Ordering::Relaxed)) {

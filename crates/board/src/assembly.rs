@@ -10,7 +10,7 @@ use crate::wiring::rdma::RdmaTower;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use kiban_base::{Blocks, Copies, Instant, Memory, Pool, RngKey, SecureRng};
+use kiban_base::{Copies, Instant, Memory, PagePool, PduPool, RngKey, SecureRng};
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_vi::Nic;
 
@@ -20,9 +20,9 @@ impl Board {
     pub fn new(config: &BoardConfig, key: RngKey) -> Board {
         let sizes = &config.memory;
         let memory = Memory {
-            transmit: Pool::new(sizes.transmit_bytes / sizes.page_bytes, sizes.page_bytes),
-            receive: Pool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
-            blocks: Blocks::new(sizes.pdus),
+            transmit: PagePool::new(sizes.transmit_bytes / sizes.page_bytes, sizes.page_bytes),
+            receive: PagePool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
+            pdus: PduPool::new(sizes.pdus),
         };
         let mut rng = SecureRng::new(key);
         // A segment fills whole pages but for the last: that much of the memory is payload.

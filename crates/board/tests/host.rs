@@ -68,7 +68,7 @@ fn a_stream_carries_bytes_both_ways_and_memory_comes_home() {
     pair.boards[0].host().close(near).unwrap();
     pair.run_until(Instant::from_nanos(200_000_000_000));
     for board in &mut pair.boards {
-        assert!(board.memory_mut().is_home(), "{board:?}");
+        assert!(board.memory_mut().is_all_free(), "{board:?}");
         assert_eq!(board.sessions(), 0);
     }
 }
@@ -119,7 +119,7 @@ fn what_a_board_sends_to_itself_never_leaves() {
     }
     pair.run_until(Instant::from_nanos(200_000_000_000));
     assert_eq!(pair.packets, [0, 0]);
-    assert!(pair.boards[0].memory_mut().is_home());
+    assert!(pair.boards[0].memory_mut().is_all_free());
     assert!(pair.boards[0].counter("ip", "looped") > 1000);
 }
 
@@ -179,7 +179,7 @@ fn a_write_that_was_cut_short_is_told_when_there_is_room() {
 fn crumbs_that_lie_unread_do_not_hold_a_page_each() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
-    let before = pair.boards[1].memory_mut().receive.at_home();
+    let before = pair.boards[1].memory_mut().receive.available();
     for _ in 0..200 {
         pair.boards[0].host().write(near, b"crumb").unwrap();
         pair.run();
@@ -187,7 +187,7 @@ fn crumbs_that_lie_unread_do_not_hold_a_page_each() {
         pair.run_until(later);
     }
     assert_eq!(pair.boards[1].host().readable(far).unwrap(), 1000);
-    assert!(before - pair.boards[1].memory_mut().receive.at_home() <= 2);
+    assert!(before - pair.boards[1].memory_mut().receive.available() <= 2);
 }
 
 #[test]

@@ -433,7 +433,10 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
             rounds += 1;
             lines.inject(1, &make());
             let memory = lines.boards[1].memory_mut();
-            assert!(memory.receive.at_home() * 2 > memory.receive.capacity(), "{family} {name} takes memory");
+            assert!(
+                memory.receive.available() * 2 > memory.receive.capacity(),
+                "{family} {name} takes memory"
+            );
         });
         let counted = lines.count(family, name);
         assert!(rounds > 100);
@@ -554,8 +557,8 @@ fn damaged_packets_from_many_seeds_are_survived() {
 fn a_frame_that_never_ends_holds_no_memory() {
     let lines = Lines::under_attack(configs(), GOOD_BYTES, |lines, _| {
         lines.inject(1, &vec![cell(BAD, false, &[1; 48]); 300]);
-        let blocks = &mut lines.boards[1].memory_mut().blocks;
-        assert!(blocks.at_home() * 2 > blocks.capacity());
+        let blocks = &mut lines.boards[1].memory_mut().pdus;
+        assert!(blocks.available() * 2 > blocks.capacity());
     });
     assert_eq!(lines.count("reassembly", "frames_oversized"), 1);
     assert!(lines.count("reassembly", "cells_given_up") > 10_000);
@@ -571,8 +574,8 @@ fn unfinished_frames_hold_one_frame_a_circuit() {
         lines.inject(1, &vec![cell(BAD, false, &[1; 48]); 100]);
         lines.step(Duration::from_micros(100));
         let memory = lines.boards[1].memory_mut();
-        assert!(memory.blocks.capacity() - memory.blocks.at_home() <= 1);
-        assert!(memory.receive.capacity() - memory.receive.at_home() <= 3);
+        assert!(memory.pdus.capacity() - memory.pdus.available() <= 1);
+        assert!(memory.receive.capacity() - memory.receive.available() <= 3);
     }
     lines.inject(1, &[cell(BAD, true, &[1; 48])]);
     lines.pass(Duration::from_secs(1));
@@ -828,7 +831,7 @@ fn an_echo_flood_starves_nobody() {
                 );
             }
             let memory = lines.boards[1].memory_mut();
-            assert!(memory.blocks.at_home() * 2 > memory.blocks.capacity());
+            assert!(memory.pdus.available() * 2 > memory.pdus.capacity());
         });
         assert!(lines.count("icmp", "echoes_answered") > 1000);
     }

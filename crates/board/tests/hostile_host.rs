@@ -87,7 +87,7 @@ impl Model {
         let board = &mut self.pair.boards[side];
         let sessions = board.sessions();
         let memory = board.memory_mut();
-        [memory.transmit.at_home(), memory.receive.at_home(), memory.blocks.at_home(), sessions]
+        [memory.transmit.available(), memory.receive.available(), memory.pdus.available(), sessions]
     }
 
     /// Makes a call; if it is refused, nothing has changed.
@@ -425,7 +425,7 @@ impl Model {
             let full = [
                 board.memory_mut().transmit.capacity(),
                 board.memory_mut().receive.capacity(),
-                board.memory_mut().blocks.capacity(),
+                board.memory_mut().pdus.capacity(),
                 0,
             ];
             assert_eq!(self.state(side), full, "board {side} is at rest");
@@ -486,7 +486,7 @@ fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
     pair.run_until(pair.now + Duration::from_secs(200));
     for board in &mut pair.boards {
         assert_eq!(board.sessions(), 0);
-        assert!(board.memory_mut().is_home());
+        assert!(board.memory_mut().is_all_free());
     }
 }
 
@@ -545,7 +545,7 @@ fn who_reads_is_served_though_others_hold_all_memory() {
         while write(&mut pair, stream) > 0 {}
     }
     // All that one address may have: an eighth is kept for others.
-    assert!(pair.boards[0].memory_mut().transmit.at_home() <= 256 / 8);
+    assert!(pair.boards[0].memory_mut().transmit.available() <= 256 / 8);
     pair.told(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
@@ -593,7 +593,7 @@ fn who_finishes_while_he_waits_for_a_page_gets_none() {
     }
     let told = pair.told(0);
     assert!(!told.contains(&Completion::Writable { stream: second }), "{told:?}");
-    assert_eq!(pair.boards[0].memory_mut().transmit.at_home(), 2);
+    assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
 /// Datagrams hold all of the transmit memory; when they have left, a writer who waits is told, though nothing

@@ -267,7 +267,7 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
             }
             assert!(got[..] == bytes[..got.len()], "seed {seed} round {round}");
             let memory = lines.boards[1].memory_mut();
-            assert!(memory.blocks.at_home() * 2 > memory.blocks.capacity());
+            assert!(memory.pdus.available() * 2 > memory.pdus.capacity());
         }
         assert_eq!(got.len(), bytes.len(), "seed {seed}");
         peer.next = peer.next.wrapping_add(bytes.len() as u32);
@@ -323,7 +323,7 @@ fn fifty_thousand_crumbs_that_nobody_reads_hold_a_few_pages() {
         }
         let memory = lines.boards[1].memory_mut();
         // The crumbs, the good stream's window, a little more.
-        let away = memory.receive.capacity() - memory.receive.at_home();
+        let away = memory.receive.capacity() - memory.receive.available();
         assert!(away < 50_000 / 4096 + 2 + 3 * 16 + 8, "{away} pages away");
     });
     assert_eq!(sent, bytes.len());
@@ -385,8 +385,8 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
             }
         }
         let memory = lines.boards[1].memory_mut();
-        assert!(memory.receive.at_home() > 0, "there is always a page for what is in order");
-        assert!(memory.blocks.at_home() * 2 > memory.blocks.capacity());
+        assert!(memory.receive.available() > 0, "there is always a page for what is in order");
+        assert!(memory.pdus.available() * 2 > memory.pdus.capacity());
     });
     assert!(lines.count("tcp", "early_dropped") > 0, "memory was short, and what was early went");
     for (index, (peer, stream)) in peers.drain(..).enumerate() {

@@ -50,7 +50,7 @@ fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     let later = pair.now + Duration::from_secs(200);
     pair.run_until(later);
     for board in &mut pair.boards {
-        assert!(board.memory_mut().is_home());
+        assert!(board.memory_mut().is_all_free());
         assert_eq!(board.counter("tcp", "checksum_wrong") + board.counter("ip", "checksum_wrong"), 0);
     }
     got

@@ -94,7 +94,7 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             pair.boards[1].host().close(far).unwrap();
             let later = pair.now + Duration::from_secs(200);
             pair.run_until(later);
-            assert!(pair.boards.iter_mut().all(|board| board.memory_mut().is_home()), "{name} {buffer}");
+            assert!(pair.boards.iter_mut().all(|board| board.memory_mut().is_all_free()), "{name} {buffer}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Desk {
 impl Desk {
     /// Copies bytes into a PDU whose sums are known; `None` if there is no memory.
     pub(super) fn lay_down(&mut self, bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
-        let mut pdu = memory.blocks.take()?;
+        let mut pdu = memory.pdus.take()?;
         let (head, mut rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
         pdu.extend_head(head);
         while !rest.is_empty() {
@@ -129,12 +129,12 @@ impl Unit for Pdu {
     fn copy(&self) -> PduCopy {
         let mut bytes = Vec::with_capacity(self.len());
         self.append_to(&mut bytes);
-        PduCopy { bytes, cut: self.cut() as u16, verified: self.is_verified() }
+        PduCopy { bytes, cut: self.segment_bytes() as u16, verified: self.is_verified() }
     }
 
     fn of_copy(copy: &PduCopy, desk: &mut Desk, lent: &mut Lent<'_>) -> Option<Pdu> {
         let mut pdu = desk.lay_down(&copy.bytes, lent.memory)?;
-        pdu.set_cut(copy.cut);
+        pdu.set_segment_bytes(copy.cut);
         if copy.verified {
             pdu.set_verified();
         }

@@ -11,7 +11,7 @@ use kiban_atm::TimedCell;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface, Vc};
 use kiban_base::crc::Crc32Aal5;
-use kiban_base::{Blocks, Instant, Memory, Pdu, Pool, Slice};
+use kiban_base::{Instant, Memory, PagePool, Pdu, PduPool, Slice};
 use kiban_link::pcap::Holds;
 use kiban_link::{Address, AnyLink, Lent, LinkCounters};
 use kiban_os::Clock;
@@ -45,9 +45,9 @@ impl End {
     fn open(address: &str) -> io::Result<End> {
         let address: Address = address.parse().unwrap_or_else(|error| panic!("{error}"));
         let memory = Memory {
-            transmit: Pool::new(2048, 4096),
-            receive: Pool::new(2048, 4096),
-            blocks: Blocks::new(4096),
+            transmit: PagePool::new(2048, 4096),
+            receive: PagePool::new(2048, 4096),
+            pdus: PduPool::new(4096),
         };
         Ok(End {
             link: address.open()?,
@@ -80,7 +80,7 @@ impl End {
         match self.link.holds() {
             Holds::Cells => cut(item, &mut self.cells),
             _ => {
-                let mut pdu = self.memory.blocks.take().expect("there are blocks");
+                let mut pdu = self.memory.pdus.take().expect("there are blocks");
                 let (head, mut rest) = item.split_at(item.len().min(40));
                 pdu.push_head(head.len()).copy_from_slice(head);
                 while !rest.is_empty() {

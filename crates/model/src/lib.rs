@@ -58,7 +58,7 @@ mod spin;
 
 pub use atomic::weaken;
 
-use depot::{Depot, Slot};
+use depot::{Slot, SlotPool};
 use followers::Followers;
 use loom::thread;
 use published::Published;
@@ -87,9 +87,9 @@ impl Out {
         unsafe { *self.0.as_ref().value() = value };
     }
 
-    fn bring_home(self) {
+    fn release(self) {
         // SAFETY: it was taken, and is not used again.
-        unsafe { Slot::bring_home(self.0) };
+        unsafe { Slot::release(self.0) };
     }
 }
 
@@ -97,12 +97,12 @@ impl Out {
 /// writes to them.
 pub fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
     check(|| {
-        let mut depot = Depot::new(2, |_| 0);
+        let mut depot = SlotPool::new(2, |_| 0);
         let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
         let threads = slots.map(|slot| {
             thread::spawn(move || {
                 slot.write(1);
-                slot.bring_home();
+                slot.release();
             })
         });
         for _ in 0..2 {
@@ -110,11 +110,11 @@ pub fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
             if let Some(slot) = depot.take() {
                 let slot = Out(slot);
                 slot.write(2);
-                slot.bring_home();
+                slot.release();
             }
         }
         threads.into_iter().for_each(|thread| thread.join().expect("it brought its slot home"));
-        assert_eq!(depot.at_home(), 2);
+        assert_eq!(depot.available(), 2);
     });
 }
 
@@ -139,7 +139,7 @@ pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
     check(|| {
         // The checker finds an `Arc` that is not freed, or twice.
         let witness = loom::sync::Arc::new(());
-        let mut depot = Depot::new(2, |_| Watched(loom::cell::UnsafeCell::new(0), witness.clone()));
+        let mut depot = SlotPool::new(2, |_| Watched(loom::cell::UnsafeCell::new(0), witness.clone()));
         drop(witness);
         let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
         let threads = slots.map(|slot| {
@@ -148,7 +148,7 @@ pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
                 // SAFETY: the slot is out, and this thread's.
                 unsafe { (*slot.as_ref().value()).0.with_mut(|value| *value = 1) };
                 // SAFETY: it was taken, and is not used again.
-                unsafe { Slot::bring_home(slot) };
+                unsafe { Slot::release(slot) };
             })
         });
         thread::yield_now();
@@ -214,7 +214,7 @@ pub fn entries_cross_a_ring_in_order_and_alone() {
                 }
                 thread::yield_now();
             }
-            consumer.give_back();
+            consumer.release();
         }
         sender.join().expect("it sent");
     });
@@ -230,7 +230,7 @@ pub fn bytes_cross_a_pipe_in_order_and_alone() {
             let mut left: &[u8] = &[1, 2, 3];
             while !left.is_empty() {
                 let count = writer.write(SharedBytes::from(left)).expect("a decent reader");
-                writer.show();
+                writer.publish();
                 left = &left[count..];
                 if count == 0 {
                     thread::yield_now();
@@ -241,7 +241,7 @@ pub fn bytes_cross_a_pipe_in_order_and_alone() {
         let mut got = Vec::new();
         loop {
             let has_ended = reader.has_ended();
-            let here = reader.here().expect("a decent writer");
+            let here = reader.readable().expect("a decent writer");
             reader.take(here, |bytes| bytes.append_to(&mut got));
             if has_ended {
                 break;

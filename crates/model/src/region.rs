@@ -33,7 +33,7 @@ impl Region {
         Region(Arc::new(Memory { bytes, words, cells }))
     }
 
-    pub(crate) fn called(self, _address: u64) -> Region {
+    pub(crate) fn with_address(self, _address: u64) -> Region {
         self
     }
 

@@ -225,7 +225,8 @@ impl Half {
         }
         match send(&socket, &[&(bytes as u64).to_le_bytes(), own], None) {
             // The callee has already refused the call and hung up; `complete` receives its reason.
-            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             sent => sent?,
         }
         Ok(Half { socket: Some(socket), wanted: Some(bytes) })

@@ -44,7 +44,7 @@ impl Pd {
         // Registered at its real address, as programs on other hosts expect.
         let region = Region::new(0, bytes);
         let address = region.raw().0.as_ptr() as u64;
-        self.reg_region(region.called(address), access)
+        self.reg_region(region.with_address(address), access)
     }
 
     /// Registers memory that the caller guarantees to be valid ([`Region::foreign`]), at the region's own

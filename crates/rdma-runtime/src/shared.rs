@@ -15,7 +15,7 @@
 //!           copied out before they are parsed, and pass the same checks as those from a wire.
 
 use kiban_base::pipe::{self, Reader, Writer};
-use kiban_base::ring::Condemned;
+use kiban_base::ring::Poisoned;
 use kiban_base::{Region, SharedBytes};
 use kiban_os::channel::{Channel, Door, FRONT_BYTES, Half};
 use kiban_os::clock::machine_nanos;
@@ -92,7 +92,7 @@ impl std::fmt::Debug for SharedLink {
     }
 }
 
-fn broken(_: Condemned) -> io::Error {
+fn broken(_: Poisoned) -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
@@ -133,7 +133,7 @@ impl SharedLink {
                 break;
             }
         }
-        self.out.show();
+        self.out.publish();
         if sent > 0 {
             self.channel.ring(machine_nanos);
         }
@@ -185,7 +185,7 @@ impl SharedLink {
     #[inline]
     fn here(&mut self) -> io::Result<Option<usize>> {
         let (ended, hung_up) = (self.into.has_ended(), self.hung_up);
-        match self.into.here().map_err(broken)? {
+        match self.into.readable().map_err(broken)? {
             0 if ended => Ok(Some(0)),
             0 if hung_up => Err(io::ErrorKind::ConnectionReset.into()),
             0 => Ok(None),
@@ -213,7 +213,7 @@ impl SharedLink {
 
     /// Returns whether there is something to read: bytes, the end, or a hang-up.
     pub fn has_news(&mut self) -> bool {
-        self.hung_up || self.into.has_ended() || self.into.here() != Ok(0)
+        self.hung_up || self.into.has_ended() || self.into.readable() != Ok(0)
     }
 
     /// Returns whether bytes can be written.

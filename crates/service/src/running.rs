@@ -542,9 +542,9 @@ impl Running {
             used: capacity.saturating_sub(at_home) as u64 * unit,
         };
         let memory = status::Memory {
-            transmit_bytes: of(memory.transmit.capacity(), memory.transmit.at_home(), page_bytes),
-            receive_bytes: of(memory.receive.capacity(), memory.receive.at_home(), page_bytes),
-            pdus: of(memory.blocks.capacity(), memory.blocks.at_home(), 1),
+            transmit_bytes: of(memory.transmit.capacity(), memory.transmit.available(), page_bytes),
+            receive_bytes: of(memory.receive.capacity(), memory.receive.available(), page_bytes),
+            pdus: of(memory.pdus.capacity(), memory.pdus.available(), 1),
         };
         Status {
             name: self.plan.name.clone(),

@@ -209,7 +209,7 @@ impl Cable {
 
 /// Copies an arrived packet into receive pages of its own; `None` if there are none.
 fn lay_down(bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
-    let mut pdu = memory.blocks.take()?;
+    let mut pdu = memory.pdus.take()?;
     let mut rest = bytes;
     while !rest.is_empty() {
         let slice = memory.receive.take()?.append(rest)?;

@@ -63,9 +63,9 @@ pub fn at_rest(world: &mut World, boards: &[BoardNumber]) -> Vec<Violation> {
         }
         let memory = world.board_mut(*board).memory_mut();
         let missing = [
-            memory.transmit.capacity() - memory.transmit.at_home(),
-            memory.receive.capacity() - memory.receive.at_home(),
-            memory.blocks.capacity() - memory.blocks.at_home(),
+            memory.transmit.capacity() - memory.transmit.available(),
+            memory.receive.capacity() - memory.receive.available(),
+            memory.pdus.capacity() - memory.pdus.available(),
         ];
         if missing != [0; 3] {
             violations.push(Violation::MemoryAway { board: index, missing });

@@ -337,7 +337,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
     });
     let plugs = boards.map(|board| Plug::Board(board, 0));
     let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
-    world.board_mut(boards[1]).memory_mut().receive.refuse(2);
+    world.board_mut(boards[1]).memory_mut().receive.fail_nth_take(2);
     let bytes = noise(200_000, 1);
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
     assert!(world.run(at(600)));

@@ -152,7 +152,7 @@ fn a_slice_that_is_kept_is_caught_and_gone_when_it_is_let_go() {
 fn pages_and_blocks_that_are_kept_are_caught() {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let memory = pair.world.board_mut(pair.boards[0]).memory_mut();
-    let kept = (memory.transmit.take(), memory.blocks.take(), memory.blocks.take());
+    let kept = (memory.transmit.take(), memory.pdus.take(), memory.pdus.take());
     assert_eq!(run(&mut pair), [Violation::MemoryAway { board: 0, missing: [1, 0, 2] }]);
     drop(kept);
     assert_eq!(run(&mut pair), []);

@@ -672,7 +672,7 @@ fn waiting(fairness: Fairness, connections: &[usize]) -> (Vec<u64>, usize) {
     };
     let waits = (0..connections.len()).map(waits).collect();
     let pages = &mut board.memory_mut().transmit;
-    (waits, (pages.capacity() - pages.at_home()) * 4096)
+    (waits, (pages.capacity() - pages.available()) * 4096)
 }
 
 #[test]

@@ -503,7 +503,7 @@ fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
     net.world.run(Instant::from_nanos(3_000_000_000_000));
     assert_eq!(*ended.borrow(), Some(Reason::TimedOut));
     net.world.settle(net.world.now() + Duration::from_secs(1000));
-    assert!(net.world.board_mut(net.boards[0]).memory_mut().is_home());
+    assert!(net.world.board_mut(net.boards[0]).memory_mut().is_all_free());
     assert_eq!(net.world.board(net.boards[0]).sessions(), 0);
 }
 

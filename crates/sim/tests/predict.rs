@@ -115,7 +115,7 @@ impl Bench {
         let pseudo = checksum::pseudo_ipv4(source, target, protocol::TCP, segment_bytes.len());
         let sum = pseudo.plus(Sum::of(segment_bytes)).checksum();
         bytes[ipv4::HEADER_BYTES + 16..][..2].copy_from_slice(&sum.to_be_bytes());
-        let mut pdu = self.board.memory_mut().blocks.take().expect("room");
+        let mut pdu = self.board.memory_mut().pdus.take().expect("room");
         pdu.extend_head(bytes);
         self.board.handle(Input::Packets { port: 0, packets: &mut VecDeque::from([pdu]) }, self.now);
         segment(&self.sent().swap_remove(0))

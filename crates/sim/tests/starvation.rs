@@ -60,17 +60,17 @@ fn check_refusals(refuse: fn(&mut Memory, u64), name: &str) {
 
 #[test]
 fn a_transmit_page_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.transmit.refuse(n), "transmit page");
+    check_refusals(|memory, n| memory.transmit.fail_nth_take(n), "transmit page");
 }
 
 #[test]
 fn a_receive_page_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.receive.refuse(n), "receive page");
+    check_refusals(|memory, n| memory.receive.fail_nth_take(n), "receive page");
 }
 
 #[test]
 fn a_block_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.blocks.refuse(n), "block");
+    check_refusals(|memory, n| memory.pdus.fail_nth_take(n), "block");
 }
 
 /// Every kind is refused again and again, at distances drawn from a seed, half of the time on harmed lines.
@@ -91,9 +91,9 @@ fn refusals_that_go_on_and_on_lose_nothing() {
             for board in boards {
                 let memory = pair.world.board_mut(board).memory_mut();
                 match chance.below(12) {
-                    0 => memory.transmit.refuse(1 + chance.below(4)),
-                    1 => memory.receive.refuse(1 + chance.below(4)),
-                    2 => memory.blocks.refuse(1 + chance.below(4)),
+                    0 => memory.transmit.fail_nth_take(1 + chance.below(4)),
+                    1 => memory.receive.fail_nth_take(1 + chance.below(4)),
+                    2 => memory.pdus.fail_nth_take(1 + chance.below(4)),
                     _ => {}
                 }
             }

@@ -5,7 +5,7 @@
 
 use super::{error, gone};
 use kiban_attach::{Ask, Client, LISTENERS_MAX, Layout, Read, Told, Why};
-use kiban_base::ring::Condemned;
+use kiban_base::ring::Poisoned;
 use kiban_base::{Region, SharedBytes};
 use kiban_os::channel::Channel;
 use kiban_os::clock::machine_nanos;
@@ -102,7 +102,7 @@ impl Core {
             match self.client.told() {
                 Ok(Some(told)) => self.on_told(told),
                 Ok(None) => break,
-                Err(Condemned) => return self.end(),
+                Err(Poisoned) => return self.end(),
             }
         }
     }
@@ -236,7 +236,7 @@ impl Core {
                 Some(Why::Closed) => Some(Ok(0)),
                 Some(why) => Some(Err(error(why))),
             },
-            Err(Condemned) => {
+            Err(Poisoned) => {
                 self.end();
                 Some(Err(gone()))
             }
@@ -252,7 +252,7 @@ impl Core {
         match self.client.write(slot, bytes) {
             Ok(0) if !is_empty => self.is_gone.then(|| Err(gone())),
             Ok(count) => Some(Ok(count)),
-            Err(Condemned) => {
+            Err(Poisoned) => {
                 self.end();
                 Some(Err(gone()))
             }
@@ -271,7 +271,7 @@ impl Core {
         match self.client.write_runs(slot, runs) {
             Ok(0) if self.is_gone => Err(gone()),
             Ok(count) => Ok(count),
-            Err(Condemned) => {
+            Err(Poisoned) => {
                 self.end();
                 Err(gone())
             }

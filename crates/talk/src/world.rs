@@ -431,7 +431,7 @@ impl World {
     fn lay_down(&mut self, bytes: &[u8]) -> Result<Pdu, String> {
         let scarce = "the board has no memory for what arrives: give it more with `set memory.receive_bytes`";
         let memory = self.board.memory_mut();
-        let mut pdu = memory.blocks.take().ok_or(scarce)?;
+        let mut pdu = memory.pdus.take().ok_or(scarce)?;
         let mut rest = bytes;
         while !rest.is_empty() {
             let slice = memory.receive.take().and_then(|mut page| page.append(rest)).ok_or(scarce)?;
@@ -643,7 +643,7 @@ impl World {
         self.pass(self.now + AFTERWARDS, |world| world.board.sessions() == 0)?;
         self.log.truncate(log);
         self.wire.truncate(wire);
-        Ok(self.board.memory_mut().is_home())
+        Ok(self.board.memory_mut().is_all_free())
     }
 }
 

@@ -59,7 +59,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
         ..Config::default()
     };
     let mut talk = Talk::listening(config);
-    let blocks = talk.station.memory.blocks.at_home();
+    let blocks = talk.station.memory.pdus.available();
     let server = talk.local();
     for n in 0..5000u32 {
         let source = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + n));
@@ -75,8 +75,8 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
     }
     assert_eq!(talk.station.tcp.sessions(), 3000);
     assert_eq!(talk.station.tcp.counters().requests_dropped, 2000);
-    assert_eq!(talk.station.memory.blocks.at_home(), blocks);
-    assert_eq!(talk.station.memory.receive.at_home(), talk.station.memory.receive.capacity());
+    assert_eq!(talk.station.memory.pdus.available(), blocks);
+    assert_eq!(talk.station.memory.receive.available(), talk.station.memory.receive.capacity());
     for _ in 0..70 {
         talk.pass(SECOND);
         talk.frames.clear();

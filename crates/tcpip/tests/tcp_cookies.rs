@@ -109,7 +109,7 @@ fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
 #[test]
 fn a_million_requests_take_no_memory_and_a_real_client_comes_through() {
     let mut talk = Talk::listening(Config::default());
-    let (server, blocks) = (talk.local(), talk.station.memory.blocks.at_home());
+    let (server, blocks) = (talk.local(), talk.station.memory.pdus.available());
     for n in 0..1_000_000u32 {
         let source = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + n / 60_000));
         let header = Header {
@@ -137,7 +137,7 @@ fn a_million_requests_take_no_memory_and_a_real_client_comes_through() {
     let counters = talk.station.tcp.counters();
     assert_eq!((talk.station.tcp.sessions(), counters.requests_dropped), (129, 0));
     assert_eq!(counters.cookies_out, 1_000_001 - 128);
-    assert!(talk.station.memory.blocks.at_home() >= blocks - 129);
+    assert!(talk.station.memory.pdus.available() >= blocks - 129);
     talk.pass(SECOND * 300);
     assert_eq!(talk.station.tcp.sessions(), 1);
 }

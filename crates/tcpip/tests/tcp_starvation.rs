@@ -22,7 +22,7 @@ fn short(seed: u64, loss: f64, refuse: impl Fn(&mut World)) -> Result<World, Str
 fn the_nth_block_is_refused() {
     for side in 0..2 {
         for n in 1..=200 {
-            let world = short(n, 0.0, |world| world.stations[side].memory.blocks.refuse(n))
+            let world = short(n, 0.0, |world| world.stations[side].memory.pdus.fail_nth_take(n))
                 .unwrap_or_else(|fault| panic!("station {side}, block {n}: {fault}"));
             assert!(world.apps[0].iter().all(|app| app.complete_at.unwrap() < at_ms(3000)), "{side} {n}");
         }
@@ -33,7 +33,7 @@ fn the_nth_block_is_refused() {
 fn the_nth_receive_page_is_refused() {
     for side in 0..2 {
         for n in 1..=200 {
-            let world = short(n, 0.0, |world| world.stations[side].memory.receive.refuse(n))
+            let world = short(n, 0.0, |world| world.stations[side].memory.receive.fail_nth_take(n))
                 .unwrap_or_else(|fault| panic!("station {side}, page {n}: {fault}"));
             assert!(world.apps[0].iter().all(|app| app.complete_at.unwrap() < at_ms(3000)), "{side} {n}");
         }
@@ -44,7 +44,7 @@ fn the_nth_receive_page_is_refused() {
 fn the_nth_transmit_page_is_refused() {
     for side in 0..2 {
         for n in 1..=40 {
-            short(n, 0.0, |world| world.stations[side].memory.transmit.refuse(n))
+            short(n, 0.0, |world| world.stations[side].memory.transmit.fail_nth_take(n))
                 .unwrap_or_else(|fault| panic!("station {side}, page {n}: {fault}"));
         }
     }
@@ -54,9 +54,9 @@ fn the_nth_transmit_page_is_refused() {
 fn a_refusal_in_the_middle_of_a_recovery() {
     for n in 1..=200 {
         short(n, 0.05, |world| {
-            world.stations[0].memory.blocks.refuse(n);
-            world.stations[1].memory.blocks.refuse(n * 7 % 200 + 1);
-            world.stations[1].memory.receive.refuse(n * 13 % 200 + 1);
+            world.stations[0].memory.pdus.fail_nth_take(n);
+            world.stations[1].memory.pdus.fail_nth_take(n * 7 % 200 + 1);
+            world.stations[1].memory.receive.fail_nth_take(n * 13 % 200 + 1);
         })
         .unwrap_or_else(|fault| panic!("{n}: {fault}"));
     }
@@ -97,7 +97,7 @@ fn few_receive_pages_and_many_holes() {
 fn an_empty_pool_says_so_and_asks_to_be_woken() {
     let mut world = World::plain(Nature { delay: ms(1), ..Nature::default() }, 1);
     world.converse(Role::eager(1000), Role::eager(0));
-    let hoard: Vec<_> = core::iter::from_fn(|| world.stations[0].memory.blocks.take()).collect();
+    let hoard: Vec<_> = core::iter::from_fn(|| world.stations[0].memory.pdus.take()).collect();
     for _ in 0..5 {
         assert!(world.step().unwrap());
     }

@@ -2,7 +2,7 @@
 
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Sum};
+use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, Sum};
 use kiban_tcpip::udp::{Arrival, Refusal, SocketId, Udp};
 use kiban_tcpip::wire::udp::{self, Header};
 use std::net::{IpAddr, SocketAddr};
@@ -37,13 +37,16 @@ fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
 
 impl Bench {
     fn new() -> Bench {
-        let memory =
-            Memory { transmit: Pool::new(4, 4096), receive: Pool::new(4, 4096), blocks: Blocks::new(4) };
+        let memory = Memory {
+            transmit: PagePool::new(4, 4096),
+            receive: PagePool::new(4, 4096),
+            pdus: PduPool::new(4),
+        };
         Bench { memory, udp: Udp::new(4) }
     }
 
     fn pdu(&mut self, bytes: &[u8], head: usize) -> Pdu {
-        let mut pdu = self.memory.blocks.take().unwrap();
+        let mut pdu = self.memory.pdus.take().unwrap();
         let (front, back) = bytes.split_at(head.min(bytes.len()));
         pdu.extend_head(front);
         if let Some(slice) = self.memory.receive.take().unwrap().append(back) {
@@ -106,7 +109,7 @@ fn a_datagram_is_whole_wherever_its_head_ends() {
             }
         }
     }
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn register(
     let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
     // SAFETY: the pages are there; that they stay is the program's part of registering.
     let region = unsafe { Region::foreign(start, bytes, None) };
-    let (engine, region) = (pd.context.engine, region.called(address));
+    let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
         None => engine.reg_mr(pd.number, region, address, access),
         Some(key) => engine.rereg_mr(key, pd.number, region, address, access).map(|()| key),

@@ -279,7 +279,7 @@ impl Core {
         let Core { nic, links, some_over, took, .. } = self;
         for way in links.iter_mut() {
             let Link::Shm(link) = &mut way.link else { continue };
-            if !link.into.is_ready() && !link.into.is_condemned() {
+            if !link.into.is_ready() && !link.into.is_poisoned() {
                 continue;
             }
             for _ in 0..TURN_PACKETS {

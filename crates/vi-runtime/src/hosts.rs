@@ -72,7 +72,7 @@ impl Core {
         // The socket has been watched since the call.
         self.rearm = true;
         // On failure the channel closes, and the host notices that.
-        if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.called(0), VIS_MAX) {
+        if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.with_address(0), VIS_MAX) {
             self.desks.hosts.push(Desk { attachment, channel, over: false });
         }
     }

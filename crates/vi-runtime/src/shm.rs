@@ -63,7 +63,7 @@ impl ShmLink {
     /// Returns a slot of [`ShmLink::into`].
     #[inline]
     pub fn give_back(&mut self) {
-        self.into.give_back();
+        self.into.release();
         self.taken += 1;
     }
 

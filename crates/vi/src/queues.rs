@@ -23,7 +23,7 @@ use crate::{
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::fmt;
-use kiban_base::ring::{Condemned, Consumer, Producer, Shape};
+use kiban_base::ring::{Consumer, Poisoned, Producer, Shape};
 use kiban_base::{Instant, Region};
 
 /// Maximum segments of a descriptor posted through a ring.
@@ -350,7 +350,7 @@ impl Host {
         match self.work.push(&entry.bytes[..entry.length]) {
             Ok(true) => Ok(()),
             Ok(false) => Err(PostError::Full),
-            Err(Condemned) => Err(PostError::Broken),
+            Err(Poisoned) => Err(PostError::Broken),
         }
     }
 
@@ -451,20 +451,20 @@ impl Host {
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol or wrote an invalid entry; it is not trusted
     /// any more.
-    pub fn told(&mut self) -> Result<Option<Told>, Condemned> {
+    pub fn told(&mut self) -> Result<Option<Told>, Poisoned> {
         let mut bytes = [0; DONE_BYTES];
         match self.done.peek()? {
             None => return Ok(None),
             Some(entry) => entry.copy_to(0, &mut bytes),
         };
-        self.done.give_back();
+        self.done.release();
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let cookie = u64::from(word(8)) | (u64::from(word(12)) << 32);
         let cookie = if cfg!(target_endian = "big") { cookie.rotate_left(32) } else { cookie };
         match bytes[0] {
             told::DONE => {
                 let kinds = [DoneAs::Send, DoneAs::Receive, DoneAs::Write, DoneAs::RemoteWrite, DoneAs::Read];
-                let kind = *kinds.get(usize::from(bytes[1])).ok_or(Condemned)?;
+                let kind = *kinds.get(usize::from(bytes[1])).ok_or(Poisoned)?;
                 let immediate = (bytes[2] != 0).then_some(word(24));
                 let done = Done { cookie, kind, status: Status(word(16)), length: word(20), immediate };
                 Ok(Some(Told::Done { vi: word(4), done }))
@@ -472,13 +472,13 @@ impl Host {
             told::REPLY => {
                 let result = match bytes[1] {
                     0 => Ok(word(4)),
-                    code => Err(*Denied::ALL.get(usize::from(code) - 1).ok_or(Condemned)?),
+                    code => Err(*Denied::ALL.get(usize::from(code) - 1).ok_or(Poisoned)?),
                 };
                 Ok(Some(Told::Reply { cookie, result }))
             }
             told::REQUEST => Ok(Some(Told::Request { request: word(4) })),
             told::LOST => Ok(Some(Told::Lost { vi: word(4), fault: word(16) })),
-            _ => Err(Condemned),
+            _ => Err(Poisoned),
         }
     }
 }
@@ -581,7 +581,7 @@ impl Attachment {
     ///
     /// # Errors
     /// [`Condemned`] if the host violated the ring's protocol: end the attachment.
-    pub fn drain(&mut self, nic: &mut Nic, now: Instant) -> Result<usize, Condemned> {
+    pub fn drain(&mut self, nic: &mut Nic, now: Instant) -> Result<usize, Poisoned> {
         let mut taken = 0;
         while taken < TURN_ENTRIES && self.waiting.len() < WAITING_MAX {
             let mut entry = Entry { bytes: [0; ENTRY_BYTES], length: 0 };
@@ -590,7 +590,7 @@ impl Attachment {
                 // Copied once; only the copy is validated.
                 Some(bytes) => entry.length = bytes.copy_to(0, &mut entry.bytes).min(bytes.len()),
             }
-            self.work.give_back();
+            self.work.release();
             taken += 1;
             self.act(&entry, nic, now);
         }
@@ -783,7 +783,7 @@ impl Attachment {
     ///
     /// # Errors
     /// [`Condemned`] if the host violated the ring's protocol: end the attachment.
-    pub fn tell(&mut self, nic: &mut Nic) -> Result<bool, Condemned> {
+    pub fn tell(&mut self, nic: &mut Nic) -> Result<bool, Poisoned> {
         let mut replies: ArrayVec<(u64, Result<u32, Denied>), 16> = ArrayVec::new();
         self.connecting.retain(|(vi, cookie)| {
             if replies.is_full() {

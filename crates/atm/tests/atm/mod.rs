@@ -3,7 +3,7 @@
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{Arrival, Circuit, Inlet, Interval, Outlet, Reassembly, Segmentation, TimedCell};
-use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, SimRng, Sum};
+use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, SimRng, Sum};
 use std::time::Duration;
 
 /// Ten cells in 25 microseconds: a line with round slot times.
@@ -20,9 +20,9 @@ impl Bench {
     pub fn new(page_bytes: usize) -> Bench {
         let pages = (4 << 20) / page_bytes;
         let memory = Memory {
-            transmit: Pool::new(512, 65536),
-            receive: Pool::new(pages.min(4096), page_bytes),
-            blocks: Blocks::new(512),
+            transmit: PagePool::new(512, 65536),
+            receive: PagePool::new(pages.min(4096), page_bytes),
+            pdus: PduPool::new(512),
         };
         Bench { memory, rng: SecureRng::new(RngKey::for_simulation(7)), copies: Copies::default() }
     }
@@ -34,7 +34,7 @@ impl Bench {
     /// Builds a PDU of these bytes: the first `head` in its head, the rest in slices of these lengths,
     /// repeated.
     pub fn pdu(&mut self, bytes: &[u8], head: usize, lengths: &[usize]) -> Pdu {
-        let mut pdu = self.memory.blocks.take().expect("a block");
+        let mut pdu = self.memory.pdus.take().expect("a block");
         let (front, mut rest) = bytes.split_at(head.min(bytes.len()));
         pdu.push_head(front.len()).copy_from_slice(front);
         for length in lengths.iter().cycle() {

@@ -29,34 +29,34 @@ pub(crate) struct Slot<T> {
     value: UnsafeCell<T>,
     next: AtomicU32,
     index: u32,
-    home: NonNull<Home<T>>,
+    home: NonNull<Shared<T>>,
 }
 
-struct Home<T> {
+struct Shared<T> {
     slots: Box<[Slot<T>]>,
     returned: AtomicU32,
-    owed: AtomicI64,
+    outstanding: AtomicI64,
 }
 
 /// The owner's side, which alone takes slots.
-pub(crate) struct Depot<T> {
-    home: NonNull<Home<T>>,
+pub(crate) struct SlotPool<T> {
+    home: NonNull<Shared<T>>,
     free: Vec<u32>,
     /// Takes left until one is refused; for exhaustion tests.
-    patience: u64,
+    takes_until_failure: u64,
 }
 
 // SAFETY: values move between threads with the slots, so they must be `Send`; all shared state is atomic.
-unsafe impl<T: Send> Send for Depot<T> {}
+unsafe impl<T: Send> Send for SlotPool<T> {}
 
-impl<T> Depot<T> {
+impl<T> SlotPool<T> {
     /// Creates a depot of `capacity` slots whose values come from `fill(index)`.
-    pub(crate) fn new(capacity: usize, mut fill: impl FnMut(usize) -> T) -> Depot<T> {
+    pub(crate) fn new(capacity: usize, mut fill: impl FnMut(usize) -> T) -> SlotPool<T> {
         assert!(capacity < 1 << 31, "a depot holds fewer than 2^31 slots");
-        let home = NonNull::from(Box::leak(Box::new(Home {
+        let home = NonNull::from(Box::leak(Box::new(Shared {
             slots: Box::new([]),
             returned: AtomicU32::new(EMPTY),
-            owed: AtomicI64::new(0),
+            outstanding: AtomicI64::new(0),
         })));
         let slots = (0..capacity)
             .map(|index| Slot {
@@ -71,11 +71,11 @@ impl<T> Depot<T> {
         // Borrows).
         unsafe { (*home.as_ptr()).slots = slots };
         // The lowest index is taken first.
-        Depot { home, free: (0..capacity as u32).rev().collect(), patience: u64::MAX }
+        SlotPool { home, free: (0..capacity as u32).rev().collect(), takes_until_failure: u64::MAX }
     }
 
     #[inline]
-    fn home(&self) -> &Home<T> {
+    fn home(&self) -> &Shared<T> {
         // SAFETY: `home` is freed only after the depot has been dropped (see `Drop`).
         unsafe { self.home.as_ref() }
     }
@@ -85,25 +85,25 @@ impl<T> Depot<T> {
     }
 
     /// Returns the number of free slots. Exact if no other thread is returning one.
-    pub(crate) fn at_home(&mut self) -> usize {
+    pub(crate) fn available(&mut self) -> usize {
         self.collect();
         self.free.len()
     }
 
     /// Makes the `n`-th take from now (1: the next) fail, once, as if all slots were in use.
-    pub(crate) fn refuse(&mut self, n: u64) {
-        self.patience = n.max(1);
+    pub(crate) fn fail_nth_take(&mut self, n: u64) {
+        self.takes_until_failure = n.max(1);
     }
 
     /// Takes a slot. The caller owns its value until [`Slot::bring_home`].
     #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<Slot<T>>> {
-        self.patience -= 1;
-        if self.patience == 0 {
-            self.patience = u64::MAX;
+        self.takes_until_failure -= 1;
+        if self.takes_until_failure == 0 {
+            self.takes_until_failure = u64::MAX;
             return None;
         }
-        if self.free.is_empty() || self.patience.is_multiple_of(COLLECT_EVERY) {
+        if self.free.is_empty() || self.takes_until_failure.is_multiple_of(COLLECT_EVERY) {
             self.collect();
         }
         let index = self.free.pop()?;
@@ -122,7 +122,7 @@ impl<T> Depot<T> {
             self.free.push(index);
         } else {
             // SAFETY: the caller guarantees what `bring_home` requires.
-            unsafe { Slot::bring_home(slot) };
+            unsafe { Slot::release(slot) };
         }
     }
 
@@ -143,7 +143,7 @@ impl<T> Depot<T> {
     }
 }
 
-impl<T> Drop for Depot<T> {
+impl<T> Drop for SlotPool<T> {
     fn drop(&mut self) {
         let home = self.home();
         let mut head = home.returned.swap(ORPHANED, Ordering::AcqRel);
@@ -153,7 +153,7 @@ impl<T> Drop for Depot<T> {
             head = home.slots[head as usize].next.load(Ordering::Relaxed);
         }
         let out = home.slots.len() as i64 - at_home;
-        if home.owed.fetch_add(out, Ordering::AcqRel) + out == 0 {
+        if home.outstanding.fetch_add(out, Ordering::AcqRel) + out == 0 {
             // SAFETY: all slots have been returned and the depot is being dropped, so no one else can reach
             // `home`.
             drop(unsafe { Box::from_raw(self.home.as_ptr()) });
@@ -173,7 +173,7 @@ impl<T> Slot<T> {
     /// # Safety
     /// `slot` came from [`Depot::take`], has not been returned since, and is not used afterwards.
     #[inline]
-    pub(crate) unsafe fn bring_home(slot: NonNull<Slot<T>>) {
+    pub(crate) unsafe fn release(slot: NonNull<Slot<T>>) {
         // SAFETY: a slot in use keeps its `home` alive.
         let (this, home_pointer) = unsafe { (slot.as_ref(), slot.as_ref().home) };
         // SAFETY: as above.
@@ -181,7 +181,7 @@ impl<T> Slot<T> {
         let mut head = home.returned.load(Ordering::Relaxed);
         loop {
             if head == ORPHANED {
-                if home.owed.fetch_sub(1, Ordering::AcqRel) == 1 {
+                if home.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
                     // SAFETY: the depot has been dropped and this was the last slot in use.
                     drop(unsafe { Box::from_raw(home_pointer.as_ptr()) });
                 }
@@ -212,23 +212,23 @@ mod tests {
         }
     }
 
-    fn witnesses(capacity: usize) -> (Depot<Witness>, Arc<AtomicUsize>) {
+    fn witnesses(capacity: usize) -> (SlotPool<Witness>, Arc<AtomicUsize>) {
         let dropped = Arc::new(AtomicUsize::new(0));
-        (Depot::new(capacity, |_| Witness(dropped.clone())), dropped)
+        (SlotPool::new(capacity, |_| Witness(dropped.clone())), dropped)
     }
 
     #[test]
     fn what_was_just_brought_home_goes_out_again_before_what_was_never_used() {
-        let mut depot = Depot::new(4096, |index| index);
+        let mut depot = SlotPool::new(4096, |index| index);
         let mut used = std::collections::BTreeSet::new();
         for _ in 0..if cfg!(miri) { 200 } else { 4096 } {
             let slot = depot.take().unwrap();
             used.insert(slot.as_ptr() as usize);
             // SAFETY: the slot was taken above and is not used again.
-            unsafe { Slot::bring_home(slot) };
+            unsafe { Slot::release(slot) };
         }
         assert!(used.len() <= 2 * COLLECT_EVERY as usize, "{} slots", used.len());
-        assert_eq!(depot.at_home(), 4096);
+        assert_eq!(depot.available(), 4096);
     }
 
     #[test]
@@ -238,11 +238,11 @@ mod tests {
         assert!(depot.take().is_none());
         // SAFETY: both slots were taken above and are not used again.
         unsafe {
-            Slot::bring_home(first);
-            assert_eq!(depot.at_home(), 1);
-            Slot::bring_home(second);
+            Slot::release(first);
+            assert_eq!(depot.available(), 1);
+            Slot::release(second);
         }
-        assert_eq!(depot.at_home(), depot.capacity());
+        assert_eq!(depot.available(), depot.capacity());
     }
 
     #[test]
@@ -253,9 +253,9 @@ mod tests {
         assert_eq!(dropped.load(Ordering::SeqCst), 0);
         // SAFETY: both slots were taken above and are not used again.
         unsafe {
-            Slot::bring_home(first);
+            Slot::release(first);
             assert_eq!(dropped.load(Ordering::SeqCst), 0);
-            Slot::bring_home(second);
+            Slot::release(second);
         }
         assert_eq!(dropped.load(Ordering::SeqCst), 3);
     }
@@ -271,7 +271,7 @@ mod tests {
         let home = std::thread::spawn(move || {
             for out in receiver {
                 // SAFETY: each slot is sent here exactly once.
-                unsafe { Slot::bring_home(out.0) };
+                unsafe { Slot::release(out.0) };
             }
         });
         let rounds = if cfg!(miri) { 300 } else { 20_000 };
@@ -284,7 +284,7 @@ mod tests {
         }
         drop(sender);
         home.join().unwrap();
-        assert_eq!(depot.at_home(), 64);
+        assert_eq!(depot.available(), 64);
         drop(depot);
         assert_eq!(dropped.load(Ordering::SeqCst), 64);
     }

@@ -12,8 +12,8 @@ mod rope;
 mod slab;
 mod sum;
 
-pub use page::{Page, Pool, Slice};
-pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
+pub use page::{Page, PagePool, Slice};
+pub use pdu::{HEAD_BYTES, Pdu, PduPool, SLICES_MAX, Slices, TAIL_BYTES};
 pub use region::{Region, SharedBytes, SharedRoom};
 pub use rope::{ROOM_BYTES, Rope, RopeQueue};
 pub use slab::Slab;

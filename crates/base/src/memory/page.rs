@@ -8,7 +8,7 @@
 //! Sums      a slice caches its sum. A cut reads only the shorter part and subtracts; a join adds.
 //! Limits    pages are `page_bytes` long; `take` returns `None` when no page is free.
 
-use super::depot::{Depot, Slot};
+use super::depot::{Slot, SlotPool};
 use super::references::References;
 use super::region::SharedBytes;
 use super::sum::{Sum, copy_and_sum};
@@ -26,46 +26,46 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 /// The descriptor of a page: its reference count and the location of its bytes.
-struct Leaf {
+struct PageHeader {
     references: References,
     bytes: NonNull<u8>,
     length: u32,
     _memory: Arc<Memory>,
 }
 // SAFETY: `bytes` points into `_memory`, which is `Send` and which this descriptor keeps alive.
-unsafe impl Send for Leaf {}
+unsafe impl Send for PageHeader {}
 
 /// A pool of content pages of one size. Only the owner takes pages; any thread may return them.
-pub struct Pool {
-    depot: Depot<Leaf>,
+pub struct PagePool {
+    slots: SlotPool<PageHeader>,
     page_bytes: usize,
 }
 
-impl Pool {
+impl PagePool {
     /// Creates a pool of `pages` pages of `page_bytes` bytes each.
     ///
     /// # Panics
     /// If `page_bytes` is zero or does not fit in a `u32`.
-    pub fn new(pages: usize, page_bytes: usize) -> Pool {
+    pub fn new(pages: usize, page_bytes: usize) -> PagePool {
         assert!(page_bytes > 0 && u32::try_from(page_bytes).is_ok(), "a page has 1..2^32 bytes");
         let bytes = alloc::vec![0u8; pages * page_bytes].into_boxed_slice();
         // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and the box is owned here.
         let memory =
             Arc::new(Memory(unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }));
-        let depot = Depot::new(pages, |index| Leaf {
+        let slots = SlotPool::new(pages, |index| PageHeader {
             references: References::none(),
             bytes: NonNull::new(UnsafeCell::raw_get(memory.0[index * page_bytes..].as_ptr()))
                 .expect("a page of a live allocation"),
             length: page_bytes as u32,
             _memory: memory.clone(),
         });
-        Pool { depot, page_bytes }
+        PagePool { slots, page_bytes }
     }
 
     /// Takes an empty, writable page, or returns `None` when no page is free.
     #[inline]
     pub fn take(&mut self) -> Option<Page> {
-        let slot = self.depot.take()?;
+        let slot = self.slots.take()?;
         // SAFETY: the slot has just been taken from the pool, so there is no other reference to it.
         let leaf = unsafe { &*slot.as_ref().value() };
         leaf.references.begin();
@@ -85,49 +85,49 @@ impl Pool {
             let slot = slice.leaf;
             core::mem::forget(slice);
             // SAFETY: that was the last reference, so the page is no longer in use.
-            unsafe { self.depot.give(slot) };
+            unsafe { self.slots.give(slot) };
         }
     }
 
     /// Makes the `n`-th take from now (1: the next) fail, once; injects pool exhaustion in tests.
-    pub fn refuse(&mut self, n: u64) {
-        self.depot.refuse(n);
+    pub fn fail_nth_take(&mut self, n: u64) {
+        self.slots.fail_nth_take(n);
     }
 
     /// Returns the number of pages in the pool, free or in use.
     pub fn capacity(&self) -> usize {
-        self.depot.capacity()
+        self.slots.capacity()
     }
 
     /// Returns the number of free pages.
-    pub fn at_home(&mut self) -> usize {
-        self.depot.at_home()
+    pub fn available(&mut self) -> usize {
+        self.slots.available()
     }
 }
 
 #[inline]
-fn references(slot: &NonNull<Slot<Leaf>>) -> &References {
+fn references(slot: &NonNull<Slot<PageHeader>>) -> &References {
     // SAFETY: the caller holds a reference, so the slot has not been returned and its value is alive; only
     // atomics and constants are read.
     unsafe { &(*slot.as_ref().value()).references }
 }
 
 #[inline]
-fn hold(slot: &NonNull<Slot<Leaf>>) {
+fn hold(slot: &NonNull<Slot<PageHeader>>) {
     references(slot).hold();
 }
 
 #[inline]
-fn release(slot: NonNull<Slot<Leaf>>) {
+fn release(slot: NonNull<Slot<PageHeader>>) {
     if references(&slot).release() {
         // SAFETY: this was the last reference, so the page is no longer in use.
-        unsafe { Slot::bring_home(slot) };
+        unsafe { Slot::release(slot) };
     }
 }
 
 /// A page that is being written. This writer alone owns the bytes after `filled`.
 pub struct Page {
-    leaf: NonNull<Slot<Leaf>>,
+    leaf: NonNull<Slot<PageHeader>>,
     bytes: NonNull<u8>,
     filled: u32,
     length: u32,
@@ -197,7 +197,7 @@ impl Page {
     /// # Panics
     /// If fewer than `count` bytes are unwritten.
     #[inline]
-    pub fn land(&mut self, count: usize) -> Slice {
+    pub fn commit(&mut self, count: usize) -> Slice {
         assert!(count <= self.room(), "no more lands than there is room for");
         let from = self.filled();
         self.filled += count as u32;
@@ -247,7 +247,7 @@ impl fmt::Debug for Page {
 
 /// A run of written bytes of one page, with its cached sum. Shared and read-only; a clone takes a reference.
 pub struct Slice {
-    leaf: NonNull<Slot<Leaf>>,
+    leaf: NonNull<Slot<PageHeader>>,
     start: NonNull<u8>,
     length: u32,
     sum: u16,
@@ -291,7 +291,7 @@ impl Slice {
 
     /// Recomputes the cached sum from the bytes, for data from a link whose checksum status is not trusted.
     #[inline]
-    pub fn sum_again(&mut self) {
+    pub fn recompute_sum(&mut self) {
         self.sum = Sum::of(self.bytes()).word();
     }
 
@@ -397,7 +397,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "the test is about other threads")]
     fn a_page_is_written_again_only_after_its_readers_on_other_threads() {
         let rounds = if cfg!(miri) { 30 } else { 5_000u32 };
-        let mut pool = Pool::new(2, 64);
+        let mut pool = PagePool::new(2, 64);
         let reader = || {
             let (sender, slices) = mpsc::channel::<(u8, Slice)>();
             let thread = std::thread::spawn(move || {
@@ -424,6 +424,6 @@ mod tests {
         for thread in threads {
             assert_eq!(thread.join().expect("it only reads"), rounds as usize);
         }
-        assert_eq!(pool.at_home(), 2);
+        assert_eq!(pool.available(), 2);
     }
 }

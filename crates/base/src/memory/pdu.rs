@@ -17,8 +17,8 @@
 //!        grows ◄── down       content pages
 //! ```
 
-use super::depot::{Depot, Slot};
-use super::page::{Pool, Slice};
+use super::depot::{Slot, SlotPool};
+use super::page::{PagePool, Slice};
 use super::sum::Sum;
 use arrayvec::ArrayVec;
 use core::fmt;
@@ -41,7 +41,7 @@ struct Block {
     head_start: u16,
     head_end: u16,
     tail_length: u16,
-    cut: u16,
+    segment_bytes: u16,
     verified: bool,
     body_length: u32,
     head: [u8; HEAD_BYTES],
@@ -50,19 +50,19 @@ struct Block {
 }
 
 /// A pool of PDU blocks. Only the owner takes blocks; any thread may return them.
-pub struct Blocks {
-    depot: Depot<Block>,
+pub struct PduPool {
+    slots: SlotPool<Block>,
 }
 
-impl Blocks {
+impl PduPool {
     /// Creates a pool of `capacity` PDUs.
-    pub fn new(capacity: usize) -> Blocks {
-        Blocks {
-            depot: Depot::new(capacity, |_| Block {
+    pub fn new(capacity: usize) -> PduPool {
+        PduPool {
+            slots: SlotPool::new(capacity, |_| Block {
                 head_start: HEAD_END as u16,
                 head_end: HEAD_END as u16,
                 tail_length: 0,
-                cut: 0,
+                segment_bytes: 0,
                 verified: false,
                 body_length: 0,
                 body: Slices::new_const(),
@@ -75,12 +75,12 @@ impl Blocks {
     /// Takes an empty PDU, or returns `None` when no block is free.
     #[inline]
     pub fn take(&mut self) -> Option<Pdu> {
-        let mut pdu = Pdu { block: self.depot.take()? };
+        let mut pdu = Pdu { block: self.slots.take()? };
         let block = pdu.block_mut();
         block.head_start = HEAD_END as u16;
         block.head_end = HEAD_END as u16;
         block.tail_length = 0;
-        block.cut = 0;
+        block.segment_bytes = 0;
         block.verified = false;
         Some(pdu)
     }
@@ -94,22 +94,22 @@ impl Blocks {
         let slot = pdu.block;
         core::mem::forget(pdu);
         // SAFETY: `pdu` was the only handle to the block and has been forgotten.
-        unsafe { self.depot.give(slot) };
+        unsafe { self.slots.give(slot) };
     }
 
     /// Makes the `n`-th take from now (1: the next) fail, once; injects pool exhaustion in tests.
-    pub fn refuse(&mut self, n: u64) {
-        self.depot.refuse(n);
+    pub fn fail_nth_take(&mut self, n: u64) {
+        self.slots.fail_nth_take(n);
     }
 
     /// Returns the number of PDUs in the pool, free or in use.
     pub fn capacity(&self) -> usize {
-        self.depot.capacity()
+        self.slots.capacity()
     }
 
     /// Returns the number of free PDUs.
-    pub fn at_home(&mut self) -> usize {
-        self.depot.at_home()
+    pub fn available(&mut self) -> usize {
+        self.slots.available()
     }
 }
 
@@ -279,7 +279,7 @@ impl Pdu {
     /// Appends a slice to the body without joining, so that a slice that ends at a segment boundary keeps its
     /// sum for later segmentation. Returns the slice as the error if the body is full.
     #[inline]
-    pub fn push_body_apart(&mut self, slice: Slice) -> Result<(), Slice> {
+    pub fn push_body_unmerged(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
         let length = slice.length_u32();
         match block.body.try_push(slice) {
@@ -320,7 +320,7 @@ impl Pdu {
     /// Copies the bytes of head and tail into a page and moves them to the body, so that the body can be sent
     /// again behind a new head. Returns how many bytes were copied, or `None` if no page is free, a page
     /// cannot hold them, or the body cannot take two more slices.
-    pub fn freeze(&mut self, pool: &mut Pool) -> Option<usize> {
+    pub fn freeze(&mut self, pool: &mut PagePool) -> Option<usize> {
         let count = self.head().len() + self.tail().len();
         if count == 0 {
             return Some(0);
@@ -413,10 +413,10 @@ impl Pdu {
     /// Recomputes the sums of the body's slices and clears the verified mark, for data from a link whose
     /// checksum status is not trusted.
     #[inline]
-    pub fn sum_again(&mut self) {
+    pub fn recompute_sums(&mut self) {
         let block = self.block_mut();
         block.verified = false;
-        block.body.iter_mut().for_each(Slice::sum_again);
+        block.body.iter_mut().for_each(Slice::recompute_sum);
     }
 
     /// Returns the sum of head and body; reads the head and uses the cached sums of the body's slices.
@@ -440,13 +440,13 @@ impl Pdu {
     /// Returns the payload size at which a lower layer may segment this PDU, or zero if it must not be
     /// segmented.
     #[inline]
-    pub fn cut(&self) -> usize {
-        self.block().cut as usize
+    pub fn segment_bytes(&self) -> usize {
+        self.block().segment_bytes as usize
     }
 
     /// Sets the segment size for a lower layer that segments this PDU.
-    pub fn set_cut(&mut self, bytes: u16) {
-        self.block_mut().cut = bytes;
+    pub fn set_segment_bytes(&mut self, bytes: u16) {
+        self.block_mut().segment_bytes = bytes;
     }
 
     /// Marks the checksum of these bytes as already verified.
@@ -476,7 +476,7 @@ impl Drop for Pdu {
         block.body.clear();
         block.body_length = 0;
         // SAFETY: this handle was the only one, and it is being dropped.
-        unsafe { Slot::bring_home(self.block) };
+        unsafe { Slot::release(self.block) };
     }
 }
 
@@ -503,7 +503,7 @@ mod tests {
         pdu.runs().flatten().copied().collect()
     }
 
-    fn pdu_of(blocks: &mut Blocks, pool: &mut Pool, parts: &[Vec<u8>]) -> Pdu {
+    fn pdu_of(blocks: &mut PduPool, pool: &mut PagePool, parts: &[Vec<u8>]) -> Pdu {
         let mut pdu = blocks.take().unwrap();
         for part in parts {
             let mut page = pool.take().unwrap();
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn a_header_grows_down_and_comes_off_again() {
-        let mut blocks = Blocks::new(1);
+        let mut blocks = PduPool::new(1);
         let mut pdu = blocks.take().unwrap();
         pdu.push_head(2).copy_from_slice(b"cd");
         pdu.push_head(2).copy_from_slice(b"ab");
@@ -525,12 +525,12 @@ mod tests {
         assert_eq!(pdu.head(), b"bcd");
         assert!(blocks.take().is_none());
         drop(pdu);
-        assert_eq!(blocks.at_home(), 1);
+        assert_eq!(blocks.available(), 1);
     }
 
     #[test]
     fn a_long_received_head_takes_room_in_front() {
-        let mut blocks = Blocks::new(1);
+        let mut blocks = PduPool::new(1);
         let mut pdu = blocks.take().unwrap();
         let bytes: Vec<u8> = (0..96).collect();
         pdu.extend_head(&bytes[..40]);
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn sending_again_shares_the_body_and_memory_comes_home() {
-        let (mut blocks, mut pool) = (Blocks::new(4), Pool::new(4, 64));
+        let (mut blocks, mut pool) = (PduPool::new(4), PagePool::new(4, 64));
         let mut page = pool.take().unwrap();
         let kept = page.append(b"payload").unwrap();
         drop(page);
@@ -552,14 +552,14 @@ mod tests {
             pdu.push_head(3).copy_from_slice(header);
             assert_eq!(&bytes_of(&pdu)[3..], b"payload");
         }
-        assert_eq!(pool.at_home(), 3);
+        assert_eq!(pool.available(), 3);
         drop(kept);
-        assert_eq!((pool.at_home(), blocks.at_home()), (4, 4));
+        assert_eq!((pool.available(), blocks.available()), (4, 4));
     }
 
     #[test]
     fn a_frozen_pdu_is_sent_again_behind_a_fresh_head() {
-        let (mut blocks, mut pool) = (Blocks::new(2), Pool::new(3, 64));
+        let (mut blocks, mut pool) = (PduPool::new(2), PagePool::new(3, 64));
         let mut first = pdu_of(&mut blocks, &mut pool, &[b"payload".to_vec()]);
         first.push_head(3).copy_from_slice(b"ddp");
         first.push_tail(4).copy_from_slice(b"crc!");
@@ -571,7 +571,7 @@ mod tests {
         again.push_head(3).copy_from_slice(b"tcp");
         assert_eq!(bytes_of(&again), b"tcpddppayloadcrc!");
         drop((first, again));
-        assert_eq!((pool.at_home(), blocks.at_home()), (3, 2));
+        assert_eq!((pool.available(), blocks.available()), (3, 2));
         // With no free page the PDU is unchanged.
         let _all: Vec<_> = (0..3).map(|_| pool.take().unwrap()).collect();
         let mut stays = blocks.take().unwrap();
@@ -581,7 +581,7 @@ mod tests {
 
     #[test]
     fn slices_written_one_after_another_become_one() {
-        let (mut blocks, mut pool) = (Blocks::new(1), Pool::new(1, 64));
+        let (mut blocks, mut pool) = (PduPool::new(1), PagePool::new(1, 64));
         let (mut pdu, mut page) = (blocks.take().unwrap(), pool.take().unwrap());
         for part in [&b"abc"[..], b"de", b"f"] {
             pdu.push_body(page.append(part).unwrap()).unwrap();
@@ -592,20 +592,20 @@ mod tests {
 
     #[test]
     fn what_is_given_to_its_owner_is_home_and_a_strangers_finds_its_own_way() {
-        let (mut blocks, mut pool) = (Blocks::new(1), Pool::new(1, 64));
-        let (mut others, mut other_pool) = (Blocks::new(1), Pool::new(1, 64));
+        let (mut blocks, mut pool) = (PduPool::new(1), PagePool::new(1, 64));
+        let (mut others, mut other_pool) = (PduPool::new(1), PagePool::new(1, 64));
         let slice = pool.take().unwrap().append(b"x").unwrap();
         let held = slice.clone();
         pool.give(slice);
-        assert_eq!(pool.at_home(), 0, "another slice holds the page");
+        assert_eq!(pool.available(), 0, "another slice holds the page");
         pool.give(held);
-        assert_eq!(pool.at_home(), 1);
+        assert_eq!(pool.available(), 1);
         other_pool.give(pool.take().unwrap().append(b"x").unwrap());
         let pdu = blocks.take().unwrap();
         blocks.give(pdu);
         others.give(blocks.take().unwrap());
-        assert_eq!((pool.at_home(), other_pool.at_home()), (1, 1));
-        assert_eq!((blocks.at_home(), others.at_home()), (1, 1));
+        assert_eq!((pool.available(), other_pool.available()), (1, 1));
+        assert_eq!((blocks.available(), others.available()), (1, 1));
     }
 
     proptest! {
@@ -614,7 +614,7 @@ mod tests {
             parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
             cuts in prop::collection::vec((0u8..4, 0usize..90), 0..8),
         ) {
-            let (mut blocks, mut pool) = (Blocks::new(2), Pool::new(16, 64));
+            let (mut blocks, mut pool) = (PduPool::new(2), PagePool::new(16, 64));
             let mut pdu = pdu_of(&mut blocks, &mut pool, &parts);
             let mut model: Vec<u8> = parts.concat();
             let mut head = 0usize;
@@ -650,12 +650,12 @@ mod tests {
                 prop_assert_eq!(pdu.body_len(), model.len() - head);
             }
             drop(pdu);
-            prop_assert_eq!(pool.at_home(), 16);
+            prop_assert_eq!(pool.available(), 16);
         }
 
         #[test]
         fn any_range_of_a_slice_knows_its_sum(bytes in prop::collection::vec(any::<u8>(), 1..64), a in 0usize..64, b in 0usize..64) {
-            let mut pool = Pool::new(1, 64);
+            let mut pool = PagePool::new(1, 64);
             let slice = pool.take().unwrap().append(&bytes).unwrap();
             let (from, to) = (a.min(b).min(bytes.len()), a.max(b).min(bytes.len()));
             let part = slice.range(from, to - from);

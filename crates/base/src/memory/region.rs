@@ -278,7 +278,7 @@ impl Region {
 
     /// Returns the same memory with `address` as the address of its first byte.
     #[must_use]
-    pub fn called(self, address: u64) -> Region {
+    pub fn with_address(self, address: u64) -> Region {
         Region { address, ..self }
     }
 
@@ -324,7 +324,7 @@ impl Region {
     }
 
     /// Returns the owner of the memory, if there is one.
-    pub const fn keeper(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+    pub const fn owner(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.keep.as_ref()
     }
 

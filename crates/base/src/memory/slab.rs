@@ -11,14 +11,14 @@ const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 /// A collection of values addressed by number.
 #[derive(Debug)]
 pub struct Slab<T> {
-    places: Vec<Place<T>>,
+    entries: Vec<Entry<T>>,
     free: Vec<u32>,
     most: usize,
     salt: u32,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Entry<T> {
     number: u32,
     value: Option<T>,
 }
@@ -27,67 +27,67 @@ impl<T> Slab<T> {
     /// Creates an empty slab for up to `most` values, capped at 2^20 - 1. `salt` offsets the generations so
     /// that the numbers of two slabs differ. No number is zero.
     pub fn new(most: usize, salt: u32) -> Slab<T> {
-        Slab { places: Vec::new(), free: Vec::new(), most: most.min(INDEX_MASK as usize), salt }
+        Slab { entries: Vec::new(), free: Vec::new(), most: most.min(INDEX_MASK as usize), salt }
     }
 
     /// Inserts a value and returns its number, or drops the value and returns `None` if the slab is full.
     pub fn insert(&mut self, value: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
-            let place = &mut self.places[index as usize];
+            let place = &mut self.entries[index as usize];
             place.number = place.number.wrapping_add(1 << INDEX_BITS);
             place.value = Some(value);
             return Some(place.number);
         }
-        if self.places.len() >= self.most {
+        if self.entries.len() >= self.most {
             return None;
         }
         // Indices start at one, so that zero can mean "none".
-        let index = self.places.len() as u32 + 1;
+        let index = self.entries.len() as u32 + 1;
         let number = (self.salt << INDEX_BITS) | index;
-        self.places.push(Place { number, value: Some(value) });
+        self.entries.push(Entry { number, value: Some(value) });
         Some(number)
     }
 
     #[inline]
-    fn place(&self, number: u32) -> Option<usize> {
+    fn index_of(&self, number: u32) -> Option<usize> {
         let index = ((number & INDEX_MASK) as usize).checked_sub(1)?;
-        let place = self.places.get(index)?;
+        let place = self.entries.get(index)?;
         (place.number == number && place.value.is_some()).then_some(index)
     }
 
     /// Returns the value with this number.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
-        self.places[self.place(number)?].value.as_ref()
+        self.entries[self.index_of(number)?].value.as_ref()
     }
 
     /// Returns the value with this number, mutably.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let index = self.place(number)?;
-        self.places[index].value.as_mut()
+        let index = self.index_of(number)?;
+        self.entries[index].value.as_mut()
     }
 
     /// Removes and returns a value; its number becomes invalid.
     pub fn remove(&mut self, number: u32) -> Option<T> {
-        let index = self.place(number)?;
+        let index = self.index_of(number)?;
         self.free.push(index as u32);
-        self.places[index].value.take()
+        self.entries[index].value.take()
     }
 
     /// Iterates over the numbers and values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.places.iter().filter_map(|place| Some((place.number, place.value.as_ref()?)))
+        self.entries.iter().filter_map(|place| Some((place.number, place.value.as_ref()?)))
     }
 
     /// Iterates over the numbers and values, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.places.iter_mut().filter_map(|place| Some((place.number, place.value.as_mut()?)))
+        self.entries.iter_mut().filter_map(|place| Some((place.number, place.value.as_mut()?)))
     }
 
     /// Returns the number of values.
     pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
     /// Returns whether the slab is empty.

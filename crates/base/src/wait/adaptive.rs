@@ -51,7 +51,7 @@ pub(super) struct Adaptive {
     gaps: Gaps,
     period: Period,
     account: Account,
-    truce: Truce,
+    backoff: Backoff,
     /// The spin for a wait that begins at the last arrival.
     spin: u64,
     /// The spin that learning proposed for this wait, whether or not it was used.
@@ -70,7 +70,7 @@ impl Adaptive {
             gaps: Gaps::new(),
             period: Period::new(costs),
             account: Account::new(costs.block()),
-            truce: Truce::default(),
+            backoff: Backoff::default(),
             spin: costs.block(),
             proposed: 0,
             fresh: 0,
@@ -81,7 +81,7 @@ impl Adaptive {
 
     /// Returns whether other processes are believed to compete for the core.
     pub(super) fn is_contended(&self, now: Instant) -> bool {
-        now < self.truce.until
+        now < self.backoff.until
     }
 
     pub(super) fn plan(&mut self, now: Instant, costs: &Costs) -> Plan {
@@ -145,7 +145,7 @@ impl Adaptive {
     }
 
     pub(super) fn disturbed(&mut self, now: Instant, lost: Duration) {
-        self.truce.disturbed(now, lost);
+        self.backoff.disturbed(now, lost);
     }
 }
 
@@ -195,12 +195,12 @@ impl Account {
 
 /// Exponential back-off from spinning after others have used the core.
 #[derive(Clone, Debug, Default)]
-struct Truce {
+struct Backoff {
     until: Instant,
     length: Duration,
 }
 
-impl Truce {
+impl Backoff {
     fn disturbed(&mut self, now: Instant, lost: Duration) {
         // Soon after the last one: the other processes are still running.
         let again = now.since(self.until) < self.length;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_truce_grows_while_others_stay_and_starts_small_again() {
-        let mut truce = Truce::default();
+        let mut truce = Backoff::default();
         let lost = Duration::from_millis(4);
         let mut now = Instant::ZERO;
         let lengths: [u64; 6] = core::array::from_fn(|_| {

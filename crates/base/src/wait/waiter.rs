@@ -163,7 +163,7 @@ impl Waiter {
     }
 
     /// Records that the core was taken away for `lost` while spinning, up to now.
-    pub fn disturbed(&mut self, now: Instant, lost: Duration) {
+    pub fn on_preempted(&mut self, now: Instant, lost: Duration) {
         self.report.disturbances += 1;
         if matches!(self.phase, Phase::Spin | Phase::Watch) {
             // Time that other processes used was not spent spinning.
@@ -185,7 +185,7 @@ impl Waiter {
     }
 
     /// Ends the wait with an arrival.
-    pub fn found(&mut self, now: Instant, evidence: Evidence) {
+    pub fn on_arrival(&mut self, now: Instant, evidence: Evidence) {
         if self.phase == Phase::Idle {
             return self.at_once();
         }
@@ -225,7 +225,7 @@ impl Waiter {
     }
 
     /// Ends the wait without an arrival, for example because a deadline passed.
-    pub fn gave_up(&mut self, now: Instant) {
+    pub fn on_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Idle {
             return;
         }
@@ -318,11 +318,11 @@ mod tests {
         waiter.at_once();
         waiter.begin(micros(10));
         waiter.step(micros(10));
-        waiter.found(micros(20), Evidence::Spinning);
+        waiter.on_arrival(micros(20), Evidence::Spinning);
         waiter.begin(micros(100));
         waiter.step(micros(100));
         waiter.step(micros(150));
-        waiter.found(micros(1020), Evidence::Rung { at: micros(1000) });
+        waiter.on_arrival(micros(1020), Evidence::Rung { at: micros(1000) });
         let expected = Report {
             waits: 2,
             at_once: 1,
@@ -343,7 +343,7 @@ mod tests {
             let mut waiter = Waiter::new(Wait::Interrupt, Costs::default());
             waiter.begin(micros(100));
             waiter.step(micros(100));
-            waiter.found(micros(200), Evidence::Rung { at });
+            waiter.on_arrival(micros(200), Evidence::Rung { at });
             assert_eq!(waiter.report().cost, Duration::from_micros(16), "{at:?}: no latency was seen");
         }
     }
@@ -353,7 +353,7 @@ mod tests {
         let mut waiter = Waiter::new(Wait::Adaptive, Costs::default());
         waiter.begin(micros(0));
         assert!(matches!(waiter.step(micros(0)), Step::Spin { .. }));
-        waiter.disturbed(micros(4010), Duration::from_micros(4000));
+        waiter.on_preempted(micros(4010), Duration::from_micros(4000));
         assert_eq!(waiter.step(micros(4010)), Step::Sleep { until: NEVER });
         assert_eq!(waiter.report().spun, Duration::from_micros(10));
     }
@@ -364,10 +364,10 @@ mod tests {
         waiter.begin(micros(0));
         waiter.step(micros(0));
         assert_eq!(waiter.step(micros(1000)), Step::Sleep { until: NEVER });
-        waiter.found(micros(5000), Evidence::Rung { at: micros(2000) });
+        waiter.on_arrival(micros(5000), Evidence::Rung { at: micros(2000) });
         waiter.begin(micros(5000));
         assert_eq!(waiter.step(micros(5000)), Step::Sleep { until: NEVER });
-        waiter.found(micros(5020), Evidence::Rung { at: micros(5010) });
+        waiter.on_arrival(micros(5020), Evidence::Rung { at: micros(5010) });
         waiter.begin(micros(900_000));
         assert!(matches!(waiter.step(micros(900_000)), Step::Spin { .. }), "and tries again later");
     }

@@ -24,9 +24,9 @@ impl Refusal {
     /// Asks for it, of the memory of its side.
     pub(crate) fn arm(self, memory: &mut Memory) {
         match self.kind {
-            Kind::TransmitPage => memory.transmit.refuse(self.n),
-            Kind::ReceivePage => memory.receive.refuse(self.n),
-            Kind::Block => memory.blocks.refuse(self.n),
+            Kind::TransmitPage => memory.transmit.fail_nth_take(self.n),
+            Kind::ReceivePage => memory.receive.fail_nth_take(self.n),
+            Kind::Block => memory.pdus.fail_nth_take(self.n),
         }
     }
 
@@ -36,7 +36,7 @@ impl Refusal {
         match self.kind {
             Kind::TransmitPage => memory.transmit.take().is_some(),
             Kind::ReceivePage => memory.receive.take().is_some(),
-            Kind::Block => memory.blocks.take().is_some(),
+            Kind::Block => memory.pdus.take().is_some(),
         }
     }
 }

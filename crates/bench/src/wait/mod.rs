@@ -418,10 +418,10 @@ fn decisions(bench: &mut Bench) {
                     now += Duration::from_nanos(gap);
                     if gap > 100_000 {
                         black_box(waiter.step(now));
-                        waiter.found(now + Duration::from_micros(20), Evidence::Rung { at: now });
+                        waiter.on_arrival(now + Duration::from_micros(20), Evidence::Rung { at: now });
                         now += Duration::from_micros(20);
                     } else {
-                        waiter.found(now, Evidence::Spinning);
+                        waiter.on_arrival(now, Evidence::Spinning);
                     }
                 }
                 1_000.0

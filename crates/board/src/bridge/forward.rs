@@ -2,7 +2,7 @@
 
 use super::members::{BridgeCounters, FRAME_BYTES_MIN};
 use crate::port::{Claim, Port};
-use kiban_base::{Blocks, Context, Pdu};
+use kiban_base::{Context, Pdu, PduPool};
 use kiban_tcpip::ethernet::Forward;
 
 /// A frame has come from a member of the bridge at port `at`.
@@ -18,7 +18,7 @@ pub(crate) fn forward(ports: &mut [Port], at: usize, from: usize, mut pdu: Pdu, 
                 if others.peek().is_none() {
                     return hand(ports, at, member, pdu, cx);
                 }
-                match copy(&pdu, &mut cx.memory.blocks) {
+                match copy(&pdu, &mut cx.memory.pdus) {
                     Some(copy) => hand(ports, at, member, copy, cx),
                     None => count(ports, at, |counters| counters.starved += 1),
                 }
@@ -37,7 +37,7 @@ fn hand(ports: &mut [Port], at: usize, member: usize, mut pdu: Pdu, cx: &mut Con
             pdu.push_tail(missing);
         }
         if let Port::Packets(port) = &mut ports[at] {
-            port.queue(None, pdu, Claim::Granted, &mut cx.memory.blocks);
+            port.queue(None, pdu, Claim::Granted, &mut cx.memory.pdus);
         }
         return;
     };
@@ -56,11 +56,11 @@ fn count(ports: &mut [Port], at: usize, add: impl FnOnce(&mut BridgeCounters)) {
 }
 
 /// A frame once more; its payload is shared.
-fn copy(pdu: &Pdu, blocks: &mut Blocks) -> Option<Pdu> {
+fn copy(pdu: &Pdu, blocks: &mut PduPool) -> Option<Pdu> {
     let mut copy = blocks.take()?;
     copy.push_head(pdu.head().len()).copy_from_slice(pdu.head());
     for slice in pdu.body() {
-        copy.push_body_apart(slice.clone()).expect("it has as many places");
+        copy.push_body_unmerged(slice.clone()).expect("it has as many places");
     }
     Some(copy)
 }

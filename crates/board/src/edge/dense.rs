@@ -13,11 +13,11 @@ use super::completion::StreamId;
 use super::loose::is_scarce;
 use super::stream::Stream;
 use super::table::Edge;
-use kiban_base::{Copies, Page, Pool};
+use kiban_base::{Copies, Page, PagePool};
 
 impl Edge {
     /// Records that a stream holds a slice that may not fill its page.
-    pub(crate) fn on_loose(&mut self, id: StreamId, pool: &mut Pool, copies: &mut Copies) {
+    pub(crate) fn on_loose(&mut self, id: StreamId, pool: &mut PagePool, copies: &mut Copies) {
         if let Some(stream) = self.stream(id).filter(|stream| !stream.is_loose) {
             stream.is_loose = true;
             self.loose.streams.push(id);
@@ -36,7 +36,7 @@ impl Edge {
         }
     }
 
-    fn condense(&mut self, pool: &mut Pool, copies: &mut Copies) {
+    fn condense(&mut self, pool: &mut PagePool, copies: &mut Copies) {
         let (streams, mut page) = (core::mem::take(&mut self.loose.streams), self.loose.page.take());
         let full = self.loose.full_bytes;
         for id in streams {
@@ -56,7 +56,7 @@ impl Stream {
         &mut self,
         full: usize,
         page: &mut Option<Page>,
-        pool: &mut Pool,
+        pool: &mut PagePool,
         copies: &mut Copies,
     ) -> bool {
         self.crumbs = None;

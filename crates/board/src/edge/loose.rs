@@ -2,7 +2,7 @@
 
 use super::completion::StreamId;
 use alloc::vec::Vec;
-use kiban_base::{Page, Pool};
+use kiban_base::{Page, PagePool};
 
 /// Streams with slices that have not been examined, and the page that is being filled.
 pub(crate) struct Loose {
@@ -12,8 +12,8 @@ pub(crate) struct Loose {
     pub(super) page: Option<Page>,
 }
 
-pub(super) fn is_scarce(pool: &mut Pool) -> bool {
-    pool.at_home() * 4 < pool.capacity()
+pub(super) fn is_scarce(pool: &mut PagePool) -> bool {
+    pool.available() * 4 < pool.capacity()
 }
 
 impl Loose {
@@ -23,7 +23,7 @@ impl Loose {
 
     /// Returns whether compaction is needed now.
     #[inline]
-    pub(crate) fn is_wanted(&self, pool: &mut Pool) -> bool {
+    pub(crate) fn is_wanted(&self, pool: &mut PagePool) -> bool {
         self.page.is_some() || is_scarce(pool)
     }
 

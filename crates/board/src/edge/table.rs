@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_base::{Copies, Memory, Pdu, Pool, Slice};
+use kiban_base::{Copies, Memory, PagePool, Pdu, Slice};
 use kiban_tcpip::ip::TroubleKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
@@ -230,7 +230,7 @@ impl Edge {
             Data { session, mut pdu } => {
                 let bytes = pdu.body_len();
                 let unwanted = self.on_bytes(session, pdu.drain_body(), bytes, &mut memory.receive, copies);
-                memory.blocks.give(pdu);
+                memory.pdus.give(pdu);
                 return unwanted;
             }
             Piece { session, slice } => {
@@ -296,7 +296,7 @@ impl Edge {
         session: SessionId,
         slices: impl Iterator<Item = Slice>,
         bytes: usize,
-        pool: &mut Pool,
+        pool: &mut PagePool,
         copies: &mut Copies,
     ) -> Option<(SessionId, u32)> {
         let (stream, state) = self.of_session(session)?;
@@ -333,8 +333,8 @@ impl Edge {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
         // Streams come first when memory runs short: what a datagram's reader leaves lying is nobody's to
         // wait for.
-        let scarce = memory.receive.at_home() * 4 < memory.receive.capacity()
-            || memory.blocks.at_home() * 4 < memory.blocks.capacity();
+        let scarce = memory.receive.available() * 4 < memory.receive.capacity()
+            || memory.pdus.available() * 4 < memory.pdus.capacity();
         if scarce || inbox.datagrams.len() >= self.datagrams_max {
             self.datagrams_dropped += 1;
             return;

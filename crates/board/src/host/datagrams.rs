@@ -114,7 +114,7 @@ impl Host<'_> {
             return Err(Refused::TooLong);
         }
         let Stack { memory, copies, .. } = &mut self.board.stack;
-        let mut pdu = memory.blocks.take().ok_or(Refused::NoMemory)?;
+        let mut pdu = memory.pdus.take().ok_or(Refused::NoMemory)?;
         let mut rest = bytes;
         while !rest.is_empty() {
             let slice =

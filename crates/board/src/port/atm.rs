@@ -265,7 +265,7 @@ impl AtmPort {
         let now = cx.now;
         inarp.settle(now, &mut |due| {
             let InArpDue::Packet { circuit, bytes } = due else { return };
-            let Some(mut pdu) = cx.memory.blocks.take() else {
+            let Some(mut pdu) = cx.memory.pdus.take() else {
                 counters.starved += 1;
                 return;
             };

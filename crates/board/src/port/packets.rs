@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::ethernet::Mac;
-use kiban_base::{Blocks, Context, Pdu, SLICES_MAX, SecureRng};
+use kiban_base::{Context, Pdu, PduPool, SLICES_MAX, SecureRng};
 use kiban_tcpip::ethernet::{Due, Link};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::offload::{self, Merge};
@@ -125,17 +125,17 @@ impl PacketPort {
 
     pub(super) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match &mut self.link {
-            None => self.queue(None, pdu, claim, &mut cx.memory.blocks),
+            None => self.queue(None, pdu, claim, &mut cx.memory.pdus),
             Some(link) => {
                 if let Some((mac, pdu)) = link.resolve(next, pdu, cx) {
-                    self.queue(Some(mac), pdu, claim, &mut cx.memory.blocks);
+                    self.queue(Some(mac), pdu, claim, &mut cx.memory.pdus);
                 }
             }
         }
     }
 
     /// A packet gets its frame, if the port has frames, and waits for the link.
-    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
+    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut PduPool) {
         if !self.has_room(claim) {
             self.counters.queue_full += 1;
             return;
@@ -147,7 +147,7 @@ impl PacketPort {
                 link.push_header(mac, pdu);
             }
         };
-        if self.cuts && pdu.cut() > 0 {
+        if self.cuts && pdu.segment_bytes() > 0 {
             let mut emit = |mut piece: Pdu| {
                 frame(&mut piece);
                 *waiting += packets_of(&piece);
@@ -187,7 +187,7 @@ impl PacketPort {
         });
         self.link = Some(link);
         for (mac, pdu) in ready {
-            self.queue(mac, pdu, Claim::Granted, &mut cx.memory.blocks);
+            self.queue(mac, pdu, Claim::Granted, &mut cx.memory.pdus);
         }
     }
 
@@ -204,5 +204,5 @@ impl PacketPort {
 
 /// Packets that a PDU becomes on the line, more or less: its headers are not told from its payload.
 fn packets_of(pdu: &Pdu) -> usize {
-    if pdu.cut() > 0 { pdu.len().div_ceil(pdu.cut()) } else { 1 }
+    if pdu.segment_bytes() > 0 { pdu.len().div_ceil(pdu.segment_bytes()) } else { 1 }
 }

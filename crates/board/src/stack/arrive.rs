@@ -48,7 +48,7 @@ impl Stack {
         let PacketPort { believe_sums, merges, merge, link, .. } = place;
         for mut pdu in packets.drain(..) {
             if !*believe_sums {
-                pdu.sum_again();
+                pdu.recompute_sums();
             }
             if let Some(link) = link {
                 match link.arrive(pdu, cx) {

@@ -7,7 +7,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use kiban_attach::{Ask, BACKLOG_MAX, CLIENT_BELL, ENTRY_BYTES, LISTENERS_MAX, Layout, Told, Why};
 use kiban_base::pipe::{Reader, Writer};
-use kiban_base::ring::{Condemned, Consumer, Producer};
+use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, Slice};
 use kiban_tcpip::tcp::{Nagle, Owner};
 
@@ -118,7 +118,7 @@ impl Desk {
     /// # Panics
     /// When the memory is shorter than the layout.
     pub fn new(memory: &Region, layout: Layout) -> Desk {
-        let region = memory.clone().called(0);
+        let region = memory.clone().with_address(0);
         let shape = layout.shape();
         assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
         Desk {
@@ -171,7 +171,7 @@ impl Desk {
     ///
     /// # Errors
     /// It broke its memory: [`Desk::break_off`] is to follow.
-    pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Condemned> {
+    pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
             if self.is_deaf() {
@@ -182,11 +182,11 @@ impl Desk {
             match self.work.peek()? {
                 None => break,
                 Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),
-                Some(_) => return Err(Condemned),
+                Some(_) => return Err(Poisoned),
             };
-            self.work.give_back();
+            self.work.release();
             self.taken += 1;
-            let ask = Ask::read(&entry).ok_or(Condemned)?;
+            let ask = Ask::read(&entry).ok_or(Poisoned)?;
             if !self.act(ask, host)? {
                 self.counters.misuse += 1;
             }
@@ -203,7 +203,7 @@ impl Desk {
     ///
     /// # Errors
     /// As [`Desk::work`].
-    pub fn tell(&mut self) -> Result<bool, Condemned> {
+    pub fn tell(&mut self) -> Result<bool, Poisoned> {
         let mut told = false;
         if self.gone {
             self.telling.clear();
@@ -222,7 +222,7 @@ impl Desk {
     ///
     /// # Errors
     /// As [`Desk::work`].
-    pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Condemned> {
+    pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let stream = match completion {
             Completion::Accepted { stream, listener, remote } => {
                 let own = self.listeners.iter().find(|(_, own)| own.number == listener);
@@ -282,7 +282,7 @@ impl Desk {
         }
     }
 
-    fn on_caller(&mut self, listener: u16, caller: Caller, host: &mut Host<'_>) -> Result<(), Condemned> {
+    fn on_caller(&mut self, listener: u16, caller: Caller, host: &mut Host<'_>) -> Result<(), Poisoned> {
         let Some(state) = self.listeners.get_mut(&listener) else { return Ok(()) };
         if let Some(slot) = state.offered.pop_front() {
             return self.accept(listener, slot, &caller, host);
@@ -303,7 +303,7 @@ impl Desk {
         slot: u32,
         caller: &Caller,
         host: &mut Host<'_>,
-    ) -> Result<(), Condemned> {
+    ) -> Result<(), Poisoned> {
         let Some(state) = &mut self.slots[slot as usize] else { return Ok(()) };
         state.state = State::Open;
         state.stream = Some(caller.stream);
@@ -338,7 +338,7 @@ impl Desk {
     }
 
     /// Does what was asked; whether it means anything.
-    fn act(&mut self, ask: Ask, host: &mut Host<'_>) -> Result<bool, Condemned> {
+    fn act(&mut self, ask: Ask, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
             Ask::Connect { slot, local, remote } => {
@@ -459,7 +459,7 @@ impl Desk {
     }
 
     /// Moves what can be moved, both ways.
-    fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Condemned> {
+    fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Poisoned> {
         // Before anything is looked at: what comes later is told.
         self.bell(slot, 0).arm();
         let Desk { slots, counters, places, .. } = self;
@@ -474,10 +474,11 @@ impl Desk {
         if let Some(stream) = state.stream {
             if state.state != State::Opening && state.ended.is_none() {
                 let went = state.go_out(stream, host, counters)?;
-                moved |= went && state.out.here()? <= room / 2;
+                moved |= went && state.out.readable()? <= room / 2;
             }
             if state.state == State::Closing {
-                let is_empty = state.outward.is_empty() && (state.client_finished || state.out.here()? == 0);
+                let is_empty =
+                    state.outward.is_empty() && (state.client_finished || state.out.readable()? == 0);
                 if is_empty || state.ended.is_some() {
                     let in_order = is_empty && state.ended.is_none_or(|why| why == Why::Closed);
                     *(if in_order { &mut counters.ended } else { &mut counters.cut }) += 1;
@@ -547,7 +548,7 @@ impl Slot {
         stream: StreamId,
         host: &mut Host<'_>,
         counters: &mut DeskCounters,
-    ) -> Result<bool, Condemned> {
+    ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
             if self.outward_sent < self.outward.len() {
@@ -565,7 +566,7 @@ impl Slot {
                 return Ok(moved);
             }
             let is_last = self.out.has_ended();
-            let here = self.out.here()?;
+            let here = self.out.readable()?;
             if here == 0 {
                 if is_last {
                     self.client_finished = true;
@@ -594,7 +595,7 @@ impl Slot {
         stream: StreamId,
         host: &mut Host<'_>,
         counters: &mut DeskCounters,
-    ) -> Result<bool, Condemned> {
+    ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
             let next =
@@ -608,7 +609,7 @@ impl Slot {
                 break;
             }
         }
-        self.into.show();
+        self.into.publish();
         let is_last = self.peer_finished || self.ended == Some(Why::Closed);
         if is_last && self.inward.is_none() && !self.into_ended {
             self.into_ended = true;

@@ -4,7 +4,7 @@
 use kiban_base::checksum;
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
 use kiban_base::numbers::{ether_type, protocol};
-use kiban_base::{Blocks, Instant, Memory, Pdu, Pool, Sum};
+use kiban_base::{Instant, Memory, PagePool, Pdu, PduPool, Sum};
 use kiban_board::{
     Board, BoardConfig, Completion, EthernetPortConfig, Input, MemoryConfig, Output, PortConfig,
 };
@@ -126,9 +126,9 @@ impl Hub {
             longest: usize::MAX,
             wires: configs.iter().map(|_| VecDeque::new()).collect(),
             memory: Memory {
-                transmit: Pool::new(1, 4096),
-                receive: Pool::new(4096, 4096),
-                blocks: Blocks::new(4096),
+                transmit: PagePool::new(1, 4096),
+                receive: PagePool::new(4096, 4096),
+                pdus: PduPool::new(4096),
             },
         }
     }
@@ -143,7 +143,7 @@ impl Hub {
 
     /// A frame for a board, as if from the line.
     pub(crate) fn inject(&mut self, side: usize, bytes: &[u8]) {
-        let mut pdu = self.memory.blocks.take().expect("a block");
+        let mut pdu = self.memory.pdus.take().expect("a block");
         for part in bytes.chunks(4096) {
             let slice = self.memory.receive.take().expect("a page").append(part).expect("it fits");
             pdu.push_body(slice).expect("there is room");
@@ -241,8 +241,8 @@ impl Hub {
     /// Everything that the boards hold comes home; what they sent came home already.
     pub(crate) fn check_home(&mut self) {
         for board in &mut self.boards {
-            assert!(board.memory_mut().is_home(), "{board:?}");
+            assert!(board.memory_mut().is_all_free(), "{board:?}");
         }
-        assert!(self.memory.is_home());
+        assert!(self.memory.is_all_free());
     }
 }

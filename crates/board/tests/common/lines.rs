@@ -206,9 +206,9 @@ impl Lines {
             assert_eq!(board.sessions(), 0, "sessions of board {side}");
             let memory = board.memory_mut();
             let away = [
-                memory.transmit.capacity() - memory.transmit.at_home(),
-                memory.receive.capacity() - memory.receive.at_home(),
-                memory.blocks.capacity() - memory.blocks.at_home(),
+                memory.transmit.capacity() - memory.transmit.available(),
+                memory.receive.capacity() - memory.receive.available(),
+                memory.pdus.capacity() - memory.pdus.available(),
             ];
             assert_eq!(away, [0; 3], "pages and blocks of board {side}");
         }

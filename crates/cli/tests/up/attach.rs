@@ -264,7 +264,7 @@ fn scribble(place: &Place) {
             None => std::thread::yield_now(),
         }
     };
-    let region = channel.region().clone().called(0);
+    let region = channel.region().clone().with_address(0);
     for at in (128..bytes as u64).step_by(64) {
         // A slot that says that it is full, and is longer than it can be.
         region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());

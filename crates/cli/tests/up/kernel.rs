@@ -327,7 +327,8 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
         assert_eq!(board.wait(), Some(0));
         let packets = read(&record);
         let is_own = |packet: &&Packet| packet.of("ip.src") == "10.9.0.2";
-        let wrong = packets.iter().find(|packet| packet.is_malformed() || is_own(packet) && packet.is_wrong());
+        let wrong =
+            packets.iter().find(|packet| packet.is_malformed() || is_own(packet) && packet.is_wrong());
         assert!(wrong.is_none(), "{link}: {:?}", wrong.map(|packet| &packet.0));
         // The kernel was once seen to send an acknowledgement with a wrong checksum. The board and Wireshark
         // agree on which are wrong; on a veth the kernel leaves checksums to the receiver.

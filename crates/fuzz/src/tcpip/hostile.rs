@@ -346,7 +346,7 @@ fn who_is_not_read_leaves_room(bytes: u32) {
                 let payload = end.payload(header.sequence, bytes as usize);
                 let arrived = end.send(&mut stand, &header, &[], &payload);
                 let memory = stand.board.memory_mut();
-                let left = (memory.receive.at_home(), memory.blocks.at_home());
+                let left = (memory.receive.available(), memory.pdus.available());
                 assert!(arrived, "there is memory for a packet: {left:?} left");
                 end.next += bytes;
             }
@@ -359,7 +359,7 @@ fn who_is_not_read_leaves_room(bytes: u32) {
     let held: u32 = greedy.iter().map(|end| end.acknowledged).sum();
     assert!(held > 1 << 20, "{held} bytes are held for those whom nobody reads");
     let receive = &mut stand.board.memory_mut().receive;
-    let (left, all) = (receive.at_home(), receive.capacity());
+    let (left, all) = (receive.available(), receive.capacity());
     assert!(left * 20 > all, "{left} of {all} pages are left");
     assert_eq!(stand.board.counter("tcp", "retransmissions"), 0);
     for end in greedy.iter().chain(&silent).chain([&good]) {

@@ -62,7 +62,7 @@ impl Stand {
 
     fn at_home(&mut self) -> [usize; 3] {
         let memory = self.board.memory_mut();
-        [memory.transmit.at_home(), memory.receive.at_home(), memory.blocks.at_home()]
+        [memory.transmit.available(), memory.receive.available(), memory.pdus.available()]
     }
 
     /// A packet arrives, split between head and pages as its length says. False when there was no memory for
@@ -85,7 +85,7 @@ impl Stand {
 
     fn pdu(&mut self, bytes: &[u8]) -> Option<Pdu> {
         let memory = self.board.memory_mut();
-        let mut pdu = memory.blocks.take()?;
+        let mut pdu = memory.pdus.take()?;
         let head = match bytes.len() {
             short @ ..=64 => short * (short % 2),
             length => 40 * (length % 2),

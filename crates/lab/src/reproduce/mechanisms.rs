@@ -14,7 +14,7 @@ use kiban_atm::{
     Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
     TimedCell,
 };
-use kiban_base::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng};
+use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, PduPool, RngKey, SecureRng};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
 use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
 use kiban_tcpip::tcp;
@@ -211,7 +211,7 @@ struct Joined {
     boards: [Board; 2],
     wires: [VecDeque<Pdu>; 2],
     way: Way,
-    copies: Pool,
+    copies: PagePool,
     bytes: Vec<u8>,
     received: usize,
     now: Instant,
@@ -229,7 +229,7 @@ impl Joined {
             boards,
             wires: Default::default(),
             way,
-            copies: Pool::new(256, PAYLOAD_BYTES),
+            copies: PagePool::new(256, PAYLOAD_BYTES),
             bytes: vec![0x5a; PAYLOAD_BYTES],
             received: 0,
             now: Instant::ZERO,
@@ -328,7 +328,7 @@ impl Joined {
 }
 
 /// Replaces the shared payload pages of a PDU by copies.
-fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
+fn copy_body(pdu: &mut Pdu, pool: &mut PagePool) {
     if pdu.body_len() == 0 {
         return;
     }
@@ -365,9 +365,9 @@ impl Ports {
         up.open(circuit, Inlet::classical_ip(vc));
         Ports {
             memory: Memory {
-                transmit: Pool::new(2 * TRAIN_PDUS, PAYLOAD_BYTES),
-                receive: Pool::new(8 * TRAIN_PDUS, PAYLOAD_BYTES),
-                blocks: Blocks::new(4 * TRAIN_PDUS),
+                transmit: PagePool::new(2 * TRAIN_PDUS, PAYLOAD_BYTES),
+                receive: PagePool::new(8 * TRAIN_PDUS, PAYLOAD_BYTES),
+                pdus: PduPool::new(4 * TRAIN_PDUS),
             },
             rng: SecureRng::new(RngKey::for_simulation(1)),
             down,
@@ -382,7 +382,7 @@ impl Ports {
     fn burst(&mut self, whole_trains: bool) {
         let Ports { memory, rng, down, up, train, arrivals, bytes, now } = self;
         for _ in 0..TRAIN_PDUS {
-            let mut pdu = memory.blocks.take().expect("a block");
+            let mut pdu = memory.pdus.take().expect("a block");
             pdu.push_head(48).fill(1);
             let slice = memory.transmit.take().and_then(|mut page| page.append(bytes)).expect("a page");
             pdu.push_body(slice).expect("one slice fits");

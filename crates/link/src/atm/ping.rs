@@ -17,11 +17,11 @@ use kiban_atm::wire::atm::{
 };
 use kiban_atm::wire::oam::{self, LOCATION_END, Payload};
 use kiban_atm::{HeaderReceiver, Received, TimedCell};
-use kiban_base::{Blocks, Instant, Memory, Pool, SecureRng, Wait};
+use kiban_base::{Instant, Memory, PagePool, PduPool, SecureRng, Wait};
 use kiban_os::clock::Clock;
-use kiban_os::{WaitSet, Waker};
 use kiban_os::random;
 use kiban_os::wait::Waiting;
+use kiban_os::{WaitSet, Waker};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -115,9 +115,9 @@ impl Pinger {
             receiver: HeaderReceiver::default(),
             // Links of frames require memory, although no frame is for this pinger.
             memory: Memory {
-                transmit: Pool::new(1, 4096),
-                receive: Pool::new(64, 4096),
-                blocks: Blocks::new(64),
+                transmit: PagePool::new(1, 4096),
+                receive: PagePool::new(64, 4096),
+                pdus: PduPool::new(64),
             },
             rng: SecureRng::new(random::key()?),
             clock,

@@ -17,10 +17,10 @@ use crate::{Lent, Link, LinkCounters};
 use kiban_atm::wire::atm::{Header, Interface, PTI_OAM_SEGMENT, VCI_F4_SEGMENT};
 use kiban_atm::wire::oam::{LOCATION_END, Payload};
 use kiban_atm::{HeaderReceiver, Name, Received, Switch, TimedCell};
-use kiban_base::{Blocks, Instant, Memory, Pool, Wait};
+use kiban_base::{Instant, Memory, PagePool, PduPool, Wait};
 use kiban_os::clock::Clock;
-use kiban_os::{WaitSet, Waker};
 use kiban_os::wait::Waiting;
+use kiban_os::{WaitSet, Waker};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl SwitchDriver {
             wait_set: WaitSet::new()?,
             // Links of frames require memory, although no frame is for the switch.
             memory: Memory {
-                transmit: Pool::new(1, 4096),
-                receive: Pool::new(64, 4096),
-                blocks: Blocks::new(64),
+                transmit: PagePool::new(1, 4096),
+                receive: PagePool::new(64, 4096),
+                pdus: PduPool::new(64),
             },
             train: Vec::new(),
             gone: Vec::new(),

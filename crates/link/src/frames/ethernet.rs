@@ -269,7 +269,7 @@ impl Link<Pdu> for EthernetLink {
                 }
                 Err(error) => return Err(told_of(&self.name, "write to", PRIVILEGE, error.into())),
             }
-            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Landing {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, Errno>,
     ) -> Result<Pdu, Nothing> {
         debug_assert!(front.len() <= FRONT_BYTES);
-        let mut pdu = self.block.take().or_else(|| memory.blocks.take()).ok_or(Nothing::Starved)?;
+        let mut pdu = self.block.take().or_else(|| memory.pdus.take()).ok_or(Nothing::Starved)?;
         let mut room: usize = self.pages.iter().map(Page::room).sum();
         while room < self.longest_bytes {
             let Some(page) = memory.receive.take() else {
@@ -116,7 +116,7 @@ impl Landing {
         while left > 0 {
             let slice = {
                 let page = self.page();
-                page.land(left.min(page.room()))
+                page.commit(left.min(page.room()))
             };
             left -= slice.len();
             pdu.push_body(slice).expect("as many slices as pages");
@@ -179,14 +179,14 @@ fn headers_of(head: &[u8], frame_bytes: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_base::{Blocks, Pool};
+    use kiban_base::{PagePool, PduPool};
     use kiban_tcpip::wire::tcp::TIMESTAMPS_BYTES;
 
     fn memory(page_bytes: usize) -> Memory {
         Memory {
-            transmit: Pool::new(1, page_bytes),
-            receive: Pool::new(256, page_bytes),
-            blocks: Blocks::new(16),
+            transmit: PagePool::new(1, page_bytes),
+            receive: PagePool::new(256, page_bytes),
+            pdus: PduPool::new(16),
         }
     }
 

@@ -164,7 +164,7 @@ impl Link<Pdu> for TunLink {
                 Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.refused += 1,
                 Err(error) => return Err(told(&self.name, "write to", error.into())),
             }
-            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ const TCP_CHECKSUM: usize = 16;
 /// field if the system is to fill it in.
 pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    let (total, cut, has_payload) = (pdu.len(), pdu.cut(), pdu.body_len() > 0);
+    let (total, cut, has_payload) = (pdu.len(), pdu.segment_bytes(), pdu.body_len() > 0);
     let head = pdu.head_mut();
     // Summing a short packet is cheaper than describing it.
     if !has_payload || head.len() < at + ipv4::HEADER_BYTES {
@@ -84,7 +84,7 @@ pub(super) fn take(
     if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 || header[1] != GSO_NONE {
         pdu.set_verified();
     } else {
-        pdu.sum_again();
+        pdu.recompute_sums();
     }
     into.push_back(pdu);
 }
@@ -97,7 +97,7 @@ pub(super) fn finish(header: &mut [u8; HEADER_BYTES], pdu: &mut Pdu) {
     if header[0] & NEEDS_CSUM == 0 || header[1] != GSO_NONE || pdu.pull_up(field + 2).is_none() {
         return;
     }
-    pdu.sum_again();
+    pdu.recompute_sums();
     write_checksum(pdu, start, field);
     header[0] &= !NEEDS_CSUM;
 }

@@ -93,11 +93,11 @@ impl Waiting {
             };
             now = self.clock.now();
             if found.is_some() {
-                self.waiter.found(now, evidence);
+                self.waiter.on_arrival(now, evidence);
                 return found;
             }
             if now >= deadline {
-                self.waiter.gave_up(now);
+                self.waiter.on_timeout(now);
                 return None;
             }
         }
@@ -134,7 +134,7 @@ impl Waiting {
             // After losing the core, a look usually finds something, so this is checked before `found`.
             else if passed > self.jump_ticks && self.core_was_taken() {
                 let lost = Duration::from_nanos((passed as f64 / self.ticks_per_nano) as u64);
-                self.waiter.disturbed(self.clock.now(), lost);
+                self.waiter.on_preempted(self.clock.now(), lost);
                 return found.or_else(look);
             }
             if found.is_some() {

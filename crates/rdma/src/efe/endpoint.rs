@@ -11,7 +11,7 @@ use crate::wire::efe::{
 };
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use kiban_base::{Alarms, Instant, RngKey, SecureRng, Slab};
+use kiban_base::{Instant, RngKey, SecureRng, Slab, TimerWheel};
 
 /// Maximum number of queued replies to peers without a flow; more are dropped.
 const LETTERS_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub struct Endpoint {
     /// acknowledgement.
     ready: VecDeque<u32>,
     owing: Vec<u32>,
-    alarms: Alarms,
+    alarms: TimerWheel,
     breath: Breath,
     counters: EfeCounters,
     rng: SecureRng,
@@ -66,7 +66,7 @@ impl Endpoint {
             letters: VecDeque::new(),
             ready: VecDeque::new(),
             owing: Vec::new(),
-            alarms: Alarms::new(),
+            alarms: TimerWheel::new(),
             breath: Breath::new(),
             counters: EfeCounters::default(),
             rng,
@@ -482,13 +482,13 @@ impl Endpoint {
     /// Returns the next deadline. It may be early, never late.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        self.alarms.next()
+        self.alarms.next_deadline()
     }
 
     /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
-        while let Some((moment, number)) = self.alarms.due(now) {
+        while let Some((moment, number)) = self.alarms.pop_expired(now) {
             self.on_alarm(moment, number, now);
         }
         while let Some(number) = self.owing.pop() {
@@ -503,7 +503,7 @@ impl Endpoint {
 
     fn on_alarm(&mut self, moment: Instant, number: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(number) else { return };
-        if !flow.alarm.came_up(moment) {
+        if !flow.alarm.take_if_current(moment) {
             return;
         }
         if now < flow.deadline() {

@@ -22,7 +22,7 @@ use super::send::{Impossible, Next, Sender, read_map};
 use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, MAP_BYTES, Setup, flag, reason};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use kiban_base::{Alarm, Instant};
+use kiban_base::{Instant, Timer};
 
 /// Maximum number of times that an accept is retransmitted by timer: a real initiator repeats its request,
 /// and a forged request must not trigger more.
@@ -101,7 +101,7 @@ pub(super) struct Flow {
     /// When the window allows the next frame.
     pace_at: Instant,
 
-    pub(super) alarm: Alarm,
+    pub(super) alarm: Timer,
     /// Whether it is in the TX queue; whether it is in the list of pending acknowledgements; whether it may
     /// send an acknowledgement without a segment.
     pub(super) is_queued: bool,
@@ -139,7 +139,7 @@ impl Flow {
             credit_questions: 0,
             asks_now: false,
             pace_at: Instant::NEVER,
-            alarm: Alarm::default(),
+            alarm: Timer::default(),
             is_queued: false,
             is_owing: false,
             may_pay: false,

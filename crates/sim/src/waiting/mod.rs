@@ -89,7 +89,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         self.waiter.begin(self.now);
         loop {
             let Some(arrival) = self.queue.next() else {
-                self.waiter.gave_up(self.now);
+                self.waiter.on_timeout(self.now);
                 return false;
             };
             let evidence = match self.waiter.step(self.now) {
@@ -101,7 +101,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
             };
             self.queue.advance(self.now);
             if let Some(packet) = self.queue.take() {
-                self.waiter.found(self.now, evidence);
+                self.waiter.on_arrival(self.now, evidence);
                 self.handle(packet);
                 return true;
             }
@@ -115,7 +115,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         self.outcome.spun += ran;
         self.now = self.now + ran + lost;
         if !lost.is_zero() {
-            self.waiter.disturbed(self.now, lost);
+            self.waiter.on_preempted(self.now, lost);
         }
     }
 

@@ -225,7 +225,7 @@ impl Link {
         option: Option<Item<'_>>,
         cx: &mut Context<'_>,
     ) -> Option<Pdu> {
-        let Some(mut pdu) = cx.memory.blocks.take() else {
+        let Some(mut pdu) = cx.memory.pdus.take() else {
             self.counters.starved += 1;
             return None;
         };

@@ -251,7 +251,7 @@ impl Link {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> bool {
-        let Some(mut pdu) = cx.memory.blocks.take() else {
+        let Some(mut pdu) = cx.memory.pdus.take() else {
             self.counters.starved += 1;
             return false;
         };

@@ -15,7 +15,7 @@ pub(super) fn cut(mut whole: Pdu, size: usize, memory: &mut Memory) -> Option<Ve
     }
     let total = whole.len();
     let mut pieces = Vec::with_capacity(total.div_ceil(size));
-    let mut first = memory.blocks.take()?;
+    let mut first = memory.pdus.take()?;
     first.push_head(whole.head().len()).copy_from_slice(whole.head());
     let (mut piece, mut done) = (first, 0);
     for mut slice in whole.drain_body() {
@@ -29,7 +29,7 @@ pub(super) fn cut(mut whole: Pdu, size: usize, memory: &mut Memory) -> Option<Ve
                 piece.push_body(slice.take_front(room)).ok()?;
             }
             done += piece.len();
-            pieces.push(core::mem::replace(&mut piece, memory.blocks.take()?));
+            pieces.push(core::mem::replace(&mut piece, memory.pdus.take()?));
         }
     }
     debug_assert_eq!(done + piece.len(), total, "the pieces are the whole");

@@ -311,7 +311,7 @@ impl Ip {
         // A link that verified the checksum may not have summed the payload, but the quotation's checksum
         // needs the sums.
         if pdu.is_verified() {
-            pdu.sum_again();
+            pdu.recompute_sums();
         }
         match (source, target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {

@@ -74,7 +74,11 @@ impl Ip {
             dont_fragment &= !path.locked;
         }
         // If a lower layer segments the PDU, the size of one of its segments counts.
-        let piece = if pdu.cut() > 0 { pdu.cut() + pdu.head().len() + HEADER_BYTES } else { total };
+        let piece = if pdu.segment_bytes() > 0 {
+            pdu.segment_bytes() + pdu.head().len() + HEADER_BYTES
+        } else {
+            total
+        };
         if total > ipv4::PACKET_BYTES_MAX || (piece > limit && is_segment) {
             self.counters.too_long += 1;
             return;
@@ -84,7 +88,8 @@ impl Ip {
         let identification = if dont_fragment {
             0
         } else {
-            let packets = if pdu.cut() > 0 { pdu.body_len().div_ceil(pdu.cut()).max(1) } else { 1 };
+            let packets =
+                if pdu.segment_bytes() > 0 { pdu.body_len().div_ceil(pdu.segment_bytes()).max(1) } else { 1 };
             self.identifications.take(source, target, protocol, packets as u16)
         };
         let whole = Header {

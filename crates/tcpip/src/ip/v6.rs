@@ -71,7 +71,8 @@ impl Ip {
             limit = limit.min(path.mtu.into());
         }
         let payload = pdu.len();
-        let piece = if pdu.cut() > 0 { pdu.cut() + pdu.head().len() } else { payload } + HEADER_BYTES;
+        let piece = if pdu.segment_bytes() > 0 { pdu.segment_bytes() + pdu.head().len() } else { payload }
+            + HEADER_BYTES;
         if payload > usize::from(u16::MAX) || (piece > limit && is_segment) {
             self.counters.too_long += 1;
             return;

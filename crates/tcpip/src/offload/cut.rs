@@ -12,7 +12,7 @@ use crate::wire::{ipv4, ipv6, tcp};
 use core::ops::Range;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Blocks, Pdu, Slice, Sum};
+use kiban_base::{Pdu, PduPool, Slice, Sum};
 
 // Offsets of fields in the IPv4 and IPv6 headers (RFC 791 §3.1, RFC 8200 §3).
 const LENGTH_AND_IDENTIFICATION: Range<usize> = 2..6;
@@ -28,8 +28,8 @@ const TRANSPORT_CHECKSUM: Range<usize> = 16..18;
 ///
 /// # Panics
 /// If the head of `whole` does not begin with the IP and TCP headers that the stack wrote.
-pub fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bool {
-    let (size, total) = (whole.cut(), whole.body_len());
+pub fn cut(mut whole: Pdu, blocks: &mut PduPool, mut emit: impl FnMut(Pdu)) -> bool {
+    let (size, total) = (whole.segment_bytes(), whole.body_len());
     let mut template = Template::of(whole.head());
     let mut slices = whole.drain_body();
     let mut front: Option<Slice> = None;
@@ -45,7 +45,7 @@ pub fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bo
                 front = Some(slice);
                 slice = part;
             }
-            piece.push_body_apart(slice).expect("a piece has no more slices than the whole");
+            piece.push_body_unmerged(slice).expect("a piece has no more slices than the whole");
         }
         let payload = piece.body_sum();
         let head = piece.push_head(template.bytes);

@@ -25,7 +25,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Alarms, Context, Instant, Pdu, SecureRng, Slice, Sum};
+use kiban_base::{Context, Instant, Pdu, SecureRng, Slice, Sum, TimerWheel};
 
 /// Segments that a session may send per turn while others wait for the same TX queue. A session that waits
 /// alone continues. If segments longer than the MSS are handed down whole, the turn is one segment.
@@ -51,7 +51,7 @@ pub struct Tcp {
     /// Sessions opened by the host that are, or were, in SYN-SENT.
     pub(super) opening: Vec<SessionId>,
     pub(super) lines: Vec<VecDeque<SessionId>>,
-    pub(super) alarms: Alarms,
+    pub(super) alarms: TimerWheel,
     pub(super) retry_at: Instant,
     pub(super) send_share: Share,
     pub(super) receive_share: Share,
@@ -86,7 +86,7 @@ impl Tcp {
             with_early: Vec::new(),
             opening: Vec::new(),
             lines: Vec::new(),
-            alarms: Alarms::new(),
+            alarms: TimerWheel::new(),
             retry_at: Instant::NEVER,
             send_share: limited(Share::new(transmit_bytes, config.holder_bytes)),
             receive_share: limited(Share::new(receive_bytes, 0)),
@@ -615,16 +615,16 @@ impl Tcp {
         self.now = cx.now;
         self.send_share.set_period(period_of(cx.now));
         let pages = &mut cx.memory.receive;
-        let (left, all) = (pages.at_home() as u64, pages.capacity() as u64);
+        let (left, all) = (pages.available() as u64, pages.capacity() as u64);
         self.receive_share.set_unused(self.receive_share.capacity() * left / all.max(1));
         let probes = self.counters.probes;
-        while let Some((moment, index)) = self.alarms.due(cx.now) {
+        while let Some((moment, index)) = self.alarms.pop_expired(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
-            if session.alarm.came_up(moment) {
+            if session.alarm.take_if_current(moment) {
                 self.with(index, cx, out, |session, desk| session.on_time(desk));
             }
         }
-        if self.counters.probes > probes && cx.memory.transmit.at_home() == 0 {
+        if self.counters.probes > probes && cx.memory.transmit.available() == 0 {
             self.on_short_memory(cx.now);
         }
         self.relieve(cx, out);
@@ -692,7 +692,7 @@ impl Tcp {
     /// Returns when [`Tcp::settle`] is next due; may be early, never late. [`Instant::NEVER`] if no timer
     /// runs.
     pub fn deadline(&self) -> Instant {
-        self.alarms.next().min(self.retry_at).min(self.sweep_at)
+        self.alarms.next_deadline().min(self.retry_at).min(self.sweep_at)
     }
 
     fn put_in_line(&mut self, index: u32) {
@@ -771,7 +771,7 @@ impl Tcp {
 
 /// Returns whether less than an eighth of the receive pages is free.
 fn is_scarce(cx: &mut Context<'_>) -> bool {
-    cx.memory.receive.at_home() * 8 < cx.memory.receive.capacity()
+    cx.memory.receive.available() * 8 < cx.memory.receive.capacity()
 }
 
 /// Moves payload from the head (a short segment) into a page of its own, so that the body holds all of it.

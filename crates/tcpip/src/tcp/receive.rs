@@ -219,7 +219,7 @@ impl Early {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use kiban_base::Pool;
+    use kiban_base::PagePool;
     use proptest::prelude::*;
 
     proptest! {
@@ -230,7 +230,7 @@ mod tests {
             pieces in prop::collection::vec((0usize..200, 1usize..60), 1..30),
         ) {
             let stream: Vec<u8> = (0..260u32).map(|n| (n * 7 + n / 256) as u8).collect();
-            let mut pool = Pool::new(64, 64);
+            let mut pool = PagePool::new(64, 64);
             let mut early = Early::default();
             let (mut next, mut out, mut have) = (0usize, Vec::new(), alloc::vec![false; 260]);
             for (from, length) in pieces {
@@ -278,7 +278,7 @@ mod tests {
             }
             prop_assert_eq!(&out[..], &stream[..next]);
             drop(early);
-            prop_assert_eq!(pool.at_home(), 64);
+            prop_assert_eq!(pool.available(), 64);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! that its checksum need not be computed again.
 
 use alloc::collections::VecDeque;
-use kiban_base::{Pdu, Pool, Slice};
+use kiban_base::{PagePool, Pdu, Slice};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
@@ -51,7 +51,7 @@ impl SendQueue {
 
     /// Removes the first `count` bytes, which the peer has acknowledged. Their pages return to `pool`, where
     /// the next write finds them still in the cache.
-    pub(super) fn acknowledged(&mut self, count: u32, pool: &mut Pool) {
+    pub(super) fn acknowledged(&mut self, count: u32, pool: &mut PagePool) {
         self.bytes -= count;
         let mut done = self.skip + count;
         let mut popped = 0;
@@ -97,7 +97,7 @@ impl SendQueue {
             } else {
                 slice.range(within as usize, take as usize)
             };
-            if pdu.push_body_apart(part).is_err() {
+            if pdu.push_body_unmerged(part).is_err() {
                 break;
             }
             left -= take;
@@ -134,7 +134,7 @@ impl SendQueue {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use kiban_base::{Blocks, Pool};
+    use kiban_base::{PagePool, PduPool};
     use proptest::prelude::*;
 
     proptest! {
@@ -143,7 +143,7 @@ mod tests {
             steps in prop::collection::vec((0u8..3, 0u32..300, 0u32..300), 1..60),
             grain in 1u32..200,
         ) {
-            let (mut blocks, mut pool) = (Blocks::new(1), Pool::new(200, 256));
+            let (mut blocks, mut pool) = (PduPool::new(1), PagePool::new(200, 256));
             let mut queue = SendQueue::default();
             let mut model: Vec<u8> = Vec::new();
             let mut page = pool.take().unwrap();

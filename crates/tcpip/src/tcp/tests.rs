@@ -4,7 +4,7 @@ use super::*;
 use alloc::vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use kiban_base::{Blocks, Context, Copies, Instant, Memory, Pool, RngKey, SecureRng};
+use kiban_base::{Context, Copies, Instant, Memory, PagePool, PduPool, RngKey, SecureRng};
 
 const LEFT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
@@ -27,8 +27,11 @@ impl Pair {
         let mut rng = SecureRng::new(RngKey::for_simulation(1));
         let ends = [(); 2]
             .map(|()| (Tcp::new(Config::default(), 1 << 20, 1 << 20, &mut rng), Outbox::default(), None));
-        let memory =
-            Memory { transmit: Pool::new(64, 4096), receive: Pool::new(64, 4096), blocks: Blocks::new(64) };
+        let memory = Memory {
+            transmit: PagePool::new(64, 4096),
+            receive: PagePool::new(64, 4096),
+            pdus: PduPool::new(64),
+        };
         let copies = Copies::default();
         let mut pair = Pair { memory, rng, copies, now: Instant::ZERO, ends, held: [0; 2], reads: true };
         pair.ends[1].0.listen(RIGHT).unwrap();
@@ -139,7 +142,7 @@ fn the_ledgers_are_empty_after_every_kind_of_end() {
             pair.run();
             assert_eq!((pair.held(0), pair.held(1)), ((0, 0), (0, 0)), "way {n}, reads {reads}");
             assert_eq!((pair.ends[0].0.sessions(), pair.ends[1].0.sessions()), (0, 0));
-            assert!(pair.memory.is_home());
+            assert!(pair.memory.is_all_free());
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng, SimRng, Slice};
+use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, RngKey, SecureRng, SimRng, Slice};
 use kiban_tcpip::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
 use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header};
 
@@ -48,9 +48,9 @@ impl Station {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)),
             tcp: Tcp::new(config, bytes(sizes.transmit_pages), bytes(sizes.receive_pages), &mut rng),
             memory: Memory {
-                transmit: Pool::new(sizes.transmit_pages, sizes.page_bytes),
-                receive: Pool::new(sizes.receive_pages, sizes.page_bytes),
-                blocks: kiban_base::Blocks::new(sizes.blocks),
+                transmit: PagePool::new(sizes.transmit_pages, sizes.page_bytes),
+                receive: PagePool::new(sizes.receive_pages, sizes.page_bytes),
+                pdus: kiban_base::PduPool::new(sizes.blocks),
             },
             out: Outbox::default(),
             rng,
@@ -83,7 +83,7 @@ impl Station {
     }
 
     fn pdu_of(&mut self, bytes: &[u8], head: usize) -> Option<Pdu> {
-        let mut pdu = self.memory.blocks.take()?;
+        let mut pdu = self.memory.pdus.take()?;
         let (first, mut rest) = bytes.split_at(head);
         pdu.extend_head(first);
         while !rest.is_empty() {
@@ -176,12 +176,12 @@ pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
     let whole = Frame { source, target, bytes };
     assert!(whole.is_intact(), "a station's checksums are right: {:?}", whole.header().0);
     let (header, payload) = whole.header();
-    if pdu.cut() == 0 || payload.len() <= pdu.cut() {
+    if pdu.segment_bytes() == 0 || payload.len() <= pdu.segment_bytes() {
         return vec![whole];
     }
     let mut at = 0;
     let mut frames = Vec::new();
-    for part in payload.chunks(pdu.cut()) {
+    for part in payload.chunks(pdu.segment_bytes()) {
         let mut header = Header { sequence: header.sequence + at as u32, ..header };
         at += part.len();
         if at < payload.len() {

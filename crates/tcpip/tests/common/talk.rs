@@ -291,7 +291,7 @@ impl Talk {
     pub(crate) fn check_home(&mut self) {
         self.page = None;
         assert_eq!(self.station.tcp.sessions(), 0, "the table is empty");
-        assert!(self.station.memory.is_home(), "memory has come home");
+        assert!(self.station.memory.is_all_free(), "memory has come home");
         assert!(!self.station.tcp.has_work(0));
     }
 }

@@ -488,7 +488,7 @@ impl World {
             if station.tcp.sessions() > 0 {
                 return Err(format!("station {side} still has {} sessions", station.tcp.sessions()));
             }
-            if !station.memory.is_home() {
+            if !station.memory.is_all_free() {
                 return Err(format!("station {side}: memory has not come home"));
             }
         }

@@ -10,7 +10,7 @@
 //!           reports it.
 //! Limits    one thread at a time; an arena of at most [`ARENA_BYTES_MAX`].
 
-use kiban_base::ring::{Condemned, Consumer, Producer, Shape};
+use kiban_base::ring::{Consumer, Poisoned, Producer, Shape};
 use kiban_base::{Bell, Instant, Region, Wait};
 use kiban_os::channel::{Channel, FRONT_BYTES, Half, NAME_BYTES_MAX};
 use kiban_os::clock::{Clock, machine_nanos};
@@ -84,8 +84,8 @@ impl From<PostError> for HostError {
     }
 }
 
-impl From<Condemned> for HostError {
-    fn from(_: Condemned) -> HostError {
+impl From<Poisoned> for HostError {
+    fn from(_: Poisoned) -> HostError {
         HostError::Gone
     }
 }
@@ -137,7 +137,7 @@ impl BoardHost {
             region.part(region.address() + arena as u64, arena_bytes).expect("the memory is so long");
         Ok(BoardHost {
             queues: Host::new(Producer::new(region, work, shapes.0), Consumer::new(region, done, shapes.1)),
-            arena: memory.called(0),
+            arena: memory.with_address(0),
             channel,
             waiting: Waiting::new(wait, clock),
             clock,

@@ -421,7 +421,7 @@ fn a_key_names_other_memory_when_it_is_registered_again() {
     let keys = engine.in_use().keys;
     let start = NonNull::new(b.memory.as_mut_ptr()).expect("memory");
     // SAFETY: as in `Side::new`: the memory is leaked.
-    let region = unsafe { Region::foreign(start, 64, None) }.called(5000);
+    let region = unsafe { Region::foreign(start, 64, None) }.with_address(5000);
     let only_read = Access { remote_read: true, ..Access::default() };
     engine.rereg_mr(b.key, b.pd, region.clone(), 5000, only_read).expect("no window looks at it");
     assert_eq!(engine.in_use().keys, keys);

@@ -12,8 +12,11 @@ fn noise(length: usize) -> Vec<u8> {
 
 fn roomy(reassembly: ReassemblyConfig) -> Bench {
     let mut bench = Bench::new();
-    bench.memory =
-        Memory { transmit: Pool::new(64, 4096), receive: Pool::new(256, 4096), blocks: Blocks::new(256) };
+    bench.memory = Memory {
+        transmit: PagePool::new(64, 4096),
+        receive: PagePool::new(256, 4096),
+        pdus: PduPool::new(256),
+    };
     bench.ip.reassembly = Reassembly::new(reassembly);
     bench
 }
@@ -53,7 +56,7 @@ impl Bench {
     fn check_home(&mut self) {
         assert_eq!(self.ip.incomplete(), 0);
         assert_eq!(self.ip.deadline(), Instant::NEVER);
-        assert!(self.memory.is_home());
+        assert!(self.memory.is_all_free());
     }
 }
 
@@ -68,7 +71,7 @@ proptest! {
             prefix: "10.0.0.0/24".parse().unwrap(), port: 3, gateway: None, source: ours(), mtu_bytes: mtu,
         });
         let bytes = noise(length);
-        let mut pdu = bench.memory.blocks.take().unwrap();
+        let mut pdu = bench.memory.pdus.take().unwrap();
         for part in bytes.chunks(4096) {
             pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
         }
@@ -92,7 +95,7 @@ proptest! {
         }
         let mut got = Vec::new();
         for packet in &packets {
-            let mut pdu = bench.memory.blocks.take().unwrap();
+            let mut pdu = bench.memory.pdus.take().unwrap();
             for part in packet.chunks(4096) {
                 pdu.push_body(bench.memory.receive.take().unwrap().append(part).unwrap()).unwrap();
             }
@@ -157,7 +160,7 @@ fn overlaps_and_contradictions_give_up_the_datagram_and_all_that_still_comes() {
             assert!(bench.arrive(&fragment(7, *from, *more, &noise(*length))).is_none(), "{pieces:?}");
         }
         assert_eq!((bench.count(counter), bench.count("fragments_late")), (1, *late), "{pieces:?}");
-        assert!(bench.memory.is_home(), "what is given up holds no memory");
+        assert!(bench.memory.is_all_free(), "what is given up holds no memory");
         assert!(bench.pass(Duration::from_secs(61)).is_empty(), "and nobody hears of it");
         bench.check_home();
     }
@@ -219,14 +222,14 @@ fn endless_fragments_stay_within_every_bound() {
         assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());
     }
     assert_eq!((bench.count("fragments_excess"), bench.count("fragments_late")), (1, 87));
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
     // Many incomplete datagrams: the oldest are evicted, both at the limit on datagrams and at that on bytes.
     for (parts, alive) in [(1, 10), (8, 5)] {
         let mut bench = roomy(small);
         for id in 0..200 {
             for at in 0..parts {
                 assert!(bench.arrive(&fragment(id, at * 8, true, &noise(8))).is_none());
-                let held = bench.memory.receive.capacity() - bench.memory.receive.at_home();
+                let held = bench.memory.receive.capacity() - bench.memory.receive.available();
                 assert!(held <= 40, "{held} pages");
             }
         }
@@ -242,7 +245,7 @@ fn endless_fragments_stay_within_every_bound() {
     let mut bench = roomy(ReassemblyConfig { bytes_max: 100, ..small });
     assert!(bench.arrive(&fragment(1, 0, true, &noise(8))).is_none());
     assert_eq!(bench.count("reassembly_evicted"), 1);
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 #[test]
@@ -272,14 +275,14 @@ fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
         let mut bench = roomy(ReassemblyConfig::default());
         let mut pdu = bench.pdu(&noise(4000));
         pdu.push_head(8).fill(1);
-        bench.memory.blocks.refuse(refused);
+        bench.memory.pdus.fail_nth_take(refused);
         assert!(
             bench
                 .send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu })
                 .is_empty()
         );
         assert_eq!((bench.count("starved"), bench.count("packets_out")), (1, 0));
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -334,7 +337,7 @@ fn what_is_for_everybody_is_for_datagrams_alone() {
             bench.ip.complain(TroubleKind::Unreachable { code: 3 }, got);
         }
         assert!(bench.ip.complaint().is_none(), "no error answers a group");
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 

@@ -5,8 +5,8 @@ use crate::wire::{ipv4, ipv6};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_base::{Blocks, Copies, Instant, Memory, Pool, RngKey, SecureRng, SimRng};
 use kiban_base::{Context, Pdu};
+use kiban_base::{Copies, Instant, Memory, PagePool, PduPool, RngKey, SecureRng, SimRng};
 
 struct Bench {
     memory: Memory,
@@ -36,13 +36,16 @@ impl Bench {
             source: ours(),
             mtu_bytes: 1500,
         });
-        let memory =
-            Memory { transmit: Pool::new(8, 4096), receive: Pool::new(8, 4096), blocks: Blocks::new(8) };
+        let memory = Memory {
+            transmit: PagePool::new(8, 4096),
+            receive: PagePool::new(8, 4096),
+            pdus: PduPool::new(8),
+        };
         Bench { memory, rng, copies: Copies::default(), ip, now: Instant::ZERO }
     }
 
     fn pdu(&mut self, bytes: &[u8]) -> Pdu {
-        let mut pdu = self.memory.blocks.take().unwrap();
+        let mut pdu = self.memory.pdus.take().unwrap();
         if let Some(slice) = self.memory.receive.take().unwrap().append(bytes) {
             pdu.push_body(slice).unwrap();
         }
@@ -193,7 +196,7 @@ fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
             }
         });
         assert_eq!(counted, [(name, 1)]);
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -208,7 +211,7 @@ fn there_is_no_way_to_an_unknown_net_nor_for_a_packet_that_is_too_long() {
         bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu }).is_empty()
     );
     assert_eq!((bench.ip.counters().unreachable, bench.ip.counters().too_long), (1, 1));
-    assert!(bench.memory.is_home());
+    assert!(bench.memory.is_all_free());
 }
 
 mod fragments;

@@ -14,8 +14,11 @@ const PEER: &str = "2001:db8::2";
 
 fn bench() -> Bench {
     let mut bench = Bench::new();
-    bench.memory =
-        Memory { transmit: Pool::new(32, 4096), receive: Pool::new(64, 4096), blocks: Blocks::new(64) };
+    bench.memory = Memory {
+        transmit: PagePool::new(32, 4096),
+        receive: PagePool::new(64, 4096),
+        pdus: PduPool::new(64),
+    };
     for (address, prefix) in [(OURS, "2001:db8::/64"), ("fe80::1", "fe80::/64")] {
         bench.ip.add_address(3, address.parse().unwrap());
         bench.ip.add_route(Route {
@@ -140,7 +143,7 @@ fn chains_of_headers_are_walked_refused_or_reported() {
         if let Some(complaint) = complaint {
             assert_eq!(bytes_of(&complaint.pdu), packet6(next_header, &rest, |_| {}), "as it came");
         }
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -196,7 +199,7 @@ fn datagrams_are_cut_at_the_source_and_put_together() {
         let mut bench = bench();
         let mut chance = SimRng::from_seed(1);
         let bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
-        let mut pdu = bench.memory.blocks.take().unwrap();
+        let mut pdu = bench.memory.pdus.take().unwrap();
         for part in bytes.chunks(4096) {
             pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
         }
@@ -221,7 +224,7 @@ fn datagrams_are_cut_at_the_source_and_put_together() {
         }
         let read = bytes_of(&got.expect("whole").pdu);
         assert!(read[..8] == *b"transprt" && read[8..] == bytes);
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
 }
 
@@ -238,7 +241,7 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
         assert!(bench.arrive(&bytes).is_none());
         assert_eq!(counted(&bench), [("fragments_in", 1), (counter, 1)]);
         assert_eq!(bench.ip.complaint().map(|complaint| complaint.kind), told);
-        assert!(bench.memory.is_home());
+        assert!(bench.memory.is_all_free());
     }
     // An overlap discards the datagram (RFC 5722); a fragment header within a reassembled packet is rejected;
     // reassembly times out.
@@ -259,7 +262,7 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
     assert_eq!((counters.fragments_overlapping, counters.fragments_late), (1, 1));
     assert_eq!((counters.headers_refused, counters.reassembly_timeouts), (1, 1));
     drop(complaint);
-    assert!(bench.ip.incomplete() == 0 && bench.memory.is_home());
+    assert!(bench.ip.incomplete() == 0 && bench.memory.is_all_free());
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Tcp {
         let pages = &mut cx.memory.transmit;
         let of = |left: u64, all: u64| left * WHOLE / all.max(1);
         of(self.send_share.free(), self.send_share.capacity())
-            .min(of(pages.at_home() as u64, pages.capacity() as u64))
+            .min(of(pages.available() as u64, pages.capacity() as u64))
     }
 
     /// Schedules a pass, because a session found too little memory.

@@ -16,7 +16,7 @@ impl Session {
         if self.state == State::SynReceived {
             if !(self.una.lt(ack) && ack.le(self.max)) {
                 desk.counters.unacceptable += 1;
-                if let Some(pdu) = desk.cx.memory.blocks.take() {
+                if let Some(pdu) = desk.cx.memory.pdus.take() {
                     self.emit(ack, Flags::RST, Options::NONE, pdu, desk);
                 }
                 return false;

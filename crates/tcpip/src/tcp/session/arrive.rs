@@ -104,7 +104,7 @@ impl Session {
         if acknowledged && !(self.una.lt(header.acknowledgment) && header.acknowledgment.le(self.max)) {
             desk.counters.unacceptable += 1;
             if !flags.has(Flags::RST)
-                && let Some(pdu) = desk.cx.memory.blocks.take()
+                && let Some(pdu) = desk.cx.memory.pdus.take()
             {
                 self.emit(header.acknowledgment, Flags::RST, Options::NONE, pdu, desk);
             }

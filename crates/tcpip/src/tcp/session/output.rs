@@ -60,7 +60,7 @@ impl Session {
                 return Progress::More;
             }
             segments += 1;
-            match desk.cx.memory.blocks.take() {
+            match desk.cx.memory.pdus.take() {
                 Some(pdu) => {
                     self.emit(self.place(), Flags::ACK, Options::NONE, pdu, desk);
                     self.duplicates = self.duplicates.saturating_sub(1);
@@ -85,12 +85,12 @@ impl Session {
     fn output_syn(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
         if self.next != self.una {
             if self.state == State::SynReceived && self.owed == Owed::Now {
-                let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
+                let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
                 self.emit(self.max, Flags::ACK, Options::NONE, pdu, desk);
             }
             return Progress::Done;
         }
-        let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
+        let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
         let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
@@ -211,7 +211,7 @@ impl Session {
     /// Retransmits `length` bytes of the stream from `at` on, including our FIN if the range covers it.
     /// Returns the bytes sent.
     fn output_again(&mut self, at: Sequence, length: u32, desk: &mut Desk<'_, '_>) -> u32 {
-        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return 0 };
+        let Some(mut pdu) = desk.cx.memory.pdus.take() else { return 0 };
         let from = self.una.distance(at);
         let data = length.min(self.queue.bytes().saturating_sub(from));
         let taken = self.queue.gather(from, data, &mut pdu);
@@ -224,7 +224,7 @@ impl Session {
 
     /// Sends `length` bytes from `at` on. Returns false if no memory is free for the PDU.
     fn output_data(&mut self, at: Sequence, length: u32, fin: bool, desk: &mut Desk<'_, '_>) -> bool {
-        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return false };
+        let Some(mut pdu) = desk.cx.memory.pdus.take() else { return false };
         let now = desk.cx.now;
         if self.una == self.max {
             // RFC 6298 §5.1: nothing was outstanding, so restart the timer; it may have run for a closed
@@ -263,7 +263,7 @@ impl Session {
             flags = flags | Flags::FIN;
         }
         if taken > self.mss {
-            pdu.set_cut(self.mss as u16);
+            pdu.set_segment_bytes(self.mss as u16);
         }
         self.emit(at, flags, Options::NONE, pdu, desk);
         let now = desk.cx.now;

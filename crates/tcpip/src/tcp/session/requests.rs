@@ -134,7 +134,7 @@ impl Session {
         let fin_waits = self.finishing && self.una.distance(self.max) <= self.queue.bytes();
         let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
         if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
-            && let Some(pdu) = desk.cx.memory.blocks.take()
+            && let Some(pdu) = desk.cx.memory.pdus.take()
         {
             self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }

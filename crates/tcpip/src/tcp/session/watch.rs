@@ -78,7 +78,7 @@ impl Session {
             desk.counters.timed_out += 1;
             return self.give_up(desk);
         }
-        if let Some(pdu) = desk.cx.memory.blocks.take() {
+        if let Some(pdu) = desk.cx.memory.pdus.take() {
             // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer takes for new data.
             desk.counters.keep_alives += 1;
             self.emit(self.max - 1, Flags::ACK, Options::NONE, pdu, desk);
@@ -92,7 +92,7 @@ impl Session {
     /// is alive.
     pub(in crate::tcp) fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
         if self.state.is_synchronised()
-            && let Some(pdu) = desk.cx.memory.blocks.take()
+            && let Some(pdu) = desk.cx.memory.pdus.take()
         {
             self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }

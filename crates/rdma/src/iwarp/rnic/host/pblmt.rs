@@ -22,7 +22,7 @@ impl BufferList {
         let mut list = Vec::with_capacity(blocks.len());
         for block in blocks.into_iter().filter(|block| !block.is_empty()) {
             let next = at.checked_add(block.len() as u64)?;
-            list.push(block.called(at));
+            list.push(block.with_address(at));
             at = next;
         }
         Some(BufferList { blocks: list })

@@ -22,7 +22,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Alarm, Instant, Sum};
+use kiban_base::{Instant, Sum, Timer};
 
 /// An acknowledgement that is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,7 +40,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp) remote: SocketAddr,
     /// The listener that created it, until the session has been reported as accepted.
     pub(in crate::tcp) listener: Option<u32>,
-    pub(in crate::tcp) alarm: Alarm,
+    pub(in crate::tcp) alarm: Timer,
     /// Whether the session is queued for its TX queue.
     pub(in crate::tcp) in_line: bool,
     /// Its TX queue: that of the last segment received.
@@ -165,7 +165,7 @@ impl Session {
             local,
             remote,
             listener,
-            alarm: Alarm::default(),
+            alarm: Timer::default(),
             in_line: false,
             lane: 0,
             claim: Claim::default(),
