@@ -81,7 +81,7 @@ pub use config::{
 };
 pub use edge::{Completion, Consumer, StreamId};
 pub use host::Host;
-pub use kiban_tcpip::ip::TroubleKind;
+pub use kiban_tcpip::ip::IcmpErrorKind;
 pub use kiban_tcpip::tcp::{Owner, Reason};
 pub use kiban_tcpip::udp::SocketId;
 pub use program::Program;

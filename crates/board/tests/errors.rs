@@ -8,7 +8,7 @@ use kiban_base::Sum;
 use kiban_base::checksum;
 use kiban_base::ethernet::{HEADER_BYTES, Header};
 use kiban_base::numbers::{ether_type, protocol};
-use kiban_board::{Completion, Input, SocketId, TroubleKind};
+use kiban_board::{Completion, IcmpErrorKind, Input, SocketId};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -39,15 +39,15 @@ fn packet6(source: Ipv6Addr, target: Ipv6Addr, next_header: u8, payload: &[u8]) 
 }
 
 /// An error of a router about `quoted`.
-fn error(kind: TroubleKind, quoted: &[u8]) -> Vec<u8> {
+fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     if quoted[0] >> 4 == 4 {
         let header = match kind {
-            TroubleKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
-            TroubleKind::FragmentationNeeded { mtu } => {
+            IcmpErrorKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
+            IcmpErrorKind::FragmentationNeeded { mtu } => {
                 icmp::Header::Unreachable { code: 4, next_hop_mtu: mtu as u16 }
             }
-            TroubleKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
-            TroubleKind::ParameterProblem { code, pointer } => {
+            IcmpErrorKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
+            IcmpErrorKind::ParameterProblem { code, pointer } => {
                 icmp::Header::ParameterProblem { code, pointer: pointer as u8 }
             }
         };
@@ -55,10 +55,10 @@ fn error(kind: TroubleKind, quoted: &[u8]) -> Vec<u8> {
         frame(&packets::ip("10.0.0.99".parse().unwrap(), ip4(0), protocol::ICMP, &message))
     } else {
         let header = match kind {
-            TroubleKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
-            TroubleKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
-            TroubleKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
-            TroubleKind::ParameterProblem { code, pointer } => {
+            IcmpErrorKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
+            IcmpErrorKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
+            IcmpErrorKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
+            IcmpErrorKind::ParameterProblem { code, pointer } => {
                 icmpv6::Header::ParameterProblem { code, pointer }
             }
         };
@@ -109,19 +109,19 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
         }
         for quoted in [&foreign[..], &sent[..20], &[]] {
             if !quoted.is_empty() {
-                hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1300 }, quoted));
+                hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, quoted));
             }
         }
         // One that says more than the packet had.
-        hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1499 }, &sent));
+        hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_told(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_strange"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
         // And one that is true.
-        hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
+        hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
-        let kind = TroubleKind::FragmentationNeeded { mtu: 1300 };
+        let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
         assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote, kind }]);
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
@@ -152,9 +152,9 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
         let of = |wanted: u8| sent.iter().find(|packet| packet[protocol_at] == wanted).expect("it was sent");
         hub.take_told(0);
         let kinds = [
-            TroubleKind::Unreachable { code: 1 },
-            TroubleKind::TimeExceeded { code: 0 },
-            TroubleKind::ParameterProblem { code: 0, pointer: 4 },
+            IcmpErrorKind::Unreachable { code: 1 },
+            IcmpErrorKind::TimeExceeded { code: 0 },
+            IcmpErrorKind::ParameterProblem { code: 0, pointer: 4 },
         ];
         for kind in kinds {
             hub.inject(0, &error(kind, of(protocol::UDP)));

@@ -5,7 +5,7 @@ mod common;
 use common::hub::*;
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
 use kiban_base::numbers::ether_type;
-use kiban_board::{BoardConfig, Completion, Reason, TroubleKind};
+use kiban_board::{BoardConfig, Completion, IcmpErrorKind, Reason};
 use kiban_tcpip::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
 use kiban_tcpip::wire::arp::{self, Operation};
 use kiban_tcpip::wire::discovery::{ALL_NODES, Item, Message, solicited_node};
@@ -161,7 +161,7 @@ fn pings_and_long_datagrams_of_both_families_come_and_go() {
         hub.boards[0].host().send_to(here, SocketAddr::new(remote, 54), &noise(3000)).unwrap();
         hub.run();
         let code = if remote.is_ipv4() { 3 } else { 4 };
-        let kind = TroubleKind::Unreachable { code };
+        let kind = IcmpErrorKind::Unreachable { code };
         let remote = SocketAddr::new(remote, 54);
         assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket: here, remote, kind }]);
     }
@@ -219,7 +219,7 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
     }
     assert_eq!(arps(&hub.seen).len(), 3, "three questions in three seconds for thirty packets");
     hub.pass(Duration::from_millis(500));
-    let kind = TroubleKind::Unreachable { code: 1 };
+    let kind = IcmpErrorKind::Unreachable { code: 1 };
     let told = hub.take_told(0);
     assert_eq!(told, vec![Completion::DatagramTrouble { socket, remote: gone, kind }; 3]);
     assert_eq!(hub.count(0, "ethernet", "waiting_dropped"), 27);
@@ -234,7 +234,7 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
     let asked = discoveries(&hub.seen);
     let question = Message::NeighbourSolicitation { target: six("fe80::77") };
     assert_eq!(asked, vec![(local6(0), solicited_node(six("fe80::77")), question); 3]);
-    let kind = TroubleKind::Unreachable { code: 3 };
+    let kind = IcmpErrorKind::Unreachable { code: 3 };
     assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote: gone, kind }]);
     hub.check_home();
 }

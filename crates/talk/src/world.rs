@@ -13,7 +13,7 @@ use crate::side::Connection;
 use kiban_base::numbers::protocol;
 use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
-use kiban_tcpip::ip::TroubleKind;
+use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::udp::SocketId;
 use kiban_tcpip::wire::tcp::Flags;
 use std::collections::VecDeque;
@@ -316,10 +316,10 @@ impl World {
                 Completion::DatagramTrouble { remote, kind, .. } => {
                     let connection = self.connections.iter().position(|other| other.remote == remote);
                     let words = match kind {
-                        TroubleKind::Unreachable { .. } => "unreachable",
-                        TroubleKind::FragmentationNeeded { .. } => "too-long",
-                        TroubleKind::TimeExceeded { .. } => "time-exceeded",
-                        TroubleKind::ParameterProblem { .. } => "parameter-problem",
+                        IcmpErrorKind::Unreachable { .. } => "unreachable",
+                        IcmpErrorKind::FragmentationNeeded { .. } => "too-long",
+                        IcmpErrorKind::TimeExceeded { .. } => "time-exceeded",
+                        IcmpErrorKind::ParameterProblem { .. } => "parameter-problem",
                     };
                     (connection, format!("datagram-trouble {words}"))
                 }

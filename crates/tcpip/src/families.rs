@@ -8,7 +8,7 @@ pub(crate) fn is_any6(local: SocketAddr) -> bool {
 }
 
 /// Whether two sockets or listeners, one of them of both families, would take the same IPv4 addresses.
-pub(crate) fn share(one: (SocketAddr, bool), other: (SocketAddr, bool)) -> bool {
+pub(crate) fn overlap(one: (SocketAddr, bool), other: (SocketAddr, bool)) -> bool {
     let any4 = |local: SocketAddr| local.is_ipv4() && local.ip().is_unspecified();
     one.0.port() == other.0.port() && ((one.1 && any4(other.0)) || (other.1 && any4(one.0)))
 }

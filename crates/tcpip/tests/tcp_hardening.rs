@@ -9,10 +9,10 @@ use common::station::{Sizes, Station};
 use common::talk::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use kiban_tcpip::tcp::{Config, Refusal, State, Trouble};
+use kiban_tcpip::tcp::{Config, IcmpErrorClass, Refusal, State};
 use kiban_tcpip::wire::tcp::{Header, Options, Sequence};
 
-fn icmp(talk: &mut Talk, sequence: u32, trouble: Trouble) {
+fn icmp(talk: &mut Talk, sequence: u32, trouble: IcmpErrorClass) {
     let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
     let quoted: Sequence = talk.initial + sequence;
     talk.station.with(now, |tcp, cx, out| tcp.on_icmp(local, remote, quoted, trouble, cx, out));
@@ -88,28 +88,28 @@ fn an_icmp_error_is_believed_only_about_a_byte_that_is_on_its_way() {
     talk.write(&bytes(500));
     for (sequence, believed) in [(0, false), (1, true), (500, true), (501, false), (0x9000_0000, false)] {
         let before = talk.station.tcp.counters().troubles;
-        icmp(&mut talk, sequence, Trouble::PortUnreachable);
+        icmp(&mut talk, sequence, IcmpErrorClass::PortUnreachable);
         assert_eq!(talk.station.tcp.counters().troubles - before, u64::from(believed), "{sequence}");
     }
     // RFC 5927 §5.2: remembered, and no more.
     let info = talk.station.tcp.info(talk.id()).unwrap();
-    assert_eq!((info.state, info.trouble), (State::Established, Some(Trouble::PortUnreachable)));
+    assert_eq!((info.state, info.icmp_error), (State::Established, Some(IcmpErrorClass::PortUnreachable)));
     talk.hear(seg(ACK, 1, 501, 60_000), b"");
-    icmp(&mut talk, 501, Trouble::Unreachable);
+    icmp(&mut talk, 501, IcmpErrorClass::Unreachable);
     assert_eq!(talk.station.tcp.counters().troubles_disbelieved, 4, "nothing is on its way");
     talk.peer_port = 9;
-    icmp(&mut talk, 1, Trouble::Unreachable);
+    icmp(&mut talk, 1, IcmpErrorClass::Unreachable);
     assert_eq!(talk.station.tcp.counters().troubles_disbelieved, 5, "nobody");
 }
 
 #[test]
 fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
     let rows = [
-        (Trouble::PortUnreachable, true),
-        (Trouble::ProtocolUnreachable, true),
-        (Trouble::Unreachable, false),
-        (Trouble::TimeExceeded, false),
-        (Trouble::ParameterProblem, false),
+        (IcmpErrorClass::PortUnreachable, true),
+        (IcmpErrorClass::ProtocolUnreachable, true),
+        (IcmpErrorClass::Unreachable, false),
+        (IcmpErrorClass::TimeExceeded, false),
+        (IcmpErrorClass::ParameterProblem, false),
     ];
     for (trouble, ends) in rows {
         let mut talk = Talk::opening(Config::default());
@@ -128,7 +128,7 @@ fn a_way_that_three_syns_do_not_find_is_none() {
         for silence in [1000, 2000, 4000] {
             assert_eq!(talk.told().len(), 0);
             for _ in 0..10 {
-                icmp(&mut talk, 0, Trouble::Unreachable);
+                icmp(&mut talk, 0, IcmpErrorClass::Unreachable);
             }
             talk.pass(ms(silence));
         }
@@ -140,7 +140,7 @@ fn a_way_that_three_syns_do_not_find_is_none() {
         // It can still be made where it was not ended.
         if !ends {
             talk.hear(seg(SYN | ACK, 0, 1, 8000), b"");
-            icmp(&mut talk, 1, Trouble::Unreachable);
+            icmp(&mut talk, 1, IcmpErrorClass::Unreachable);
             assert_eq!(talk.told(), ["opened"]);
         }
     }
@@ -152,7 +152,7 @@ fn a_hop_that_nobody_answers_for_ends_what_is_to_be_opened_that_way_and_nothing_
         let (local, remote, now) = (talk.local().ip(), talk.remote().ip(), talk.now);
         talk.station.with(now, |tcp, cx, out| {
             let is_it = |source, target| is_that_way && (source, target) == (local, remote);
-            tcp.on_nobody(is_it, cx, out);
+            tcp.on_next_hop_unreachable(is_it, cx, out);
         });
         talk.settle();
     };
@@ -180,15 +180,15 @@ fn a_packet_too_big_makes_segments_smaller_and_sends_them_again() {
     talk.write(&bytes(2920));
     assert_eq!(talk.said_briefly().len(), 2);
     // Larger than what is sent anyway: nothing.
-    icmp(&mut talk, 1, Trouble::PacketTooBig { mtu: 1500 });
+    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1500 });
     assert_eq!(talk.said_briefly().len(), 0);
-    icmp(&mut talk, 1, Trouble::PacketTooBig { mtu: 1040 });
+    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1040 });
     assert_eq!(
         talk.said_briefly(),
         ["ACK 1+1000 ack 1", "ACK 1001+460 ack 1", "ACK 1461+1000 ack 1", "PSH ACK 2461+460 ack 1"]
     );
     // RFC 5927 §7: not below a floor, whatever anybody says.
-    icmp(&mut talk, 1, Trouble::PacketTooBig { mtu: 68 });
+    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 68 });
     assert_eq!(talk.station.tcp.info(talk.id()).unwrap().mss, 512);
     assert_eq!(talk.station.tcp.counters().mss_lowered, 2);
     assert_eq!(talk.said_briefly()[0], "ACK 1+512 ack 1");
@@ -202,7 +202,7 @@ fn a_peer_of_small_segments_is_not_sent_larger_ones_by_the_floor() {
     let mut talk =
         Talk::established_with(Config::default(), 60_000, Options { mss: Some(300), ..Options::NONE });
     talk.write(&bytes(300));
-    icmp(&mut talk, 1, Trouble::PacketTooBig { mtu: 100 });
+    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 100 });
     assert_eq!(talk.station.tcp.info(talk.id()).unwrap().mss, 300);
 }
 

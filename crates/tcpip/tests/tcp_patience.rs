@@ -27,7 +27,7 @@ fn nobody_is_asked_unless_the_host_wants_it() {
     talk.pass(SECOND * 1_000_000);
     assert_eq!((talk.said().len(), talk.state()), (0, Some(State::Established)));
     let (id, now) = (talk.id(), talk.now);
-    talk.station.tcp.set_patience(id, Some(SECOND * 7200), None).unwrap();
+    talk.station.tcp.set_timeouts(id, Some(SECOND * 7200), None).unwrap();
     talk.settle();
     // The silence before it counts.
     assert!(talk.station.tcp.deadline() <= now);

@@ -99,8 +99,11 @@ fn a_session_tells_what_it_has_done_and_what_held_it_back() {
     talk.hear(seg(ACK, 1, 11_001, 60_000), &bytes(100));
     talk.pass(ms(5));
     let seen = info(&talk);
-    assert_eq!((seen.bytes_in, seen.early_segments, seen.repeated_segments), (1000, 1, 1));
-    assert_eq!((talk.now.since(seen.heard_at), talk.now.since(seen.data_received_at)), (ms(5), ms(5)));
+    assert_eq!((seen.bytes_in, seen.out_of_order_segments, seen.duplicate_segments), (1000, 1, 1));
+    assert_eq!(
+        (talk.now.since(seen.last_received_at), talk.now.since(seen.data_received_at)),
+        (ms(5), ms(5))
+    );
     assert_eq!((seen.peer_segment_bytes, seen.receive_buffer_bytes), (700, 256 << 10));
 }
 

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_tcpip::ip::TroubleKind;
+use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::Reason;
 use kiban_tcpip::udp::SocketId;
 
@@ -107,7 +107,7 @@ pub enum Completion {
         /// The destination of the datagram.
         remote: SocketAddr,
         /// The kind of error.
-        kind: TroubleKind,
+        kind: IcmpErrorKind,
     },
     /// The reply to a ping.
     EchoReply {

@@ -58,7 +58,7 @@ impl Edge {
     /// whether it was woken.
     fn hand(&mut self, stream: StreamId, page: Page, tcp: &mut Tcp) -> bool {
         let Some(state) = self.stream(stream).filter(|state| state.may_write()) else { return false };
-        if tcp.is_shut_out(state.session) {
+        if tcp.is_window_closed(state.session) {
             state.waits_for_page = false;
             return false;
         }

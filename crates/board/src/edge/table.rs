@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_base::{Copies, Memory, PagePool, Pdu, Slice};
-use kiban_tcpip::ip::TroubleKind;
+use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
 
@@ -268,7 +268,7 @@ impl Edge {
                 }
             }
             // For IP: the wiring has told it.
-            tcp::Indication::Doubtful { .. } => {}
+            tcp::Indication::NegativeAdvice { .. } => {}
             Finished { session } => {
                 let (stream, state) = self.of_session(session)?;
                 let upper = state.upper;
@@ -353,7 +353,7 @@ impl Edge {
     }
 
     /// Somebody reports an error about a datagram.
-    pub(crate) fn on_trouble(&mut self, socket: SocketId, remote: SocketAddr, kind: TroubleKind) {
+    pub(crate) fn on_trouble(&mut self, socket: SocketId, remote: SocketAddr, kind: IcmpErrorKind) {
         let Some(inbox) = self.inboxes.iter().find(|inbox| inbox.socket == socket) else { return };
         self.tell_of_strangers(inbox.consumer, Completion::DatagramTrouble { socket, remote, kind });
     }

@@ -221,7 +221,7 @@ impl Host<'_> {
     ) -> Result<(), Refused> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
-        Ok(self.board.stack.ip.tcp.set_patience(session, keep_alive, user_timeout)?)
+        Ok(self.board.stack.ip.tcp.set_timeouts(session, keep_alive, user_timeout)?)
     }
 
     /// Sets which short segments of a stream are delayed, overriding TCP's settings (RFC 9293 §3.7.4).

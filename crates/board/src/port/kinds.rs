@@ -48,7 +48,7 @@ impl Port {
     /// Packets by way of `next` seem to get nowhere. (A permanent circuit has no other way.)
     pub(crate) fn doubt(&mut self, next: IpAddr) {
         if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
-            link.doubt(next);
+            link.negative_advice(next);
         }
     }
 

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Context, Pdu, PduPool, SLICES_MAX, SecureRng};
-use kiban_tcpip::ethernet::{Due, Link};
+use kiban_tcpip::ethernet::{Link, Output};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::offload::{self, Merge};
 
@@ -169,21 +169,21 @@ impl PacketPort {
         let mut ready = Vec::new();
         let mtu6_bytes = &mut self.mtu6_bytes;
         link.settle(cx, &mut |due, cx| match due {
-            Due::Frame(pdu) => ready.push((None, pdu)),
-            Due::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
-            Due::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
-            Due::Nobody(next) => up(LinkNews::Nobody(next), cx),
-            Due::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
-            Due::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
-            Due::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
-            Due::Route(prefix, gateway, exists) => {
+            Output::Frame(pdu) => ready.push((None, pdu)),
+            Output::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
+            Output::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
+            Output::NextHopUnreachable(next) => up(LinkNews::Nobody(next), cx),
+            Output::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
+            Output::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
+            Output::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
+            Output::Route(prefix, gateway, exists) => {
                 up(LinkNews::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
             }
-            Due::Mtu(mtu_bytes) => {
+            Output::Mtu(mtu_bytes) => {
                 *mtu6_bytes = mtu_bytes;
                 up(LinkNews::Mtu(mtu_bytes), cx);
             }
-            Due::HopLimit(hop_limit) => up(LinkNews::HopLimit(hop_limit), cx),
+            Output::HopLimit(hop_limit) => up(LinkNews::HopLimit(hop_limit), cx),
         });
         self.link = Some(link);
         for (mac, pdu) in ready {

@@ -52,7 +52,7 @@ impl Stack {
         });
         // What the board sends to itself comes up as if it had come from where it would have gone.
         while let Some(delivery) = ip.ip.looped() {
-            let way = ip.ip.way_to(delivery.source);
+            let way = ip.ip.route_to(delivery.source);
             let lane = way.map_or(0, |(port, next)| lanes[port] + ports[port].lane_to(next));
             ip.deliver(delivery, lane, edge, cx);
             *unsettled = true;
@@ -101,7 +101,7 @@ impl Stack {
 
     /// The lane on which packets for `target` leave, as far as it is known.
     pub(crate) fn lane_to(&self, target: IpAddr) -> usize {
-        let way = self.ip.ip.way_to(target);
+        let way = self.ip.ip.route_to(target);
         way.map_or(0, |(port, next)| self.lanes[port] + self.ports[port].lane_to(next))
     }
 

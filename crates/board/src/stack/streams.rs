@@ -113,7 +113,7 @@ impl Stack {
             return Err(Refused::Tcp(tcp::Refusal::Finished));
         }
         // Whoever was handed a page has had its turn in the line.
-        let yields = stream.page.is_none() && !is_line_empty && ip.tcp.yields(stream.session);
+        let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
         let mut writer = ip.tcp.writer(stream.session)?;
         let room = if yields { 0 } else { writer.room_for(length).min(most) };
         let grain = writer.grain();

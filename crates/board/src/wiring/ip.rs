@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu, SecureRng};
-use kiban_tcpip::icmp::{self, Icmp, Trouble};
-use kiban_tcpip::ip::{Delivery, Hop, Ip, Packet, TroubleKind, target_of};
+use kiban_tcpip::icmp::{self, Icmp, IcmpError};
+use kiban_tcpip::ip::{Delivery, Hop, IcmpErrorKind, Ip, Packet, target_of};
 use kiban_tcpip::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_tcpip::udp::{self, Arrival, Udp};
 use kiban_tcpip::wire::icmp::{UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
@@ -99,7 +99,8 @@ impl IpTower {
         if self.ip.is_ours(target) {
             return Some(pdu);
         }
-        let hop = self.ip.way_to(target).filter(|(port, _)| *port == passage && !self.ip.is_for_many(target));
+        let hop =
+            self.ip.route_to(target).filter(|(port, _)| *port == passage && !self.ip.is_for_many(target));
         passing.push((passage, hop.map(|(_, next)| next), pdu));
         None
     }
@@ -112,7 +113,7 @@ impl IpTower {
             Arrival::NoSocket { pdu } => {
                 let code = if target.is_ipv4() { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
                 let delivery = Delivery { source, target, protocol, pdu, brief };
-                self.ip.complain(TroubleKind::Unreachable { code }, delivery);
+                self.ip.request_error(IcmpErrorKind::Unreachable { code }, delivery);
                 self.report(cx);
             }
             Arrival::Dropped => {}
@@ -126,27 +127,31 @@ impl IpTower {
                 icmp::Indication::EchoReply { source, identifier, sequence, bytes } => {
                     edge.on_reply(source, identifier, sequence, bytes);
                 }
-                icmp::Indication::Trouble(trouble) => self.on_trouble(trouble, edge, cx),
+                icmp::Indication::Error(trouble) => self.on_trouble(trouble, edge, cx),
                 icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),
             }
         }
     }
 
     /// Others report an error about a packet: it goes to whoever sent that.
-    fn on_trouble(&mut self, mut trouble: Trouble, edge: &mut Edge, cx: &mut Context<'_>) {
+    fn on_trouble(&mut self, mut trouble: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
         if !self.ip.is_ours(trouble.source) {
-            return self.icmp.on_strange();
+            return self.icmp.on_implausible_error();
         }
-        if let TroubleKind::FragmentationNeeded { mtu } = trouble.kind {
+        if let IcmpErrorKind::FragmentationNeeded { mtu } = trouble.kind {
             // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not
             // to suffer for.
             let is_lie = trouble.protocol == protocol::TCP
-                && !self.tcp.believes(trouble.local(), trouble.remote(), Sequence(trouble.sequence()));
+                && !self.tcp.is_icmp_plausible(
+                    trouble.local(),
+                    trouble.remote(),
+                    Sequence(trouble.sequence()),
+                );
             if is_lie {
                 return;
             }
             match self.ip.on_too_long(trouble.target, trouble.packet_bytes, mtu, cx.now) {
-                Some(mtu) => trouble.kind = TroubleKind::FragmentationNeeded { mtu: mtu.into() },
+                Some(mtu) => trouble.kind = IcmpErrorKind::FragmentationNeeded { mtu: mtu.into() },
                 None => return,
             }
         }
@@ -158,7 +163,7 @@ impl IpTower {
                 self.tell(edge, cx);
             }
             protocol::UDP => {
-                if let Some(socket) = self.udp.on_trouble(&trouble) {
+                if let Some(socket) = self.udp.on_icmp_error(&trouble) {
                     edge.on_trouble(socket, trouble.remote(), trouble.kind);
                 }
             }
@@ -178,13 +183,13 @@ impl IpTower {
     pub(crate) fn on_nobody(&mut self, port: usize, next: IpAddr, edge: &mut Edge, cx: &mut Context<'_>) {
         let IpTower { ip, tcp, from_tcp, .. } = self;
         let is_that_way = |source, target| ip.first_hop(source, target) == Some((port, next));
-        tcp.on_nobody(is_that_way, cx, from_tcp);
+        tcp.on_next_hop_unreachable(is_that_way, cx, from_tcp);
         self.tell(edge, cx);
     }
 
     /// What IP complains of is reported to the senders.
     fn report(&mut self, cx: &mut Context<'_>) {
-        while let Some(complaint) = self.ip.complaint() {
+        while let Some(complaint) = self.ip.poll_error_request() {
             self.icmp.report(complaint, cx, &mut self.messages);
         }
     }
@@ -203,7 +208,7 @@ impl IpTower {
                 Indication::Opened { session, remote } | Indication::Accepted { session, remote, .. } => {
                     self.tell_way(session, remote.ip(), cx);
                 }
-                Indication::Doubtful { source, target } => {
+                Indication::NegativeAdvice { source, target } => {
                     self.doubts.extend(self.ip.first_hop(source, target));
                     continue;
                 }
@@ -220,7 +225,7 @@ impl IpTower {
     fn tell_way(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
         match self.ip.path_mtu(remote, cx.now) {
             0 => {}
-            mtu => self.tcp.on_way(session, mtu.into(), cx, &mut self.from_tcp),
+            mtu => self.tcp.set_path_mtu(session, mtu.into(), cx, &mut self.from_tcp),
         }
     }
 
@@ -270,19 +275,19 @@ pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut Se
 }
 
 /// What a reported error means to TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).
-fn for_tcp(kind: TroubleKind, is_ipv4: bool) -> tcp::Trouble {
+fn for_tcp(kind: IcmpErrorKind, is_ipv4: bool) -> tcp::IcmpErrorClass {
     match kind {
-        TroubleKind::Unreachable { code: UNREACHABLE_PROTOCOL } if is_ipv4 => {
-            tcp::Trouble::ProtocolUnreachable
+        IcmpErrorKind::Unreachable { code: UNREACHABLE_PROTOCOL } if is_ipv4 => {
+            tcp::IcmpErrorClass::ProtocolUnreachable
         }
-        TroubleKind::Unreachable { code }
+        IcmpErrorKind::Unreachable { code }
             if code == if is_ipv4 { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT } =>
         {
-            tcp::Trouble::PortUnreachable
+            tcp::IcmpErrorClass::PortUnreachable
         }
-        TroubleKind::Unreachable { .. } => tcp::Trouble::Unreachable,
-        TroubleKind::FragmentationNeeded { mtu } => tcp::Trouble::PacketTooBig { mtu },
-        TroubleKind::TimeExceeded { .. } => tcp::Trouble::TimeExceeded,
-        TroubleKind::ParameterProblem { .. } => tcp::Trouble::ParameterProblem,
+        IcmpErrorKind::Unreachable { .. } => tcp::IcmpErrorClass::Unreachable,
+        IcmpErrorKind::FragmentationNeeded { mtu } => tcp::IcmpErrorClass::PacketTooBig { mtu },
+        IcmpErrorKind::TimeExceeded { .. } => tcp::IcmpErrorClass::TimeExceeded,
+        IcmpErrorKind::ParameterProblem { .. } => tcp::IcmpErrorClass::ParameterProblem,
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ROUTER_SOLICITATIONS: u8 = 3;
 const REDIRECTS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum AddressState {
     /// Duplicate address detection is running: `left` more probes, the next one at `at`.
     Tentative {
         left: u8,
@@ -28,7 +28,7 @@ pub(super) enum Standing {
 
 pub(super) struct Own {
     pub(super) address: Ipv6Addr,
-    pub(super) standing: Standing,
+    pub(super) standing: AddressState,
     /// The prefix from which it was autoconfigured; a new address may be made if it is a duplicate.
     pub(super) made: Option<Ipv6Addr>,
     pub(super) taken: u8,
@@ -89,8 +89,8 @@ impl Autoconf {
     pub(super) fn deadline(&self) -> Instant {
         let own = self.own.iter().map(|own| {
             let asked = match own.standing {
-                Standing::Tentative { at, .. } => at,
-                Standing::Ready if !own.deprecated => own.preferred_until,
+                AddressState::Tentative { at, .. } => at,
+                AddressState::Ready if !own.deprecated => own.preferred_until,
                 _ => Instant::NEVER,
             };
             asked.min(own.valid_until)

@@ -5,7 +5,7 @@
 //! Conflict         another station that uses one of our addresses is counted, and our address is announced
 //!                  in defence at most once per [`DEFEND_INTERVAL`] (RFC 5227 §2.4(c): sessions continue).
 
-use super::cache::Word;
+use super::cache::Advertised;
 use super::link::Link;
 use crate::wire::arp::{Operation, PACKET_BYTES, Packet};
 use core::net::{IpAddr, Ipv4Addr};
@@ -49,7 +49,7 @@ impl Link {
         }
         let is_near = self.own4.iter().any(|(_, prefix)| prefix.contains(sender.into()));
         if !sender.is_unspecified() && is_near {
-            let word = Word {
+            let word = Advertised {
                 mac: Some(sender_mac),
                 solicited: operation == Operation::Reply && for_us && packet.target_mac == self.config.mac,
                 overrides: true,
@@ -57,7 +57,7 @@ impl Link {
                 learn: operation == Operation::Request && for_us,
             };
             let Link { cache, config, counters, .. } = self;
-            let learned = cache.hear(sender.into(), word, cx.now, &config.neighbours, cx.rng, counters);
+            let learned = cache.update(sender.into(), word, cx.now, &config.neighbours, cx.rng, counters);
             self.release(sender_mac, learned.queue);
         }
         if operation == Operation::Request && for_us {
@@ -115,7 +115,7 @@ impl Link {
         }
     }
 
-    pub(super) fn ask_arp(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
+    pub(super) fn send_arp_request(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
         // The sender is our address on the neighbour's net, or else our first one.
         let near = self.own4.iter().find(|(_, prefix)| prefix.contains(IpAddr::V4(neighbour)));
         let Some((sender, _)) = near.or(self.own4.first()).copied() else { return };

@@ -11,10 +11,10 @@
 //!                  two hours do not shorten known ones (RFC 4862 §5.5.3), and MTUs must be between 1280 and
 //!                  the link's own.
 
-use super::addresses::{OnLink, Own, Router, Standing, after};
-use super::cache::Word;
+use super::addresses::{AddressState, OnLink, Own, Router, after};
+use super::cache::Advertised;
 use super::config::Identifier;
-use super::link::{Due, Link, group_mac6};
+use super::link::{Link, Output, group_mac6};
 use super::opaque;
 use crate::ip::Prefix;
 use crate::wire::discovery::{ALL_ROUTERS, Item, Message, Options, solicited_node};
@@ -41,13 +41,13 @@ impl Link {
             return;
         }
         let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
-        self.due.push_back(Due::Route(Prefix::new(link_local.into(), 64), None, true));
+        self.due.push_back(Output::Route(Prefix::new(link_local.into(), 64), None, true));
         let address = self.make(link_local, 0);
         self.begin(address, Some(link_local), 0, (Instant::NEVER, Instant::NEVER), Instant::ZERO);
         for at in 0..self.config.addresses.len() {
             let (address, prefix) = self.config.addresses[at];
             if let IpAddr::V6(address) = address {
-                self.due.push_back(Due::Route(prefix, None, true));
+                self.due.push_back(Output::Route(prefix, None, true));
                 self.begin(address, None, 0, (Instant::NEVER, Instant::NEVER), Instant::ZERO);
             }
         }
@@ -77,14 +77,14 @@ impl Link {
             self.counters.autoconf_excess += 1;
             return;
         }
-        self.due.push_back(Due::Group(solicited_node(address), true));
+        self.due.push_back(Output::Group(solicited_node(address), true));
         let probes = self.config.autoconf.probes;
         let standing = if probes == 0 {
-            self.due.push_back(Due::Address(address, true));
-            Standing::Ready
+            self.due.push_back(Output::Address(address, true));
+            AddressState::Ready
         } else {
             let wait = if now == Instant::ZERO { self.autoconf.first_wait } else { Duration::ZERO };
-            Standing::Tentative { left: probes, at: now + wait }
+            AddressState::Tentative { left: probes, at: now + wait }
         };
         self.autoconf.own.push(Own {
             address,
@@ -97,22 +97,22 @@ impl Link {
         });
     }
 
-    fn standing(&self, address: Ipv6Addr) -> Option<Standing> {
+    fn standing(&self, address: Ipv6Addr) -> Option<AddressState> {
         self.autoconf.own.iter().find(|own| own.address == address).map(|own| own.standing)
     }
 
     /// Returns whether an address is ours and in use.
     pub(super) fn has6(&self, address: Ipv6Addr) -> bool {
-        self.standing(address) == Some(Standing::Ready)
+        self.standing(address) == Some(AddressState::Ready)
     }
 
     pub(super) fn is_tentative(&self, address: Ipv6Addr) -> bool {
-        matches!(self.standing(address), Some(Standing::Tentative { .. }))
+        matches!(self.standing(address), Some(AddressState::Tentative { .. }))
     }
 
     /// Returns the source address for solicitations: preferably the link-local one.
-    pub(super) fn speaker(&self) -> Option<Ipv6Addr> {
-        let ready = self.autoconf.own.iter().filter(|own| own.standing == Standing::Ready);
+    pub(super) fn source_address(&self) -> Option<Ipv6Addr> {
+        let ready = self.autoconf.own.iter().filter(|own| own.standing == AddressState::Ready);
         ready.map(|own| own.address).max_by_key(|address| address.is_unicast_link_local())
     }
 
@@ -120,9 +120,9 @@ impl Link {
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
         self.counters.duplicates += 1;
-        self.due.push_back(Due::Group(solicited_node(address), false));
+        self.due.push_back(Output::Group(solicited_node(address), false));
         let own = &mut self.autoconf.own[at];
-        own.standing = Standing::Taken;
+        own.standing = AddressState::Taken;
         let (made, taken, until) = (own.made, own.taken + 1, (own.valid_until, own.preferred_until));
         if let (Some(prefix), Identifier::Opaque { .. }) = (made, self.config.autoconf.identifier)
             && taken <= IDENTIFIERS_MAX
@@ -143,23 +143,23 @@ impl Link {
         let retransmit = self.cache.retransmit;
         self.autoconf.own.retain_mut(|own| {
             if own.valid_until <= now {
-                if own.standing == Standing::Ready {
-                    due.push_back(Due::Address(own.address, false));
+                if own.standing == AddressState::Ready {
+                    due.push_back(Output::Address(own.address, false));
                 }
-                due.push_back(Due::Group(solicited_node(own.address), false));
+                due.push_back(Output::Group(solicited_node(own.address), false));
                 return false;
             }
-            if own.preferred_until <= now && own.standing == Standing::Ready && !own.deprecated {
+            if own.preferred_until <= now && own.standing == AddressState::Ready && !own.deprecated {
                 own.deprecated = true;
-                due.push_back(Due::Deprecated(own.address, true));
+                due.push_back(Output::Deprecated(own.address, true));
             }
             match own.standing {
-                Standing::Tentative { left: 0, at } if at <= now => {
-                    own.standing = Standing::Ready;
-                    due.push_back(Due::Address(own.address, true));
+                AddressState::Tentative { left: 0, at } if at <= now => {
+                    own.standing = AddressState::Ready;
+                    due.push_back(Output::Address(own.address, true));
                 }
-                Standing::Tentative { left, at } if at <= now => {
-                    own.standing = Standing::Tentative { left: left - 1, at: now + retransmit };
+                AddressState::Tentative { left, at } if at <= now => {
+                    own.standing = AddressState::Tentative { left: left - 1, at: now + retransmit };
                     probes.push(own.address);
                 }
                 _ => {}
@@ -168,7 +168,7 @@ impl Link {
         });
         self.autoconf.prefixes.retain(|known| {
             if known.valid_until <= now {
-                due.push_back(Due::Route(known.prefix, None, false));
+                due.push_back(Output::Route(known.prefix, None, false));
             }
             known.valid_until > now
         });
@@ -197,7 +197,7 @@ impl Link {
             0 => Instant::NEVER,
             _ => cx.now + ROUTER_SOLICITATION_INTERVAL,
         };
-        let source = self.speaker();
+        let source = self.source_address();
         let option = source.map(|_| Item::SourceLink(self.config.mac));
         let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let (group, message) = (ALL_ROUTERS, Message::RouterSolicitation);
@@ -230,7 +230,7 @@ impl Link {
         }
         self.counters.router_advertisements_in += 1;
         if hop_limit > 0 {
-            self.due.push_back(Due::HopLimit(hop_limit));
+            self.due.push_back(Output::HopLimit(hop_limit));
         }
         let millis = |ms: u32| Duration::from_millis(ms.into());
         if reachable_ms > 0 && millis(reachable_ms) <= REACHABLE_MAX {
@@ -242,14 +242,15 @@ impl Link {
         }
         self.set_router(source, lifetime_seconds, cx.now);
         if link.is_some() {
-            let word = Word { mac: link, solicited: false, overrides: true, router: Some(true), learn: true };
+            let word =
+                Advertised { mac: link, solicited: false, overrides: true, router: Some(true), learn: true };
             self.hear6(source, word, cx);
         }
         for option in options {
             match option {
                 Item::Mtu(mtu) => match usize::try_from(mtu) {
                     Ok(mtu) if (1280..=self.config.mtu_bytes).contains(&mtu) => {
-                        self.due.push_back(Due::Mtu(mtu));
+                        self.due.push_back(Output::Mtu(mtu));
                     }
                     _ => self.counters.autoconf_refused += 1,
                 },
@@ -318,7 +319,7 @@ impl Link {
             self.counters.autoconf_excess += 1;
         } else {
             self.autoconf.prefixes.push(OnLink { prefix, valid_until });
-            self.due.push_back(Due::Route(prefix, None, true));
+            self.due.push_back(Output::Route(prefix, None, true));
         }
     }
 
@@ -348,13 +349,13 @@ impl Link {
         }
         own.preferred_until = preferred_until;
         let deprecated = preferred_until <= now;
-        if own.deprecated != deprecated && own.standing == Standing::Ready {
-            self.due.push_back(Due::Deprecated(own.address, deprecated));
+        if own.deprecated != deprecated && own.standing == AddressState::Ready {
+            self.due.push_back(Output::Deprecated(own.address, deprecated));
         }
         own.deprecated = deprecated;
     }
 }
 
-fn default_route(router: Ipv6Addr, exists: bool) -> Due {
-    Due::Route(Prefix::new(Ipv6Addr::UNSPECIFIED.into(), 0), Some(router.into()), exists)
+fn default_route(router: Ipv6Addr, exists: bool) -> Output {
+    Output::Route(Prefix::new(Ipv6Addr::UNSPECIFIED.into(), 0), Some(router.into()), exists)
 }

@@ -64,7 +64,7 @@ pub(super) enum Resolved {
 }
 
 /// A timer event of the cache.
-pub(super) enum Passed {
+pub(super) enum CacheEvent {
     /// Send a solicitation for a neighbour: by broadcast or multicast, or by unicast to the MAC address
     /// given.
     Ask(IpAddr, Option<Mac>),
@@ -76,7 +76,7 @@ pub(super) enum Passed {
 
 /// Information about a neighbour's MAC address, from a received message.
 #[derive(Clone, Copy)]
-pub(super) struct Word {
+pub(super) struct Advertised {
     pub(super) mac: Option<Mac>,
     /// It answers a solicitation of ours.
     pub(super) solicited: bool,
@@ -204,7 +204,7 @@ impl Cache {
 
     /// Handles negative advice from an upper layer (RFC 1122 §3.3.1.4): makes the entry stale, so that the
     /// neighbour is probed when next used.
-    pub(super) fn doubt(&mut self, neighbour: IpAddr) {
+    pub(super) fn negative_advice(&mut self, neighbour: IpAddr) {
         if let Some(known) = self.known.get_mut(&neighbour)
             && known.reach == Reach::Reachable
         {
@@ -213,10 +213,10 @@ impl Cache {
     }
 
     /// Updates the cache with information about `neighbour` (RFC 4861 §7.2.3, §7.2.5, appendix C; RFC 826).
-    pub(super) fn hear(
+    pub(super) fn update(
         &mut self,
         neighbour: IpAddr,
-        word: Word,
+        word: Advertised,
         now: Instant,
         config: &NeighbourConfig,
         rng: &mut SecureRng,
@@ -277,7 +277,7 @@ impl Cache {
     }
 
     /// Handles the timers that are due at `now`.
-    pub(super) fn pass(&mut self, now: Instant, config: &NeighbourConfig) -> Vec<Passed> {
+    pub(super) fn expire(&mut self, now: Instant, config: &NeighbourConfig) -> Vec<CacheEvent> {
         let mut passed = Vec::new();
         if self.next > now {
             return passed;
@@ -305,7 +305,7 @@ impl Cache {
             if known.tries >= most {
                 let gone = self.known.remove(&address).expect("it is there");
                 self.queued -= gone.queue.len();
-                passed.push(Passed::Gone {
+                passed.push(CacheEvent::Gone {
                     neighbour: address,
                     was_router: gone.is_router,
                     was_known: gone.reach != Reach::Incomplete,
@@ -315,7 +315,7 @@ impl Cache {
                 known.tries += 1;
                 known.until = now + self.retransmit;
                 let itself = (known.reach == Reach::Probe).then_some(known.mac);
-                passed.push(Passed::Ask(address, itself));
+                passed.push(CacheEvent::Ask(address, itself));
             }
         }
         self.next = self.known.values().map(|known| known.until).min().unwrap_or(Instant::NEVER);

@@ -7,8 +7,8 @@
 //! Redirects        are accepted from the current first hop only (§8.1), and only if `accept_redirects` is
 //!                  set.
 
-use super::cache::Word;
-use super::link::{Due, Link, group_mac6};
+use super::cache::Advertised;
+use super::link::{Link, Output, group_mac6};
 use crate::ip::{Delivery, Prefix};
 use crate::wire::discovery::{ALL_NODES, HOP_LIMIT, Item, Message, solicited_node};
 use crate::wire::{icmpv6, ipv6};
@@ -61,7 +61,7 @@ impl Link {
             }
             Message::NeighbourAdvertisement { router, solicited, overrides, target: who } => {
                 let word =
-                    Word { mac: target_link, solicited, overrides, router: Some(router), learn: false };
+                    Advertised { mac: target_link, solicited, overrides, router: Some(router), learn: false };
                 self.on_advertisement(target, who, word, cx)
             }
             Message::Redirect { target: better, destination } => {
@@ -101,7 +101,8 @@ impl Link {
             return true;
         }
         if !probes && let Some(mac) = link {
-            let word = Word { mac: Some(mac), solicited: false, overrides: true, router: None, learn: true };
+            let word =
+                Advertised { mac: Some(mac), solicited: false, overrides: true, router: None, learn: true };
             self.hear6(source, word, cx);
         }
         let advertisement = Message::NeighbourAdvertisement {
@@ -116,7 +117,7 @@ impl Link {
             self.counters.advertisements_out += 1;
             // The solicitation may have carried no link-layer address: then the sender is resolved first.
             if let Some((mac, pdu)) = self.resolve(to.into(), packet, cx) {
-                self.due.push_back(Due::Packet { mac, pdu });
+                self.due.push_back(Output::Packet { mac, pdu });
             }
         }
         true
@@ -127,7 +128,7 @@ impl Link {
         &mut self,
         target: Ipv6Addr,
         who: Ipv6Addr,
-        word: Word,
+        word: Advertised,
         cx: &mut Context<'_>,
     ) -> bool {
         if who.is_multicast() || (target.is_multicast() && word.solicited) {
@@ -164,20 +165,20 @@ impl Link {
         self.counters.redirects_in += 1;
         if link.is_some() {
             let router = (better != destination).then_some(true);
-            let word = Word { mac: link, solicited: false, overrides: true, router, learn: true };
+            let word = Advertised { mac: link, solicited: false, overrides: true, router, learn: true };
             self.hear6(better, word, cx);
         }
         let prefix = Prefix::new(destination.into(), 128);
         let gateway = (better != destination).then_some(better);
         if let Some((old, hop)) = self.autoconf.redirect(destination, gateway) {
-            self.due.push_back(Due::Route(Prefix::new(old.into(), 128), hop.map(IpAddr::V6), false));
+            self.due.push_back(Output::Route(Prefix::new(old.into(), 128), hop.map(IpAddr::V6), false));
         }
-        self.due.push_back(Due::Route(prefix, gateway.map(IpAddr::V6), true));
+        self.due.push_back(Output::Route(prefix, gateway.map(IpAddr::V6), true));
     }
 
-    pub(super) fn hear6(&mut self, neighbour: Ipv6Addr, word: Word, cx: &mut Context<'_>) {
+    pub(super) fn hear6(&mut self, neighbour: Ipv6Addr, word: Advertised, cx: &mut Context<'_>) {
         let Link { cache, config, counters, .. } = self;
-        let learned = cache.hear(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
+        let learned = cache.update(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
         if learned.no_router {
             // §7.2.5: it is no longer a default router.
             self.drop_router(neighbour);
@@ -187,8 +188,8 @@ impl Link {
         }
     }
 
-    pub(super) fn ask_discovery(&mut self, neighbour: Ipv6Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
-        let Some(source) = self.speaker() else { return };
+    pub(super) fn send_solicitation(&mut self, neighbour: Ipv6Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
+        let Some(source) = self.source_address() else { return };
         let message = Message::NeighbourSolicitation { target: neighbour };
         let group = solicited_node(neighbour);
         let (to, mac) = match mac {
@@ -212,7 +213,7 @@ impl Link {
     ) -> bool {
         let packet = self.message(source, target, message, option, cx);
         let sent = packet.is_some();
-        self.due.extend(packet.map(|pdu| Due::Packet { mac, pdu }));
+        self.due.extend(packet.map(|pdu| Output::Packet { mac, pdu }));
         sent
     }
 

@@ -2,7 +2,7 @@
 
 use super::addresses::Autoconf;
 use super::announcement::Announcement;
-use super::cache::{Cache, Passed, Reach, Resolved};
+use super::cache::{Cache, CacheEvent, Reach, Resolved};
 use super::config::LinkConfig;
 use super::counters::EthernetCounters;
 use crate::ip::Prefix;
@@ -16,7 +16,7 @@ use kiban_base::{Context, Instant, Pdu, SecureRng};
 
 /// An output of a link.
 #[derive(Debug)]
-pub enum Due {
+pub enum Output {
     /// A frame of the link itself (ARP, neighbour discovery).
     Frame(Pdu),
     /// A packet whose next hop is now resolved.
@@ -29,7 +29,7 @@ pub enum Due {
     /// A packet whose next hop does not answer.
     Undelivered(Pdu),
     /// A next hop whose MAC address was unknown does not answer; routes through it have already changed.
-    Nobody(IpAddr),
+    NextHopUnreachable(IpAddr),
     /// An IPv6 address became usable, or no longer is.
     Address(Ipv6Addr, bool),
     /// An IPv6 address became deprecated, or no longer is.
@@ -51,7 +51,7 @@ pub struct Link {
     pub(super) own4: Vec<(Ipv4Addr, Prefix)>,
     pub(super) announcements: Vec<Announcement>,
     pub(super) autoconf: Autoconf,
-    pub(super) due: VecDeque<Due>,
+    pub(super) due: VecDeque<Output>,
     pub(super) counters: EthernetCounters,
 }
 
@@ -116,7 +116,7 @@ impl Link {
             Resolved::Known(mac, pdu) => Some((mac, pdu)),
             Resolved::Waits { ask } => {
                 if ask {
-                    self.ask(next, None, cx);
+                    self.solicit(next, None, cx);
                 }
                 None
             }
@@ -124,8 +124,8 @@ impl Link {
     }
 
     /// Gives negative advice about `next`: packets through it seem to be lost.
-    pub fn doubt(&mut self, next: IpAddr) {
-        self.cache.doubt(next);
+    pub fn negative_advice(&mut self, next: IpAddr) {
+        self.cache.negative_advice(next);
     }
 
     /// Returns the MAC address of a multicast or broadcast address (RFC 1112 §6.4, RFC 2464 §7).
@@ -199,13 +199,13 @@ impl Link {
     }
 
     /// Fires due timers and passes all outputs to `out`.
-    pub fn settle(&mut self, cx: &mut Context<'_>, out: &mut dyn FnMut(Due, &mut Context<'_>)) {
-        for passed in self.cache.pass(cx.now, &self.config.neighbours) {
+    pub fn settle(&mut self, cx: &mut Context<'_>, out: &mut dyn FnMut(Output, &mut Context<'_>)) {
+        for passed in self.cache.expire(cx.now, &self.config.neighbours) {
             match passed {
-                Passed::Ask(neighbour, mac) => self.ask(neighbour, mac, cx),
-                Passed::Gone { neighbour, was_router, was_known, queue } => {
+                CacheEvent::Ask(neighbour, mac) => self.solicit(neighbour, mac, cx),
+                CacheEvent::Gone { neighbour, was_router, was_known, queue } => {
                     self.counters.neighbours_gone += 1;
-                    self.due.extend(queue.into_iter().map(Due::Undelivered));
+                    self.due.extend(queue.into_iter().map(Output::Undelivered));
                     // RFC 4861 §6.3.6: a router that was never resolved counts as one that has gone.
                     if (was_router || !was_known)
                         && let IpAddr::V6(router) = neighbour
@@ -213,7 +213,7 @@ impl Link {
                         self.put_router_last(router);
                     }
                     if !was_known {
-                        self.due.push_back(Due::Nobody(neighbour));
+                        self.due.push_back(Output::NextHopUnreachable(neighbour));
                     }
                 }
             }
@@ -236,10 +236,10 @@ impl Link {
 
     /// Sends a solicitation or ARP request: by broadcast or multicast, or by unicast if a MAC address is
     /// given.
-    fn ask(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
+    fn solicit(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
         match neighbour {
-            IpAddr::V4(neighbour) => self.ask_arp(neighbour, mac, cx),
-            IpAddr::V6(neighbour) => self.ask_discovery(neighbour, mac, cx),
+            IpAddr::V4(neighbour) => self.send_arp_request(neighbour, mac, cx),
+            IpAddr::V6(neighbour) => self.send_solicitation(neighbour, mac, cx),
         }
     }
 
@@ -258,13 +258,13 @@ impl Link {
         pdu.push_head(bytes.len()).copy_from_slice(bytes);
         let header = ethernet::Header { target, source: self.config.mac, ether_type };
         header.write(pdu.push_head(HEADER_BYTES));
-        self.due.push_back(Due::Frame(pdu));
+        self.due.push_back(Output::Frame(pdu));
         true
     }
 
     /// Sends packets that waited for a neighbour.
     pub(super) fn release(&mut self, mac: Mac, queue: VecDeque<Pdu>) {
-        self.due.extend(queue.into_iter().map(|pdu| Due::Packet { mac, pdu }));
+        self.due.extend(queue.into_iter().map(|pdu| Output::Packet { mac, pdu }));
     }
 }
 

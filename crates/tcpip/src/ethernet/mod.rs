@@ -33,4 +33,4 @@ pub use bridge::{Bridge, Forward, STATION_TIMEOUT, STATIONS_MAX};
 pub use cache::Reach;
 pub use config::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
 pub use counters::EthernetCounters;
-pub use link::{Due, Link};
+pub use link::{Link, Output};

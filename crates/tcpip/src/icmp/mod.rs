@@ -16,9 +16,9 @@
 
 mod trouble;
 
-pub use trouble::{TRANSPORT_BYTES, Trouble, read_quoted, undelivered};
+pub use trouble::{IcmpError, TRANSPORT_BYTES, read_quoted, undelivered};
 
-use crate::ip::{Complaint, Delivery, TroubleKind};
+use crate::ip::{Delivery, IcmpErrorKind, IcmpErrorRequest};
 use crate::wire::{discovery, icmp, icmpv6, ipv4, ipv6};
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
@@ -85,7 +85,7 @@ pub enum Indication {
         bytes: usize,
     },
     /// An error arrived. The caller checks whether the quoted packet is really ours.
-    Trouble(Trouble),
+    Error(IcmpError),
     /// A neighbour discovery message arrived; its checksum is correct.
     Discovery(Delivery),
 }
@@ -112,7 +112,7 @@ impl Message {
 #[derive(Default)]
 pub struct Icmp {
     counters: IcmpCounters,
-    ration: u32,
+    errors_this_second: u32,
     ration_since: Instant,
 }
 
@@ -127,48 +127,48 @@ fn pseudo(source: IpAddr, target: IpAddr, length: usize) -> Sum {
 }
 
 /// The content of a message of either family.
-enum Said {
+enum Content {
     EchoRequest(u16, u16),
     EchoReply(u16, u16),
-    Error(Option<TroubleKind>),
+    Error(Option<IcmpErrorKind>),
     Discovery,
     Other,
 }
 
-fn read4(head: &[u8]) -> Option<Said> {
+fn read4(head: &[u8]) -> Option<Content> {
     use icmp::Header;
     let (header, _) = Header::read(head).ok()?;
     Some(match header {
-        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
-        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
+        Header::EchoRequest { identifier, sequence } => Content::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Content::EchoReply(identifier, sequence),
         Header::Unreachable { code: icmp::UNREACHABLE_TOO_LONG, next_hop_mtu } => {
-            Said::Error(Some(TroubleKind::FragmentationNeeded { mtu: next_hop_mtu.into() }))
+            Content::Error(Some(IcmpErrorKind::FragmentationNeeded { mtu: next_hop_mtu.into() }))
         }
-        Header::Unreachable { code, .. } => Said::Error(Some(TroubleKind::Unreachable { code })),
-        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::Unreachable { code, .. } => Content::Error(Some(IcmpErrorKind::Unreachable { code })),
+        Header::TimeExceeded { code } => Content::Error(Some(IcmpErrorKind::TimeExceeded { code })),
         Header::ParameterProblem { code, pointer } => {
-            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer: pointer.into() }))
+            Content::Error(Some(IcmpErrorKind::ParameterProblem { code, pointer: pointer.into() }))
         }
-        other if other.is_error() => Said::Error(None),
-        Header::Other { .. } => Said::Other,
+        other if other.is_error() => Content::Error(None),
+        Header::Other { .. } => Content::Other,
     })
 }
 
-fn read6(head: &[u8]) -> Option<Said> {
+fn read6(head: &[u8]) -> Option<Content> {
     use icmpv6::Header;
     let (header, _) = Header::read(head).ok()?;
     Some(match header {
-        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
-        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
-        Header::Unreachable { code } => Said::Error(Some(TroubleKind::Unreachable { code })),
-        Header::TooLong { mtu } => Said::Error(Some(TroubleKind::FragmentationNeeded { mtu })),
-        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::EchoRequest { identifier, sequence } => Content::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Content::EchoReply(identifier, sequence),
+        Header::Unreachable { code } => Content::Error(Some(IcmpErrorKind::Unreachable { code })),
+        Header::TooLong { mtu } => Content::Error(Some(IcmpErrorKind::FragmentationNeeded { mtu })),
+        Header::TimeExceeded { code } => Content::Error(Some(IcmpErrorKind::TimeExceeded { code })),
         Header::ParameterProblem { code, pointer } => {
-            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer }))
+            Content::Error(Some(IcmpErrorKind::ParameterProblem { code, pointer }))
         }
-        Header::Other { kind, .. } if discovery::is_discovery(kind) => Said::Discovery,
-        other if other.is_error() => Said::Error(None),
-        Header::Other { .. } => Said::Other,
+        Header::Other { kind, .. } if discovery::is_discovery(kind) => Content::Discovery,
+        other if other.is_error() => Content::Error(None),
+        Header::Other { .. } => Content::Other,
     })
 }
 
@@ -181,26 +181,26 @@ fn write_echo(head: &mut [u8], is_ipv4: bool, is_reply: bool, identifier: u16, s
     };
 }
 
-fn write_error(head: &mut [u8], is_ipv4: bool, kind: TroubleKind) {
+fn write_error(head: &mut [u8], is_ipv4: bool, kind: IcmpErrorKind) {
     if is_ipv4 {
         match kind {
-            TroubleKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
-            TroubleKind::FragmentationNeeded { mtu } => icmp::Header::Unreachable {
+            IcmpErrorKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
+            IcmpErrorKind::FragmentationNeeded { mtu } => icmp::Header::Unreachable {
                 code: icmp::UNREACHABLE_TOO_LONG,
                 next_hop_mtu: mtu.min(0xffff) as u16,
             },
-            TroubleKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
-            TroubleKind::ParameterProblem { code, pointer } => {
+            IcmpErrorKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
+            IcmpErrorKind::ParameterProblem { code, pointer } => {
                 icmp::Header::ParameterProblem { code, pointer: pointer.min(0xff) as u8 }
             }
         }
         .write(head);
     } else {
         match kind {
-            TroubleKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
-            TroubleKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
-            TroubleKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
-            TroubleKind::ParameterProblem { code, pointer } => {
+            IcmpErrorKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
+            IcmpErrorKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
+            IcmpErrorKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
+            IcmpErrorKind::ParameterProblem { code, pointer } => {
                 icmpv6::Header::ParameterProblem { code, pointer }
             }
         }
@@ -243,8 +243,13 @@ impl Icmp {
 
     /// Sends an error about a packet to its sender, unless the rate limit is reached or the packet must not
     /// be answered.
-    pub fn report(&mut self, complaint: Complaint, cx: &mut Context<'_>, down: &mut VecDeque<Message>) {
-        let Complaint { kind, local, remote, mut pdu } = complaint;
+    pub fn report(
+        &mut self,
+        complaint: IcmpErrorRequest,
+        cx: &mut Context<'_>,
+        down: &mut VecDeque<Message>,
+    ) {
+        let IcmpErrorRequest { kind, local, remote, mut pdu } = complaint;
         let mut beginning = [0; LOOK_BYTES];
         let seen = look(&pdu, &mut beginning);
         if trouble::is_not_to_be_answered(&beginning[..seen]) {
@@ -253,9 +258,9 @@ impl Icmp {
         }
         if cx.now.since(self.ration_since).as_secs() >= 1 {
             self.ration_since = cx.now;
-            self.ration = 0;
+            self.errors_this_second = 0;
         }
-        if self.ration >= ERRORS_PER_SECOND {
+        if self.errors_this_second >= ERRORS_PER_SECOND {
             self.counters.errors_withheld += 1;
             return;
         }
@@ -269,7 +274,7 @@ impl Icmp {
             self.counters.starved += 1;
             return;
         }
-        self.ration += 1;
+        self.errors_this_second += 1;
         self.counters.errors_out += 1;
         let rest = pseudo(local, remote, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
         let header = pdu.push_head(HEADER_BYTES);
@@ -309,10 +314,10 @@ impl Icmp {
         };
         match said {
             // RFC 1122 §3.2.2.6, RFC 4443 §4.2: no answer to a group or an unspecified source.
-            Said::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
+            Content::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
                 self.counters.echoes_to_groups += 1;
             }
-            Said::EchoRequest(identifier, sequence) => {
+            Content::EchoRequest(identifier, sequence) => {
                 self.counters.echoes_answered += 1;
                 let rest = pseudo(target, source, pdu.len()).plus(payload);
                 let head = pdu.head_mut();
@@ -320,33 +325,33 @@ impl Icmp {
                 icmp::fill(head, rest);
                 down.push_back(Message { source: target, target: source, pdu: delivery.pdu });
             }
-            Said::EchoReply(identifier, sequence) => {
+            Content::EchoReply(identifier, sequence) => {
                 self.counters.replies_in += 1;
                 let bytes = pdu.len() - HEADER_BYTES;
                 up.push_back(Indication::EchoReply { source, identifier, sequence, bytes });
             }
-            Said::Error(kind) => {
+            Content::Error(kind) => {
                 self.counters.errors_in += 1;
                 let mut beginning = [0; HEADER_BYTES + LOOK_BYTES];
                 let seen = look(pdu, &mut beginning);
                 match kind.and_then(|kind| read_quoted(&beginning[HEADER_BYTES..seen], kind, source)) {
                     // RFC 4443 §2.4: the quoted packet must be of the same family.
                     Some(trouble) if trouble.source.is_ipv4() == is_ipv4 => {
-                        up.push_back(Indication::Trouble(trouble));
+                        up.push_back(Indication::Error(trouble));
                     }
                     _ => self.counters.errors_strange += 1,
                 }
             }
-            Said::Discovery => {
+            Content::Discovery => {
                 self.counters.discovery_in += 1;
                 up.push_back(Indication::Discovery(delivery));
             }
-            Said::Other => self.counters.others_in += 1,
+            Content::Other => self.counters.others_in += 1,
         }
     }
 
     /// Counts a received error about a packet that this host did not send.
-    pub fn on_strange(&mut self) {
+    pub fn on_implausible_error(&mut self) {
         self.counters.errors_strange += 1;
     }
 }

@@ -4,7 +4,7 @@
 //!                  it belongs to. Nothing else in it is trusted: anybody who can guess addresses and ports
 //!                  can forge it, so TCP checks the sequence number as well (RFC 5927 §4).
 
-use crate::ip::TroubleKind;
+use crate::ip::IcmpErrorKind;
 use crate::wire::{icmp, icmpv6, ipv4, ipv6, ipv6_extension};
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
@@ -16,9 +16,9 @@ const HEADERS_MAX: usize = 8;
 
 /// An ICMP error about a packet of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Trouble {
+pub struct IcmpError {
     /// The kind of error.
-    pub kind: TroubleKind,
+    pub kind: IcmpErrorKind,
     /// The host that sent the error.
     pub reporter: IpAddr,
     /// Source of the quoted packet: our address.
@@ -33,7 +33,7 @@ pub struct Trouble {
     pub transport: [u8; TRANSPORT_BYTES],
 }
 
-impl Trouble {
+impl IcmpError {
     /// Returns our address and port (TCP and UDP).
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.source, u16::from_be_bytes([self.transport[0], self.transport[1]]))
@@ -54,17 +54,17 @@ impl Trouble {
     /// §4.2.3.9; RFC 5461 §2 classifies those of IPv6).
     pub fn is_hard(&self) -> bool {
         match self.kind {
-            TroubleKind::Unreachable { code } if self.source.is_ipv4() => matches!(code, 2 | 3),
-            TroubleKind::Unreachable { code } => matches!(code, 1 | 4),
-            TroubleKind::ParameterProblem { code, .. } => self.source.is_ipv6() && code == 1,
-            TroubleKind::FragmentationNeeded { .. } | TroubleKind::TimeExceeded { .. } => false,
+            IcmpErrorKind::Unreachable { code } if self.source.is_ipv4() => matches!(code, 2 | 3),
+            IcmpErrorKind::Unreachable { code } => matches!(code, 1 | 4),
+            IcmpErrorKind::ParameterProblem { code, .. } => self.source.is_ipv6() && code == 1,
+            IcmpErrorKind::FragmentationNeeded { .. } | IcmpErrorKind::TimeExceeded { .. } => false,
         }
     }
 }
 
 /// Decodes the quoted beginning of a packet. Returns `None` if it does not identify a session: a later
 /// fragment has no transport header.
-pub fn read_quoted(bytes: &[u8], kind: TroubleKind, reporter: IpAddr) -> Option<Trouble> {
+pub fn read_quoted(bytes: &[u8], kind: IcmpErrorKind, reporter: IpAddr) -> Option<IcmpError> {
     let (source, target, protocol, packet_bytes, at) = match bytes.first()? >> 4 {
         4 => {
             let (header, length) = ipv4::Header::read_quoted(bytes).ok()?;
@@ -82,17 +82,17 @@ pub fn read_quoted(bytes: &[u8], kind: TroubleKind, reporter: IpAddr) -> Option<
         }
     };
     let transport = *bytes.get(at..)?.first_chunk()?;
-    Some(Trouble { kind, reporter, source, target, protocol, packet_bytes, transport })
+    Some(IcmpError { kind, reporter, source, target, protocol, packet_bytes, transport })
 }
 
 /// Returns the error for a packet of ours whose next hop does not answer, as if a router had sent it (RFC
 /// 1122 §2.3.2.2, RFC 4861 §7.2.2).
-pub fn undelivered(packet: &[u8]) -> Option<Trouble> {
-    let unreachable = |code| TroubleKind::Unreachable { code };
+pub fn undelivered(packet: &[u8]) -> Option<IcmpError> {
+    let unreachable = |code| IcmpErrorKind::Unreachable { code };
     let trouble = read_quoted(packet, unreachable(icmp::UNREACHABLE_HOST), IpAddr::from([0; 4]))?;
     // Host unreachable (RFC 792; RFC 4443 §3.1).
     let code = if trouble.source.is_ipv4() { icmp::UNREACHABLE_HOST } else { icmpv6::UNREACHABLE_ADDRESS };
-    Some(Trouble { kind: unreachable(code), reporter: trouble.source, ..trouble })
+    Some(IcmpError { kind: unreachable(code), reporter: trouble.source, ..trouble })
 }
 
 /// Skips extension headers. Returns the protocol behind them and the offset of its header.
@@ -121,7 +121,7 @@ fn pass_extensions(bytes: &[u8], first: u8, at: usize) -> Option<(u8, usize)> {
 /// Returns whether the packet is an ICMP error, which must not be answered with an error (RFC 1122 §3.2.2,
 /// RFC 4443 §2.4(e)), or a later fragment.
 pub(super) fn is_not_to_be_answered(bytes: &[u8]) -> bool {
-    let kind = TroubleKind::Unreachable { code: 0 };
+    let kind = IcmpErrorKind::Unreachable { code: 0 };
     let nobody = IpAddr::from([0, 0, 0, 0]);
     match bytes.first().map(|first| first >> 4) {
         Some(4) => {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_quotation_names_its_session_or_nothing() {
-        let kind = TroubleKind::Unreachable { code: 1 };
+        let kind = IcmpErrorKind::Unreachable { code: 1 };
         let reporter: IpAddr = "192.0.2.1".parse().unwrap();
         let mut chained = vec![protocol::FRAGMENT, 0, 1, 4, 0, 0, 0, 0];
         chained.extend([protocol::TCP, 0, 0, 1, 0, 0, 0, 9]);
@@ -224,12 +224,12 @@ mod tests {
         let hard = |bytes: &[u8], kind| read_quoted(bytes, kind, "::1".parse().unwrap()).unwrap().is_hard();
         let (four, six) = (quoted4(6, 0, &PORTS), quoted6(6, &PORTS));
         for code in 0..16 {
-            let kind = TroubleKind::Unreachable { code };
+            let kind = IcmpErrorKind::Unreachable { code };
             assert_eq!(hard(&four, kind), matches!(code, 2 | 3), "{code}");
             assert_eq!(hard(&six, kind), matches!(code, 1 | 4), "{code}");
         }
-        assert!(!hard(&four, TroubleKind::TimeExceeded { code: 0 }));
-        assert!(!hard(&four, TroubleKind::FragmentationNeeded { mtu: 1000 }));
+        assert!(!hard(&four, IcmpErrorKind::TimeExceeded { code: 0 }));
+        assert!(!hard(&four, IcmpErrorKind::FragmentationNeeded { mtu: 1000 }));
     }
 
     #[test]

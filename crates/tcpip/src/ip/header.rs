@@ -1,6 +1,6 @@
 //! IP headers of whole packets, both families, and the least MTU of an IPv6 link.
 
-use super::packet::Brief;
+use super::packet::HeaderInfo;
 use crate::wire::{ipv4, ipv6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kiban_base::Pdu;
@@ -14,7 +14,7 @@ pub(super) fn header4(
     payload_bytes: usize,
     source: Ipv4Addr,
     target: Ipv4Addr,
-    brief: Brief,
+    brief: HeaderInfo,
 ) -> ipv4::Header<'static> {
     ipv4::Header {
         traffic_class: brief.traffic_class,
@@ -37,7 +37,7 @@ pub(super) fn header6(
     payload_bytes: usize,
     source: Ipv6Addr,
     target: Ipv6Addr,
-    brief: Brief,
+    brief: HeaderInfo,
 ) -> ipv6::Header {
     ipv6::Header {
         traffic_class: brief.traffic_class,

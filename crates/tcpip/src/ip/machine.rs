@@ -4,11 +4,11 @@ use super::config::Config;
 use super::counters::IpCounters;
 use super::header::{MTU_MIN, header4, header6};
 use super::identification::Identifications;
-use super::packet::{Brief, Complaint, Delivery, Hop, Packet};
+use super::packet::{Delivery, HeaderInfo, Hop, IcmpErrorRequest, Packet};
 use super::path::{Path, Paths, plateau_below};
 use super::reassembly::Reassembly;
 use super::route::{Prefix, Route, Routes};
-use super::trouble::TroubleKind;
+use super::trouble::IcmpErrorKind;
 use crate::wire::{discovery, ipv4, ipv6};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ pub struct Ip {
     pub(super) paths: Paths,
     pub(super) reassembly: Reassembly,
     pub(super) identifications: Identifications,
-    pub(super) complaints: VecDeque<Complaint>,
+    pub(super) error_requests: VecDeque<IcmpErrorRequest>,
     pub(super) looped: VecDeque<Delivery>,
     pub(super) counters: IpCounters,
 }
@@ -54,7 +54,7 @@ impl Ip {
             routes: Routes::default(),
             paths: Paths::default(),
             identifications: Identifications::new(rng),
-            complaints: VecDeque::new(),
+            error_requests: VecDeque::new(),
             looped: VecDeque::new(),
             counters: IpCounters::default(),
         }
@@ -185,7 +185,7 @@ impl Ip {
     }
 
     /// Returns the port and the next hop of the route to `target`, if there is one.
-    pub fn way_to(&self, target: IpAddr) -> Option<(usize, IpAddr)> {
+    pub fn route_to(&self, target: IpAddr) -> Option<(usize, IpAddr)> {
         self.routes.find(target).map(|route| route.hop(target))
     }
 
@@ -269,7 +269,7 @@ impl Ip {
         let Packet { source, target, protocol, traffic_class, mut pdu } = packet;
         self.counters.looped += 1;
         pdu.set_verified();
-        let brief = Brief { traffic_class, hop_limit: self.config.hop_limit, ..Brief::default() };
+        let brief = HeaderInfo { traffic_class, hop_limit: self.config.hop_limit, ..HeaderInfo::default() };
         self.looped.push_back(Delivery { source, target, protocol, pdu, brief });
     }
 
@@ -299,11 +299,11 @@ impl Ip {
     pub fn on_unknown_protocol(&mut self, delivery: Delivery) {
         self.counters.unknown_protocol += 1;
         let code = crate::wire::icmp::UNREACHABLE_PROTOCOL;
-        self.complain(TroubleKind::Unreachable { code }, delivery);
+        self.request_error(IcmpErrorKind::Unreachable { code }, delivery);
     }
 
     /// Reports a delivered packet to its sender. Its header is rebuilt, without options.
-    pub fn complain(&mut self, kind: TroubleKind, delivery: Delivery) {
+    pub fn request_error(&mut self, kind: IcmpErrorKind, delivery: Delivery) {
         let Delivery { source, target, protocol, mut pdu, brief } = delivery;
         if brief.to_group {
             return;
@@ -322,22 +322,28 @@ impl Ip {
             }
             _ => return,
         }
-        self.complain_of(kind, source, target, pdu);
+        self.request_error_about(kind, source, target, pdu);
     }
 
     /// Queues a report about `pdu`, a packet of `remote` from its IP header on.
-    pub(super) fn complain_of(&mut self, kind: TroubleKind, remote: IpAddr, local: IpAddr, pdu: Pdu) {
+    pub(super) fn request_error_about(
+        &mut self,
+        kind: IcmpErrorKind,
+        remote: IpAddr,
+        local: IpAddr,
+        pdu: Pdu,
+    ) {
         if remote.is_unspecified() || remote.is_multicast() {
             return;
         }
         self.counters.complaints += 1;
-        self.complaints.push_back(Complaint { kind, local, remote, pdu });
+        self.error_requests.push_back(IcmpErrorRequest { kind, local, remote, pdu });
     }
 
     /// Removes and returns the next packet about which ICMP is to send an error.
     #[inline]
-    pub fn complaint(&mut self) -> Option<Complaint> {
-        self.complaints.pop_front()
+    pub fn poll_error_request(&mut self) -> Option<IcmpErrorRequest> {
+        self.error_requests.pop_front()
     }
 
     /// Drops datagrams that were not complete in time.
@@ -345,8 +351,8 @@ impl Ip {
         while let Some(late) = self.reassembly.expired(cx, &mut self.counters) {
             // RFC 1122 §3.3.2, RFC 8200 §4.5: reported only if fragment zero has arrived.
             if let Some(pdu) = late.pdu {
-                let kind = TroubleKind::TimeExceeded { code: 1 };
-                self.complain_of(kind, late.source, late.target, pdu);
+                let kind = IcmpErrorKind::TimeExceeded { code: 1 };
+                self.request_error_about(kind, late.source, late.target, pdu);
             }
         }
     }

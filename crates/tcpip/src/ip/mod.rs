@@ -38,6 +38,6 @@ pub use config::{Config, ReassemblyConfig};
 pub use counters::IpCounters;
 pub use header::target_of;
 pub use machine::Ip;
-pub use packet::{Brief, Complaint, Delivery, Hop, Packet};
+pub use packet::{Delivery, HeaderInfo, Hop, IcmpErrorRequest, Packet};
 pub use route::{Prefix, Route, Routes};
-pub use trouble::TroubleKind;
+pub use trouble::IcmpErrorKind;

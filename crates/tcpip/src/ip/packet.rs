@@ -1,6 +1,6 @@
 //! Packets passed to and from IP, and packets about which ICMP sends an error.
 
-use super::trouble::TroubleKind;
+use super::trouble::IcmpErrorKind;
 use core::net::IpAddr;
 use kiban_base::Pdu;
 
@@ -21,7 +21,7 @@ pub struct Packet {
 
 /// Other header fields of a received packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Brief {
+pub struct HeaderInfo {
     /// DSCP and ECN.
     pub traffic_class: u8,
     /// Hop limit (TTL).
@@ -47,14 +47,14 @@ pub struct Delivery {
     /// Transport header and payload.
     pub pdu: Pdu,
     /// Other header fields.
-    pub brief: Brief,
+    pub brief: HeaderInfo,
 }
 
 /// A packet about which its sender is to get an ICMP error.
 #[derive(Debug)]
-pub struct Complaint {
+pub struct IcmpErrorRequest {
     /// What is wrong with it.
-    pub kind: TroubleKind,
+    pub kind: IcmpErrorKind,
     /// Our address, to which it was sent.
     pub local: IpAddr,
     /// Its sender.

@@ -15,7 +15,7 @@
 
 use super::config::ReassemblyConfig;
 use super::counters::IpCounters;
-use super::packet::Brief;
+use super::packet::HeaderInfo;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -44,7 +44,7 @@ pub(super) struct Piece {
     /// All bytes before the payload in the first fragment; empty for others.
     pub(super) header: Vec<u8>,
     pub(super) next_header: u8,
-    pub(super) brief: Brief,
+    pub(super) brief: HeaderInfo,
     pub(super) pdu: Pdu,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Piece {
 pub(super) struct Whole {
     pub(super) pdu: Pdu,
     pub(super) next_header: u8,
-    pub(super) brief: Brief,
+    pub(super) brief: HeaderInfo,
 }
 
 /// A datagram whose reassembly has timed out.
-pub(super) struct Late {
+pub(super) struct Expired {
     pub(super) source: IpAddr,
     pub(super) target: IpAddr,
     /// The first fragment as received, to be quoted in a time exceeded error; `None` if it must not or cannot
@@ -80,7 +80,7 @@ struct Datagram {
     end: Option<usize>,
     header: Vec<u8>,
     next_header: u8,
-    brief: Brief,
+    brief: HeaderInfo,
     given_up: bool,
 }
 
@@ -204,7 +204,7 @@ impl Reassembly {
             return None;
         }
         let datagram = self.take(at);
-        let brief = Brief { in_fragments: true, ..datagram.brief };
+        let brief = HeaderInfo { in_fragments: true, ..datagram.brief };
         match join(datagram.parts, cx) {
             Some(pdu) => {
                 counters.reassembled += 1;
@@ -218,7 +218,7 @@ impl Reassembly {
     }
 
     /// Removes and returns the next datagram that has timed out.
-    pub(super) fn expired(&mut self, cx: &mut Context<'_>, counters: &mut IpCounters) -> Option<Late> {
+    pub(super) fn expired(&mut self, cx: &mut Context<'_>, counters: &mut IpCounters) -> Option<Expired> {
         if self.deadline() > cx.now {
             return None;
         }
@@ -230,7 +230,7 @@ impl Reassembly {
             pdu.push_head(header.len()).copy_from_slice(&header);
             Some(pdu)
         });
-        Some(Late { source: key.source, target: key.target, pdu })
+        Some(Expired { source: key.source, target: key.target, pdu })
     }
 
     fn take(&mut self, at: usize) -> Datagram {

@@ -2,7 +2,7 @@
 
 /// What is wrong with a packet. Codes are those of its family: RFC 792 and RFC 1122 §3.2.2, or RFC 4443 §3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TroubleKind {
+pub enum IcmpErrorKind {
     /// The packet could not be delivered.
     Unreachable {
         /// The ICMP code.

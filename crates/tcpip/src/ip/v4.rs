@@ -8,9 +8,9 @@
 
 use super::fragment;
 use super::machine::Ip;
-use super::packet::{Brief, Delivery, Hop, Packet};
+use super::packet::{Delivery, HeaderInfo, Hop, Packet};
 use super::reassembly::{Key, Piece};
-use super::trouble::TroubleKind;
+use super::trouble::IcmpErrorKind;
 use crate::wire::ipv4::{self, HEADER_BYTES, Header};
 use crate::wire::ipv4_options::{self, Walk};
 use core::net::{IpAddr, Ipv4Addr};
@@ -23,7 +23,7 @@ const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const TCP_BYTES_MIN: usize = 16;
 
 /// The result of checking the options of a packet.
-enum Wish {
+enum OptionVerdict {
     Nothing,
     /// There is a source route.
     Elsewhere,
@@ -31,18 +31,18 @@ enum Wish {
     Wrong(usize),
 }
 
-fn wish_of(options: &[u8]) -> Wish {
+fn check_options(options: &[u8]) -> OptionVerdict {
     let mut walk = Walk::new(options);
     while let Some(item) = walk.next() {
         match item.map(|item| item.kind) {
             Ok(ipv4_options::LOOSE_SOURCE_ROUTE | ipv4_options::STRICT_SOURCE_ROUTE) => {
-                return Wish::Elsewhere;
+                return OptionVerdict::Elsewhere;
             }
             Ok(_) => {}
-            Err(_) => return Wish::Wrong(HEADER_BYTES + walk.at()),
+            Err(_) => return OptionVerdict::Wrong(HEADER_BYTES + walk.at()),
         }
     }
-    Wish::Nothing
+    OptionVerdict::Nothing
 }
 
 impl Ip {
@@ -160,7 +160,7 @@ impl Ip {
             self.counters.truncated += 1;
             return None;
         }
-        let mut brief = Brief {
+        let mut brief = HeaderInfo {
             traffic_class: header.traffic_class,
             hop_limit: header.time_to_live,
             identification: header.identification,
@@ -192,21 +192,21 @@ impl Ip {
         let fragment = header
             .is_fragment()
             .then_some((usize::from(header.fragment_offset_bytes), header.more_fragments));
-        let wish = if length > HEADER_BYTES { wish_of(header.options) } else { Wish::Nothing };
+        let wish = if length > HEADER_BYTES { check_options(header.options) } else { OptionVerdict::Nothing };
         if total < pdu.len() {
             pdu.truncate(total);
         }
         match wish {
-            Wish::Nothing => {}
-            Wish::Elsewhere => {
+            OptionVerdict::Nothing => {}
+            OptionVerdict::Elsewhere => {
                 self.counters.source_routed += 1;
                 return None;
             }
-            Wish::Wrong(at) => {
+            OptionVerdict::Wrong(at) => {
                 self.counters.options_malformed += 1;
                 if fragment.is_none_or(|(offset, _)| offset == 0) && !brief.to_group {
-                    let kind = TroubleKind::ParameterProblem { code: 0, pointer: at as u32 };
-                    self.complain_of(kind, source, target, pdu);
+                    let kind = IcmpErrorKind::ParameterProblem { code: 0, pointer: at as u32 };
+                    self.request_error_about(kind, source, target, pdu);
                 }
                 return None;
             }
@@ -226,7 +226,7 @@ impl Ip {
         from: usize,
         more: bool,
         header_bytes: usize,
-        brief: Brief,
+        brief: HeaderInfo,
         mut pdu: Pdu,
         cx: &mut Context<'_>,
     ) -> Option<Delivery> {

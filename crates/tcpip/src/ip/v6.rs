@@ -12,9 +12,9 @@
 use super::fragment;
 use super::header::header6;
 use super::machine::Ip;
-use super::packet::{Brief, Delivery, Hop, Packet};
+use super::packet::{Delivery, HeaderInfo, Hop, Packet};
 use super::reassembly::{Key, Piece};
-use super::trouble::TroubleKind;
+use super::trouble::IcmpErrorKind;
 use crate::wire::ipv6::{HEADER_BYTES, Header};
 use crate::wire::ipv6_extension::{self, Fragment, Unknown, Walk};
 use crate::wire::{tcp, udp};
@@ -47,7 +47,7 @@ enum Verdict {
     Drop,
     /// Drop the packet and send a parameter problem to its sender; if `group_too`, also for a multicast
     /// packet.
-    Complain { code: u8, pointer: u32, group_too: bool },
+    Report { code: u8, pointer: u32, group_too: bool },
 }
 
 impl Ip {
@@ -79,7 +79,7 @@ impl Ip {
         }
         let asked = self.hop_limits.get(port).copied().unwrap_or(0);
         let hop_limit = if asked == 0 { self.config.hop_limit } else { asked };
-        let brief = Brief { hop_limit, traffic_class, ..Brief::default() };
+        let brief = HeaderInfo { hop_limit, traffic_class, ..HeaderInfo::default() };
         if piece <= limit {
             header6(protocol, payload, source, target, brief).write(pdu.push_head(HEADER_BYTES));
             self.counters.packets_out += 1;
@@ -128,7 +128,7 @@ impl Ip {
             self.counters.truncated += 1;
             return None;
         }
-        let mut brief = Brief {
+        let mut brief = HeaderInfo {
             traffic_class: header.traffic_class,
             hop_limit: header.hop_limit,
             identification: 0,
@@ -172,14 +172,14 @@ impl Ip {
             }
             Verdict::Fragment(fragment, at) => self.collect6(fragment, at, source, target, brief, pdu, cx),
             Verdict::Drop => None,
-            Verdict::Complain { code, pointer, group_too } => {
+            Verdict::Report { code, pointer, group_too } => {
                 if !brief.to_group || group_too {
                     // RFC 4443 §2.2: an error about a multicast packet is sent from one of our unicast
                     // addresses.
                     let local = if brief.to_group { self.source_for(source) } else { Some(target) };
                     if let Some(local) = local {
-                        let kind = TroubleKind::ParameterProblem { code, pointer };
-                        self.complain_of(kind, source, local, pdu);
+                        let kind = IcmpErrorKind::ParameterProblem { code, pointer };
+                        self.request_error_about(kind, source, local, pdu);
                     }
                 }
                 None
@@ -193,7 +193,7 @@ impl Ip {
         &mut self,
         pdu: &mut Pdu,
         first: u8,
-        brief: &mut Brief,
+        brief: &mut HeaderInfo,
         is_whole: bool,
         cx: &mut Context<'_>,
     ) -> Verdict {
@@ -230,7 +230,7 @@ impl Ip {
                 }
                 protocol::HOP_BY_HOP if at != HEADER_BYTES => {
                     self.counters.headers_refused += 1;
-                    return complain(UNKNOWN_HEADER, named_at, false);
+                    return parameter_problem(UNKNOWN_HEADER, named_at, false);
                 }
                 protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING => {
                     let end = match self.pull_extension(pdu, at, cx) {
@@ -243,9 +243,9 @@ impl Ip {
                         // its type.
                         if extension[3] != 0 {
                             self.counters.source_routed += 1;
-                            return complain(WRONG_FIELD, at + 2, false);
+                            return parameter_problem(WRONG_FIELD, at + 2, false);
                         }
-                    } else if let Some(verdict) = judge_options(extension, at) {
+                    } else if let Some(verdict) = check_options(extension, at) {
                         self.counters.options_refused += 1;
                         return verdict;
                     }
@@ -253,7 +253,7 @@ impl Ip {
                 }
                 _ => {
                     self.counters.unknown_protocol += 1;
-                    return complain(UNKNOWN_HEADER, named_at, false);
+                    return parameter_problem(UNKNOWN_HEADER, named_at, false);
                 }
             }
         }
@@ -290,7 +290,7 @@ impl Ip {
         at: usize,
         source: IpAddr,
         target: IpAddr,
-        brief: Brief,
+        brief: HeaderInfo,
         mut pdu: Pdu,
         cx: &mut Context<'_>,
     ) -> Option<Delivery> {
@@ -310,8 +310,8 @@ impl Ip {
         };
         if let Some(pointer) = pointer {
             if !brief.to_group {
-                let kind = TroubleKind::ParameterProblem { code: WRONG_FIELD, pointer };
-                self.complain_of(kind, source, target, pdu);
+                let kind = IcmpErrorKind::ParameterProblem { code: WRONG_FIELD, pointer };
+                self.request_error_about(kind, source, target, pdu);
             }
             return None;
         }
@@ -341,18 +341,18 @@ impl Ip {
     }
 }
 
-fn complain(code: u8, pointer: usize, group_too: bool) -> Verdict {
-    Verdict::Complain { code, pointer: pointer as u32, group_too }
+fn parameter_problem(code: u8, pointer: usize, group_too: bool) -> Verdict {
+    Verdict::Report { code, pointer: pointer as u32, group_too }
 }
 
 /// Checks the options of an extension header at offset `at` of the packet. Returns a verdict if the packet
 /// must be dropped.
-fn judge_options(extension: &[u8], at: usize) -> Option<Verdict> {
+fn check_options(extension: &[u8], at: usize) -> Option<Verdict> {
     let mut walk = Walk::new(extension);
     let mut count = 0;
     while let Some(item) = walk.next() {
         count += 1;
-        let Ok(item) = item else { return Some(complain(WRONG_FIELD, at + walk.at(), false)) };
+        let Ok(item) = item else { return Some(parameter_problem(WRONG_FIELD, at + walk.at(), false)) };
         if count > OPTIONS_MAX {
             return Some(Verdict::Drop);
         }
@@ -362,8 +362,10 @@ fn judge_options(extension: &[u8], at: usize) -> Option<Verdict> {
         match item.unknown() {
             Unknown::Skip => {}
             Unknown::Discard => return Some(Verdict::Drop),
-            Unknown::Report => return Some(complain(UNKNOWN_OPTION, at + item.at, true)),
-            Unknown::ReportUnlessGroup => return Some(complain(UNKNOWN_OPTION, at + item.at, false)),
+            Unknown::Report => return Some(parameter_problem(UNKNOWN_OPTION, at + item.at, true)),
+            Unknown::ReportUnlessGroup => {
+                return Some(parameter_problem(UNKNOWN_OPTION, at + item.at, false));
+            }
         }
     }
     None

@@ -35,7 +35,7 @@ enum Phase {
 
 /// What congestion control needs to know of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct AckSample {
     /// The cumulative acknowledgement.
     pub(super) una: Sequence,
     /// Bytes acknowledged in order.
@@ -56,8 +56,8 @@ pub(super) struct Heard {
 /// The congestion control of one session.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    window: u32,
-    threshold: u32,
+    cwnd: u32,
+    ssthresh: u32,
     phase: Phase,
     rule: Rule,
     /// Proportional rate reduction (RFC 6937): bytes outstanding when the loss was detected, and bytes
@@ -73,10 +73,10 @@ pub(super) struct Congestion {
 impl Congestion {
     pub(super) fn new(config: &Config, mss: u32) -> Congestion {
         // RFC 6928: min(10 MSS, max(2 MSS, 14600)).
-        let window = (config.initial_window_segments * mss).min((2 * mss).max(14_600));
+        let cwnd = (config.initial_window_segments * mss).min((2 * mss).max(14_600));
         Congestion {
-            window,
-            threshold: u32::MAX,
+            cwnd,
+            ssthresh: u32::MAX,
             phase: Phase::Open,
             rule: match config.congestion {
                 CongestionControl::Reno => Rule::Reno { acked: 0 },
@@ -92,42 +92,42 @@ impl Congestion {
 
     /// Sets a smaller initial window, bytes.
     pub(super) fn begin_with(&mut self, window: u32) {
-        self.window = window;
+        self.cwnd = window;
     }
 
     /// Returns the congestion window, bytes.
     #[inline]
-    pub(super) fn window(&self) -> u32 {
-        self.window
+    pub(super) fn cwnd(&self) -> u32 {
+        self.cwnd
     }
 
     /// Returns the slow start threshold, bytes; `None` before the first loss.
-    pub(super) fn threshold(&self) -> Option<u32> {
-        (self.threshold != u32::MAX).then_some(self.threshold)
+    pub(super) fn ssthresh(&self) -> Option<u32> {
+        (self.ssthresh != u32::MAX).then_some(self.ssthresh)
     }
 
     /// Returns whether a recovery is in progress, after fast retransmit or a timeout.
     #[inline]
-    pub(super) fn recovers(&self) -> bool {
+    pub(super) fn in_recovery(&self) -> bool {
         self.phase != Phase::Open
     }
 
     /// Returns whether a recovery after a timeout is in progress.
-    pub(super) fn starts_over(&self) -> bool {
+    pub(super) fn in_timeout_recovery(&self) -> bool {
         matches!(self.phase, Phase::Loss(_))
     }
 
     /// Returns whether the session is in slow start.
-    pub(super) fn starts_slowly(&self) -> bool {
-        self.window < self.threshold
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
     }
 
     /// Processes an acknowledgement. Returns true if it ends a recovery.
     #[inline]
-    pub(super) fn on_acknowledged(&mut self, heard: &Heard) -> bool {
+    pub(super) fn on_acknowledged(&mut self, heard: &AckSample) -> bool {
         match self.phase {
             Phase::Open => {
-                if heard.acked > 0 && heard.outstanding + heard.mss >= self.window {
+                if heard.acked > 0 && heard.outstanding + heard.mss >= self.cwnd {
                     self.grow(heard.acked, heard);
                 } else if let (1.., Rule::Cubic(cubic)) = (heard.acked, &mut self.rule) {
                     cubic.pause(heard.now.since(self.grown_at));
@@ -138,14 +138,14 @@ impl Congestion {
             Phase::Recovery(until) if until.le(heard.una) => {
                 self.phase = Phase::Open;
                 // RFC 6937 §3, end of recovery; without it RFC 6582 §3.2 step 3, which avoids a burst.
-                self.window = match self.reduces {
-                    true => self.threshold,
-                    false => self.threshold.min(heard.flight.max(heard.mss) + heard.mss),
+                self.cwnd = match self.reduces {
+                    true => self.ssthresh,
+                    false => self.ssthresh.min(heard.flight.max(heard.mss) + heard.mss),
                 };
                 true
             }
             Phase::Recovery(_) => {
-                self.reduce_in_proportion(heard);
+                self.proportional_rate_reduction(heard);
                 false
             }
             Phase::Loss(until) => {
@@ -159,43 +159,43 @@ impl Congestion {
         }
     }
 
-    fn grow(&mut self, bytes: u32, heard: &Heard) {
-        let grown = if self.window < self.threshold {
+    fn grow(&mut self, bytes: u32, heard: &AckSample) {
+        let grown = if self.cwnd < self.ssthresh {
             // Slow start ends at the threshold, not beyond it.
-            bytes.min(self.threshold - self.window)
+            bytes.min(self.ssthresh - self.cwnd)
         } else {
             match &mut self.rule {
                 Rule::Reno { acked } => {
                     *acked = acked.saturating_add(bytes);
-                    if *acked < self.window {
+                    if *acked < self.cwnd {
                         return;
                     }
-                    *acked -= self.window;
+                    *acked -= self.cwnd;
                     heard.mss
                 }
-                Rule::Cubic(cubic) => cubic.grow(bytes, self.window, heard.mss, heard.now, heard.round_trip),
+                Rule::Cubic(cubic) => cubic.grow(bytes, self.cwnd, heard.mss, heard.now, heard.round_trip),
             }
         };
-        self.window = self.window.saturating_add(grown).min(1 << 30);
+        self.cwnd = self.cwnd.saturating_add(grown).min(1 << 30);
     }
 
     /// RFC 6937 §3: sends in proportion to what is delivered, so that the flight shrinks smoothly to the
     /// threshold.
-    fn reduce_in_proportion(&mut self, heard: &Heard) {
+    fn proportional_rate_reduction(&mut self, heard: &AckSample) {
         if !self.reduces {
             return;
         }
         self.delivered = self.delivered.saturating_add(heard.delivered);
         let first = self.sent == 0 && heard.waits;
-        let count = if heard.flight > self.threshold {
-            let due = u64::from(self.delivered) * u64::from(self.threshold);
+        let count = if heard.flight > self.ssthresh {
+            let due = u64::from(self.delivered) * u64::from(self.ssthresh);
             (due.div_ceil(u64::from(self.out_before.max(1))) as u32).saturating_sub(self.sent)
         } else {
             // Slow start reduction bound (PRR-SSRB).
             let bound = self.delivered.saturating_sub(self.sent).max(heard.delivered) + heard.mss;
-            (self.threshold - heard.flight).min(bound)
+            (self.ssthresh - heard.flight).min(bound)
         };
-        self.window = heard.flight + count.max(if first { heard.mss } else { 0 });
+        self.cwnd = heard.flight + count.max(if first { heard.mss } else { 0 });
     }
 
     /// Records that `bytes` were sent.
@@ -206,28 +206,28 @@ impl Congestion {
 
     /// Reacts to a loss detected while `outstanding` bytes up to `next` were outstanding (RFC 5681 §3.2, RFC
     /// 6675 §5).
-    pub(super) fn on_loss(&mut self, next: Sequence, heard: &Heard) {
-        if self.recovers() {
+    pub(super) fn on_loss(&mut self, next: Sequence, heard: &AckSample) {
+        if self.in_recovery() {
             return;
         }
         self.phase = Phase::Recovery(next);
-        self.threshold = self.reduced(heard.outstanding, heard.mss);
+        self.ssthresh = self.reduced(heard.outstanding, heard.mss);
         (self.out_before, self.delivered, self.sent) = (heard.outstanding, 0, 0);
-        self.window = self.threshold;
-        self.reduce_in_proportion(heard);
+        self.cwnd = self.ssthresh;
+        self.proportional_rate_reduction(heard);
     }
 
     /// Reduces the window after a loss that a tail probe repaired before it was detected (RFC 8985 §7.4.2).
     pub(super) fn on_repaired(&mut self, mss: u32) {
-        if !self.recovers() {
-            self.threshold = self.reduced(self.window, mss);
-            self.window = self.window.min(self.threshold);
+        if !self.in_recovery() {
+            self.ssthresh = self.reduced(self.cwnd, mss);
+            self.cwnd = self.cwnd.min(self.ssthresh);
         }
     }
 
     fn reduced(&mut self, outstanding: u32, mss: u32) -> u32 {
         // The outstanding bytes are what the network has carried; an unused window proves nothing.
-        let borne = outstanding.min(self.window.max(mss));
+        let borne = outstanding.min(self.cwnd.max(mss));
         match &mut self.rule {
             Rule::Reno { acked } => {
                 *acked = 0;
@@ -240,17 +240,17 @@ impl Congestion {
     /// Reacts to a retransmission timeout (RFC 5681 §3.1, equation 4). `first`: the first of a series.
     pub(super) fn on_timeout(&mut self, next: Sequence, outstanding: u32, mss: u32, first: bool) {
         if first && !matches!(self.phase, Phase::Loss(_)) {
-            self.threshold = self.reduced(outstanding, mss);
+            self.ssthresh = self.reduced(outstanding, mss);
         }
-        self.window = mss;
+        self.cwnd = mss;
         self.phase = Phase::Loss(next);
     }
 
     /// Restarts the window after an idle time longer than the RTO (RFC 5681 §4.1).
     pub(super) fn on_idle(&mut self, config: &Config, mss: u32) {
-        if !self.recovers() {
-            let initial = Congestion::new(config, mss).window;
-            self.window = self.window.min(initial);
+        if !self.in_recovery() {
+            let initial = Congestion::new(config, mss).cwnd;
+            self.cwnd = self.cwnd.min(initial);
         }
     }
 }

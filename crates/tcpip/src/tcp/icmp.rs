@@ -4,7 +4,7 @@
 use super::indication::SessionId;
 use super::machine::Tcp;
 use super::segment::Outbox;
-use super::trouble::Trouble;
+use super::trouble::IcmpErrorClass;
 use crate::wire::tcp::Sequence;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -12,17 +12,17 @@ use kiban_base::Context;
 
 impl Tcp {
     /// Sets the path MTU of a new session, bytes of an IP packet (RFC 9293 §3.7.1: MMS_S).
-    pub fn on_way(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
+    pub fn set_path_mtu(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
         // A session that has ended needs no MTU.
-        let _ = self.with_known(session, cx, out, |found, desk| found.learn_way(mtu, desk));
+        let _ = self.with_known(session, cx, out, |found, desk| found.set_initial_path_mtu(mtu, desk));
     }
 
     /// Returns whether an ICMP error about a segment that began at `sequence` is plausible: that byte is
     /// outstanding (RFC 5927 §4.1). Call it before anything besides the session uses the error. Implausible
     /// errors are counted.
-    pub fn believes(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
+    pub fn is_icmp_plausible(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
         let session = self.table.find(local, remote).and_then(|index| self.table.at(index));
-        let believed = session.is_some_and(|session| session.is_on_its_way(sequence));
+        let believed = session.is_some_and(|session| session.is_outstanding(sequence));
         self.counters.troubles_disbelieved += u64::from(!believed);
         believed
     }
@@ -30,7 +30,7 @@ impl Tcp {
     /// Ends the connection attempts whose route, according to `is_that_way(local address, peer address)`,
     /// leads through a next hop that does not answer. Established sessions continue, since the next hop may
     /// return (RFC 1122 §4.2.3.9).
-    pub fn on_nobody(
+    pub fn on_next_hop_unreachable(
         &mut self,
         is_that_way: impl Fn(IpAddr, IpAddr) -> bool,
         cx: &mut Context<'_>,
@@ -43,7 +43,7 @@ impl Tcp {
         };
         let lost: Vec<SessionId> = self.opening.iter().copied().filter(is_lost).collect();
         for id in lost {
-            self.with(id.index, cx, out, |session, desk| session.on_nobody(desk));
+            self.with(id.index, cx, out, |session, desk| session.on_next_hop_unreachable(desk));
         }
     }
 
@@ -53,7 +53,7 @@ impl Tcp {
         local: SocketAddr,
         remote: SocketAddr,
         sequence: Sequence,
-        trouble: Trouble,
+        trouble: IcmpErrorClass,
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {

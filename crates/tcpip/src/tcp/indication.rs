@@ -100,7 +100,7 @@ pub enum Indication {
     },
     /// Bytes were retransmitted so often without an acknowledgement that the route is in doubt (RFC 9293
     /// §3.8.3, R1). This indication is for IP (negative advice), not for the host.
-    Doubtful {
+    NegativeAdvice {
         /// Our address.
         source: IpAddr,
         /// The peer's address.

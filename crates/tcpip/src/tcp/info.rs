@@ -5,7 +5,7 @@
 //!                  sent and the host has no room for more), or the path.
 
 use super::state::State;
-use super::trouble::Trouble;
+use super::trouble::IcmpErrorClass;
 use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;
@@ -50,11 +50,11 @@ pub struct Info {
     /// DSCP of the packets that we send (RFC 2474 §3).
     pub dscp: u8,
     /// DSCP and ECN of the packet received last.
-    pub heard_traffic_class: u8,
+    pub received_traffic_class: u8,
     /// Window shifts of the peer and of ours (RFC 7323 §2).
     pub window_shifts: (u8, u8),
     /// The last ICMP error that was accepted and did not end the session (RFC 5927).
-    pub trouble: Option<Trouble>,
+    pub icmp_error: Option<IcmpErrorClass>,
     /// Segments that arrived for this session.
     pub segments_in: u64,
     /// Segments that this session sent.
@@ -64,9 +64,9 @@ pub struct Info {
     /// Payload bytes that the peer has acknowledged.
     pub bytes_acknowledged: u64,
     /// Segments that arrived out of order, ahead of a gap.
-    pub early_segments: u32,
+    pub out_of_order_segments: u32,
     /// Segments whose bytes had all arrived before.
-    pub repeated_segments: u32,
+    pub duplicate_segments: u32,
     /// Duplicate SACKs that the peer reported (RFC 2883).
     pub duplicate_sacks: u32,
     /// Longest payload that the peer has sent in a segment, bytes.
@@ -88,7 +88,7 @@ pub struct Info {
     /// When payload last arrived.
     pub data_received_at: Instant,
     /// When an acceptable segment last arrived.
-    pub heard_at: Instant,
+    pub last_received_at: Instant,
 }
 
 impl Info {

@@ -8,11 +8,11 @@ use super::fairness::share::Share;
 use super::indication::SessionId;
 use super::info::Info;
 use super::listen::listener::Listener;
-use super::listen::secret::{Beginning, Secret};
-use super::listen::time_wait::Resting;
+use super::listen::secret::{InitialNumbers, Secret};
+use super::listen::time_wait::TimeWaitQueue;
 use super::refusal::Refusal;
 use super::segment::{Outbox, Segment};
-use super::session::{Desk, Progress, Session, period_of};
+use super::session::{Progress, Session, SessionContext, period_of};
 use super::state::State;
 use super::table::Table;
 use super::throttle::Throttle;
@@ -45,13 +45,13 @@ pub struct Tcp {
     pub(super) next_listener: u32,
     pub(super) secret: Secret,
     pub(super) challenges: Throttle,
-    pub(super) resting: Resting,
+    pub(super) time_wait_queue: TimeWaitQueue,
     /// Sessions that hold, or held, out-of-order data.
-    pub(super) with_early: Vec<SessionId>,
+    pub(super) with_out_of_order: Vec<SessionId>,
     /// Sessions opened by the host that are, or were, in SYN-SENT.
     pub(super) opening: Vec<SessionId>,
-    pub(super) lines: Vec<VecDeque<SessionId>>,
-    pub(super) alarms: TimerWheel,
+    pub(super) tx_queues: Vec<VecDeque<SessionId>>,
+    pub(super) timers: TimerWheel,
     pub(super) retry_at: Instant,
     pub(super) send_share: Share,
     pub(super) receive_share: Share,
@@ -82,11 +82,11 @@ impl Tcp {
             next_listener: 0,
             secret: Secret::new(rng),
             challenges: Throttle::default(),
-            resting: Resting::default(),
-            with_early: Vec::new(),
+            time_wait_queue: TimeWaitQueue::default(),
+            with_out_of_order: Vec::new(),
             opening: Vec::new(),
-            lines: Vec::new(),
-            alarms: TimerWheel::new(),
+            tx_queues: Vec::new(),
+            timers: TimerWheel::new(),
             retry_at: Instant::NEVER,
             send_share: limited(Share::new(transmit_bytes, config.holder_bytes)),
             receive_share: limited(Share::new(receive_bytes, 0)),
@@ -156,7 +156,7 @@ impl Tcp {
         }
         let dual = !v6_only && families::is_any6(local);
         let taken = |listener: &Listener| {
-            listener.local == local || families::share((listener.local, listener.dual), (local, dual))
+            listener.local == local || families::overlap((listener.local, listener.dual), (local, dual))
         };
         if self.listeners.iter().any(taken) {
             return Err(Refusal::AddressInUse);
@@ -167,7 +167,7 @@ impl Tcp {
             owner,
             local,
             dual,
-            waiting: 0,
+            half_open_count: 0,
             half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,
         });
@@ -196,14 +196,14 @@ impl Tcp {
     ///
     /// # Errors
     /// `UnknownSession` if the session does not exist.
-    pub fn set_patience(
+    pub fn set_timeouts(
         &mut self,
         session: SessionId,
         keep_alive: Option<Duration>,
         user_timeout: Option<Duration>,
     ) -> Result<(), Refusal> {
-        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_patience(keep_alive, user_timeout);
-        self.put_in_line(session.index);
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_timeouts(keep_alive, user_timeout);
+        self.enqueue_for_tx(session.index);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Tcp {
     /// `UnknownSession` if the session does not exist.
     pub fn set_nagle(&mut self, session: SessionId, nagle: Nagle) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_nagle(nagle);
-        self.put_in_line(session.index);
+        self.enqueue_for_tx(session.index);
         Ok(())
     }
 
@@ -272,13 +272,13 @@ impl Tcp {
         if self.table.find(local, remote).is_some() {
             return Err(Refusal::AddressInUse);
         }
-        let beginning = self.secret.beginning(local, remote, cx.now);
+        let beginning = self.secret.initial_numbers(local, remote, cx.now);
         let id = self.begin((local, remote), beginning, (owner, None), lane);
         if self.opening.len() > 2 * self.table.len() + 16 {
             self.forget_opened();
         }
         self.opening.push(id);
-        self.put_in_line(id.index);
+        self.enqueue_for_tx(id.index);
         Ok(id)
     }
 
@@ -335,8 +335,8 @@ impl Tcp {
 
     /// Returns whether a session has bytes queued for a peer that accepts none, so that memory would not help
     /// its writer yet. Always false without [`Config::shares`].
-    pub fn is_shut_out(&self, session: SessionId) -> bool {
-        self.config.shares && self.table.get(session).is_some_and(Session::is_shut_out)
+    pub fn is_window_closed(&self, session: SessionId) -> bool {
+        self.config.shares && self.table.get(session).is_some_and(Session::is_window_closed)
     }
 
     /// Cancels a writer's wait for room; it has been given memory.
@@ -354,7 +354,7 @@ impl Tcp {
 
     /// Returns whether a session with nothing queued has to wait behind others because its address or owner
     /// has used its share.
-    pub fn yields(&self, session: SessionId) -> bool {
+    pub fn must_wait_for_share(&self, session: SessionId) -> bool {
         let bound =
             |found: &Session| found.queued() == 0 && found.is_bound_by_claim(&self.config, &self.send_share);
         self.table.get(session).is_some_and(bound)
@@ -391,7 +391,7 @@ impl Tcp {
         if !self.table.get(session).ok_or(Refusal::UnknownSession)?.takes_data() {
             return Err(Refusal::Finished);
         }
-        self.put_in_line(session.index);
+        self.enqueue_for_tx(session.index);
         if self.send_share.free() < self.send_share.capacity() / 2 {
             self.note_shortage(session);
         }
@@ -438,7 +438,7 @@ impl Tcp {
             return Err(Refusal::Finished);
         }
         found.mark_urgent();
-        self.put_in_line(session.index);
+        self.enqueue_for_tx(session.index);
         Ok(())
     }
 
@@ -448,7 +448,7 @@ impl Tcp {
     /// `UnknownSession` if the session does not exist.
     pub fn finish(&mut self, session: SessionId) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.finish();
-        self.put_in_line(session.index);
+        self.enqueue_for_tx(session.index);
         Ok(())
     }
 
@@ -463,7 +463,7 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.with_known(session, cx, out, |found, desk| found.leave(desk))
+        self.with_known(session, cx, out, |found, desk| found.close(desk))
     }
 
     /// Records that the host has consumed `bytes` of received data, which may open the receive window.
@@ -536,7 +536,7 @@ impl Tcp {
         let (local, remote) =
             (SocketAddr::new(target, header.target_port), SocketAddr::new(source, header.source_port));
         let mut found = self.table.find(local, remote);
-        let least = found.and_then(|index| self.take_name(index, &header, cx, out));
+        let least = found.and_then(|index| self.reuse_time_wait(index, &header, cx, out));
         if least.is_some() {
             found = None;
         }
@@ -544,42 +544,42 @@ impl Tcp {
             Some(index) => {
                 let early = self.counters.out_of_order;
                 self.with(index, cx, out, |session, desk| {
-                    session.lane = lane;
-                    session.heard_class = traffic_class;
+                    session.tx_queue = lane;
+                    session.received_traffic_class = traffic_class;
                     session.on_segment(&header, pdu, desk);
                 });
                 if self.counters.out_of_order > early {
-                    self.note_early(index);
+                    self.note_out_of_order(index);
                     if is_scarce(cx) {
-                        self.give_up_early();
+                        self.drop_out_of_order();
                     }
                 }
             }
-            None => self.on_stranger((local, remote), &header, pdu, (lane, least), cx, out),
+            None => self.on_unmatched((local, remote), &header, pdu, (lane, least), cx, out),
         }
     }
 
     /// Records that a session may hold out-of-order data, so that freeing it under memory pressure need not
     /// visit all sessions.
-    fn note_early(&mut self, index: u32) {
+    fn note_out_of_order(&mut self, index: u32) {
         let Some(session) = self.table.at(index) else { return };
-        if session.early_listed || !session.has_early() {
+        if session.out_of_order_listed || !session.has_out_of_order() {
             return;
         }
-        session.early_listed = true;
-        self.with_early.push(session.id);
-        if self.with_early.len() > 2 * self.table.len() + 16 {
+        session.out_of_order_listed = true;
+        self.with_out_of_order.push(session.id);
+        if self.with_out_of_order.len() > 2 * self.table.len() + 16 {
             let table = &self.table;
-            self.with_early.retain(|id| table.get(*id).is_some());
+            self.with_out_of_order.retain(|id| table.get(*id).is_some());
         }
     }
 
     /// Frees the out-of-order data of all sessions: under memory pressure, data that can be delivered takes
     /// precedence.
-    fn give_up_early(&mut self) {
-        for id in self.with_early.drain(..) {
+    fn drop_out_of_order(&mut self) {
+        for id in self.with_out_of_order.drain(..) {
             if let Some(session) = self.table.get_mut(id) {
-                session.give_up_early(&mut self.counters);
+                session.drop_out_of_order(&mut self.counters);
             }
         }
     }
@@ -588,7 +588,7 @@ impl Tcp {
     pub(in crate::tcp) fn begin(
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
-        beginning: Beginning,
+        beginning: InitialNumbers,
         (owner, listener): (Owner, Option<u32>),
         lane: usize,
     ) -> SessionId {
@@ -598,7 +598,7 @@ impl Tcp {
         let make = |id| Session::new(id, local, remote, beginning, listener, config);
         let id = self.table.insert(local, remote, make);
         if let Some(session) = self.table.get_mut(id) {
-            session.lane = lane;
+            session.tx_queue = lane;
             session.claim = claim;
         }
         if listener.is_some() {
@@ -618,9 +618,9 @@ impl Tcp {
         let (left, all) = (pages.available() as u64, pages.capacity() as u64);
         self.receive_share.set_unused(self.receive_share.capacity() * left / all.max(1));
         let probes = self.counters.probes;
-        while let Some((moment, index)) = self.alarms.pop_expired(cx.now) {
+        while let Some((moment, index)) = self.timers.pop_expired(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
-            if session.alarm.take_if_current(moment) {
+            if session.timer.take_if_current(moment) {
                 self.with(index, cx, out, |session, desk| session.on_time(desk));
             }
         }
@@ -633,9 +633,9 @@ impl Tcp {
             self.contest_ends = Instant::NEVER;
         }
         self.retry_at = Instant::NEVER;
-        for lane in 0..self.lines.len() {
+        for lane in 0..self.tx_queues.len() {
             let room = rooms.get(lane).copied().unwrap_or(0);
-            if !self.settle_lane(lane, room, cx, out) {
+            if !self.settle_tx_queue(lane, room, cx, out) {
                 self.counters.starved += 1;
                 self.retry_at = cx.now + STARVED_RETRY;
                 return;
@@ -644,11 +644,11 @@ impl Tcp {
     }
 
     /// Serves the sessions waiting for one TX queue. Returns false if PDU memory ran out.
-    fn settle_lane(&mut self, lane: usize, room: usize, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+    fn settle_tx_queue(&mut self, lane: usize, room: usize, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
         let full = out.down.len().saturating_add(room);
         let most = if self.config.segment_bytes_max > self.config.mss.into() { 1 } else { QUANTUM };
         while out.down.len() < full {
-            let Some(id) = self.lines[lane].pop_front() else { return true };
+            let Some(id) = self.tx_queues[lane].pop_front() else { return true };
             let Some(session) = self.table.get_mut(id) else { continue };
             if session.deadline() <= cx.now {
                 // The deadline passed while the TX queue had no room.
@@ -656,8 +656,8 @@ impl Tcp {
             }
             let Some(session) = self.table.get_mut(id) else { continue };
             let room = full - out.down.len();
-            let quantum = if self.lines[lane].is_empty() { room } else { most.min(room) };
-            let mut desk = Desk {
+            let quantum = if self.tx_queues[lane].is_empty() { room } else { most.min(room) };
+            let mut desk = SessionContext {
                 config: &self.config,
                 cx,
                 up: &mut out.up,
@@ -669,14 +669,14 @@ impl Tcp {
             };
             match session.output(quantum, &mut desk) {
                 Progress::Done => {
-                    session.in_line = false;
+                    session.in_tx_queue = false;
                     let deadline = session.deadline();
-                    self.alarms.set(&mut session.alarm, id.index, deadline);
+                    self.timers.set(&mut session.timer, id.index, deadline);
                 }
-                Progress::More => self.lines[lane].push_back(id),
+                Progress::More => self.tx_queues[lane].push_back(id),
                 Progress::Starved => {
                     // The session keeps its turn: it has waited longest.
-                    self.lines[lane].push_front(id);
+                    self.tx_queues[lane].push_front(id);
                     return false;
                 }
             }
@@ -686,24 +686,24 @@ impl Tcp {
 
     /// Returns whether sessions wait for a TX queue: it had no room, or a burst has not been settled.
     pub fn has_work(&self, lane: usize) -> bool {
-        self.lines.get(lane).is_some_and(|line| !line.is_empty())
+        self.tx_queues.get(lane).is_some_and(|line| !line.is_empty())
     }
 
     /// Returns when [`Tcp::settle`] is next due; may be early, never late. [`Instant::NEVER`] if no timer
     /// runs.
     pub fn deadline(&self) -> Instant {
-        self.alarms.next_deadline().min(self.retry_at).min(self.sweep_at)
+        self.timers.next_deadline().min(self.retry_at).min(self.sweep_at)
     }
 
-    fn put_in_line(&mut self, index: u32) {
+    fn enqueue_for_tx(&mut self, index: u32) {
         if let Some(session) = self.table.at(index)
-            && !session.in_line
+            && !session.in_tx_queue
         {
-            session.in_line = true;
-            if self.lines.len() <= session.lane {
-                self.lines.resize_with(session.lane + 1, VecDeque::new);
+            session.in_tx_queue = true;
+            if self.tx_queues.len() <= session.tx_queue {
+                self.tx_queues.resize_with(session.tx_queue + 1, VecDeque::new);
             }
-            self.lines[session.lane].push_back(session.id);
+            self.tx_queues[session.tx_queue].push_back(session.id);
         }
     }
 
@@ -716,7 +716,7 @@ impl Tcp {
         session: SessionId,
         cx: &mut Context<'_>,
         out: &mut Outbox,
-        work: impl FnOnce(&mut Session, &mut Desk<'_, '_>),
+        work: impl FnOnce(&mut Session, &mut SessionContext<'_, '_>),
     ) -> Result<(), Refusal> {
         self.table.get(session).ok_or(Refusal::UnknownSession)?;
         self.with(session.index, cx, out, work);
@@ -730,11 +730,11 @@ impl Tcp {
         index: u32,
         cx: &mut Context<'_>,
         out: &mut Outbox,
-        work: impl FnOnce(&mut Session, &mut Desk<'_, '_>),
+        work: impl FnOnce(&mut Session, &mut SessionContext<'_, '_>),
     ) {
         let Some(session) = self.table.at(index) else { return };
         let (waiting, rested) = (session.listener, session.state == State::TimeWait);
-        let mut desk = Desk {
+        let mut desk = SessionContext {
             config: &self.config,
             cx,
             up: &mut out.up,
@@ -751,7 +751,7 @@ impl Tcp {
             && (closed || session.listener.is_none())
             && let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number)
         {
-            listener.waiting -= 1;
+            listener.half_open_count -= 1;
         }
         if waiting.is_some() && (closed || session.listener.is_none()) {
             self.claims.set_half_open(claim, false);
@@ -760,11 +760,11 @@ impl Tcp {
             self.table.remove(index);
             self.claims.end(claim);
             self.receive_share.set_sessions(claim.owner, self.claims.sessions(claim.owner));
-        } else if !session.in_line {
-            self.put_in_line(index);
+        } else if !session.in_tx_queue {
+            self.enqueue_for_tx(index);
         }
         if rests {
-            self.on_rest(id, cx, out);
+            self.on_time_wait(id, cx, out);
         }
     }
 }

@@ -51,5 +51,5 @@ pub use profile::PROFILES;
 pub use refusal::Refusal;
 pub use segment::{Outbox, Segment};
 pub use state::State;
-pub use trouble::Trouble;
+pub use trouble::IcmpErrorClass;
 pub use writer::Writer;

@@ -19,17 +19,17 @@ const PIECES_MAX: usize = 512;
 
 /// The out-of-order queue of one session.
 #[derive(Debug, Default)]
-pub(super) struct Early {
+pub(super) struct OutOfOrder {
     pieces: VecDeque<(Sequence, Slice)>,
     /// The runs most recently extended, the latest first.
     runs: SackBlocks,
     /// Whether some run is missing from `runs`.
-    untold: bool,
+    runs_missing: bool,
     /// A duplicate range that has not been reported yet (D-SACK).
-    again: Option<SackBlock>,
+    dsack: Option<SackBlock>,
 }
 
-impl Early {
+impl OutOfOrder {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -44,7 +44,7 @@ impl Early {
             let end = *start + before.len() as u32;
             if at.lt(end) {
                 let known = at.distance(end) as usize;
-                self.on_again(at, at + known.min(slice.len()) as u32);
+                self.on_duplicate(at, at + known.min(slice.len()) as u32);
                 if known >= slice.len() {
                     self.note(at, at + slice.len() as u32);
                     return true;
@@ -59,10 +59,10 @@ impl Early {
             match next {
                 Some((start, known_end)) if start.lt(end) => {
                     let fresh = at.distance(start) as usize;
-                    if fresh > 0 && !self.place(&mut index, at, slice.range(0, fresh)) {
+                    if fresh > 0 && !self.store(&mut index, at, slice.range(0, fresh)) {
                         return false;
                     }
-                    self.on_again(start, end.min(known_end));
+                    self.on_duplicate(start, end.min(known_end));
                     if end.le(known_end) {
                         self.note(at, end);
                         return true;
@@ -71,12 +71,12 @@ impl Early {
                     at = known_end;
                     index += 1;
                 }
-                _ => return self.place(&mut index, at, slice),
+                _ => return self.store(&mut index, at, slice),
             }
         }
     }
 
-    fn place(&mut self, index: &mut usize, at: Sequence, slice: Slice) -> bool {
+    fn store(&mut self, index: &mut usize, at: Sequence, slice: Slice) -> bool {
         if self.pieces.len() >= PIECES_MAX {
             return false;
         }
@@ -114,18 +114,18 @@ impl Early {
         // Drop runs that the extended run now covers.
         let apart = |other: &&SackBlock| other.right.lt(run.left) || run.right.lt(other.left);
         for other in others.as_slice().iter().filter(apart) {
-            self.untold |= !self.runs.push(*other);
+            self.runs_missing |= !self.runs.push(*other);
         }
-        self.remember();
+        self.refill_runs();
     }
 
     /// Adds missing runs to the list while it has room, the lowest sequence number first.
-    fn remember(&mut self) {
+    fn refill_runs(&mut self) {
         let room = |runs: &SackBlocks| runs.as_slice().len() < SACK_BLOCKS_MAX;
-        if !self.untold || !room(&self.runs) {
+        if !self.runs_missing || !room(&self.runs) {
             return;
         }
-        self.untold = false;
+        self.runs_missing = false;
         let mut pieces =
             self.pieces.iter().map(|(left, piece)| (*left, *left + piece.len() as u32)).peekable();
         while let Some((left, mut right)) = pieces.next() {
@@ -133,7 +133,7 @@ impl Early {
                 right = end;
             }
             if self.runs.as_slice().iter().all(|run| run.left != left) {
-                self.untold |= !self.runs.push(SackBlock { left, right });
+                self.runs_missing |= !self.runs.push(SackBlock { left, right });
             }
         }
     }
@@ -146,8 +146,8 @@ impl Early {
     }
 
     /// Records that bytes arrived that were held or had been delivered.
-    pub(super) fn on_again(&mut self, left: Sequence, right: Sequence) {
-        let again = self.again.get_or_insert(SackBlock { left, right: left });
+    pub(super) fn on_duplicate(&mut self, left: Sequence, right: Sequence) {
+        let again = self.dsack.get_or_insert(SackBlock { left, right: left });
         // A segment consists of several slices. Of two duplicate segments between two acknowledgements only
         // the first is reported.
         if again.right == left {
@@ -157,16 +157,16 @@ impl Early {
 
     /// Returns whether there are no SACK blocks to send.
     #[inline]
-    pub(super) fn says_nothing(&self) -> bool {
-        self.runs.is_empty() && self.again.is_none()
+    pub(super) fn has_no_sack_blocks(&self) -> bool {
+        self.runs.is_empty() && self.dsack.is_none()
     }
 
     /// Returns at most `most` SACK blocks for an acknowledgement up to `expected`. A D-SACK is reported only
     /// once.
-    pub(super) fn report(&mut self, expected: Sequence, most: usize) -> SackBlocks {
+    pub(super) fn sack_blocks(&mut self, expected: Sequence, most: usize) -> SackBlocks {
         let mut blocks = SackBlocks::new();
         if most > 0 {
-            self.again.take().into_iter().for_each(|again| {
+            self.dsack.take().into_iter().for_each(|again| {
                 blocks.push(again);
             });
         }
@@ -186,7 +186,7 @@ impl Early {
             for run in runs.as_slice().iter().filter(|run| next.lt(run.left)) {
                 self.runs.push(*run);
             }
-            self.remember();
+            self.refill_runs();
         }
         slice
     }
@@ -210,7 +210,7 @@ impl Early {
     pub(super) fn clear(&mut self) -> usize {
         let pieces = self.pieces.len();
         self.pieces.clear();
-        (self.runs, self.untold) = (SackBlocks::new(), false);
+        (self.runs, self.runs_missing) = (SackBlocks::new(), false);
         pieces
     }
 }
@@ -231,7 +231,7 @@ mod tests {
         ) {
             let stream: Vec<u8> = (0..260u32).map(|n| (n * 7 + n / 256) as u8).collect();
             let mut pool = PagePool::new(64, 64);
-            let mut early = Early::default();
+            let mut early = OutOfOrder::default();
             let (mut next, mut out, mut have) = (0usize, Vec::new(), alloc::vec![false; 260]);
             for (from, length) in pieces {
                 let slice = pool.take().unwrap().append(&stream[from..from + length]).unwrap();
@@ -260,8 +260,8 @@ mod tests {
                 let reach = have.iter().position(|byte| !byte).unwrap_or(260);
                 prop_assert_eq!(next, reach, "everything contiguous has come out");
                 let expected = Sequence(start.wrapping_add(next as u32));
-                early.again = None;
-                let report = early.report(expected, 4);
+                early.dsack = None;
+                let report = early.sack_blocks(expected, 4);
                 prop_assert!(report.as_slice().iter().all(|block| expected.lt(block.left)));
                 // All runs are reported, up to the limit, each at its full length.
                 let mut runs = Vec::new();

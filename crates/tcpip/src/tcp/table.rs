@@ -14,7 +14,7 @@ use kiban_base::SecureRng;
 pub(super) struct Table {
     slots: Vec<(u32, Option<Box<Session>>)>,
     free: Vec<u32>,
-    by_name: HashTable<u32>,
+    by_four_tuple: HashTable<u32>,
     /// The slot that was found last; it may be free by now.
     recent: u32,
     key: [u64; 2],
@@ -41,7 +41,7 @@ fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
 impl Table {
     pub(super) fn new(rng: &mut SecureRng) -> Table {
         let key = [rng.draw(), rng.draw() | 1];
-        Table { slots: Vec::new(), free: Vec::new(), by_name: HashTable::new(), recent: 0, key }
+        Table { slots: Vec::new(), free: Vec::new(), by_four_tuple: HashTable::new(), recent: 0, key }
     }
 
     /// Returns the keyed hash of a 4-tuple.
@@ -51,7 +51,7 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.by_four_tuple.len()
     }
 
     /// Returns the slot of a 4-tuple. Segments come in trains, so the slot found last is tried first.
@@ -62,7 +62,7 @@ impl Table {
             session.is_some_and(|session| session.remote == remote && session.local == local)
         };
         if !is_it(&self.recent) {
-            self.recent = *self.by_name.find(self.hash(local, remote), is_it)?;
+            self.recent = *self.by_four_tuple.find(self.hash(local, remote), is_it)?;
         }
         Some(self.recent)
     }
@@ -87,7 +87,7 @@ impl Table {
             let session = slots[*index as usize].1.as_ref().expect("the hash names live sessions");
             hash(key, session.local, session.remote)
         };
-        self.by_name.insert_unique(name, index, rehash);
+        self.by_four_tuple.insert_unique(name, index, rehash);
         id
     }
 
@@ -97,7 +97,7 @@ impl Table {
             slot.0 = slot.0.wrapping_add(1);
             self.free.push(index);
             let hash = self.hash(session.local, session.remote);
-            if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == index) {
+            if let Ok(entry) = self.by_four_tuple.find_entry(hash, |other| *other == index) {
                 entry.remove();
             }
         }

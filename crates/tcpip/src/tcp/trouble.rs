@@ -2,7 +2,7 @@
 
 /// An ICMP error about one of our segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum IcmpErrorClass {
     /// Net or host unreachable or prohibited (type 3, codes 0, 1, 5 to 13).
     Unreachable,
     /// Protocol unreachable (type 3, code 2).

@@ -12,8 +12,8 @@
 //!                  ([`Udp::on_trouble`], RFC 1122 §4.1.3.3).
 //! Limits           [`Udp::sockets_max`] sockets; the host limits how many datagrams wait for a slow reader.
 
-use crate::families::{is_any6, share};
-use crate::icmp::Trouble;
+use crate::families::{is_any6, overlap};
+use crate::icmp::IcmpError;
 use crate::wire::udp::{self, Header};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -110,13 +110,13 @@ pub enum Arrival {
 
 /// A bound socket.
 #[derive(Clone, Copy)]
-struct Bound {
+struct Socket {
     local: SocketAddr,
     /// Whether an unspecified IPv6 address accepts IPv4 datagrams too.
     dual: bool,
 }
 
-impl Bound {
+impl Socket {
     fn takes(&self, target: SocketAddr) -> bool {
         self.local.port() == target.port()
             && self.local.ip().is_unspecified()
@@ -126,7 +126,7 @@ impl Bound {
 
 /// UDP for one board.
 pub struct Udp {
-    sockets: Vec<(u32, Option<Bound>)>,
+    sockets: Vec<(u32, Option<Socket>)>,
     sockets_max: usize,
     counters: UdpCounters,
 }
@@ -164,7 +164,8 @@ impl Udp {
             return Err(Refusal::BadAddress);
         }
         let dual = !v6_only && is_any6(local);
-        let taken = |bound: &Bound| bound.local == local || share((bound.local, bound.dual), (local, dual));
+        let taken =
+            |bound: &Socket| bound.local == local || overlap((bound.local, bound.dual), (local, dual));
         if self.sockets.iter().filter_map(|(_, bound)| bound.as_ref()).any(taken) {
             return Err(Refusal::AddressInUse);
         }
@@ -176,7 +177,7 @@ impl Udp {
             }
             None => return Err(Refusal::TooMany),
         };
-        self.sockets[index].1 = Some(Bound { local, dual });
+        self.sockets[index].1 = Some(Socket { local, dual });
         Ok(SocketId { index: index as u32, generation: self.sockets[index].0 })
     }
 
@@ -273,7 +274,7 @@ impl Udp {
     /// Returns the socket for datagrams to `target`. A socket on that very address is preferred to one on all
     /// addresses, whichever was bound first.
     fn find(&self, target: SocketAddr) -> Option<SocketId> {
-        let of = |takes: &dyn Fn(Bound) -> bool| {
+        let of = |takes: &dyn Fn(Socket) -> bool| {
             self.sockets.iter().position(|(_, bound)| bound.is_some_and(takes))
         };
         let index = of(&|bound| bound.local == target).or_else(|| of(&|bound| bound.takes(target)))?;
@@ -281,7 +282,7 @@ impl Udp {
     }
 
     /// Counts an ICMP error about a datagram, and returns the socket that may have sent it.
-    pub fn on_trouble(&mut self, trouble: &Trouble) -> Option<SocketId> {
+    pub fn on_icmp_error(&mut self, trouble: &IcmpError) -> Option<SocketId> {
         let socket = self.find(trouble.local())?;
         self.counters.icmp_errors += 1;
         Some(socket)

@@ -156,7 +156,7 @@ impl Talk {
             Indication::Writable { .. } => "writable".into(),
             Indication::Starved { .. } => "starved".into(),
             Indication::Urgent { bytes, .. } => format!("urgent {bytes}"),
-            Indication::Doubtful { target, .. } => format!("doubtful {target}"),
+            Indication::NegativeAdvice { target, .. } => format!("doubtful {target}"),
             Indication::Finished { .. } => "finished".into(),
             Indication::Gone { reason, .. } => format!("gone: {reason:?}"),
         };

@@ -336,7 +336,7 @@ impl World {
             Indication::Writable { .. }
             | Indication::Starved { .. }
             | Indication::Urgent { .. }
-            | Indication::Doubtful { .. } => {}
+            | Indication::NegativeAdvice { .. } => {}
             Indication::Finished { session } => {
                 let number = self.app_of(side, session)?;
                 let app = &mut self.apps[number][side];

@@ -46,10 +46,10 @@ impl Bench {
         found.expect("a counter of that name")
     }
 
-    fn pass(&mut self, length: Duration) -> Vec<Complaint> {
+    fn pass(&mut self, length: Duration) -> Vec<IcmpErrorRequest> {
         self.now += length;
         self.with(|ip, cx| ip.settle(cx));
-        core::iter::from_fn(|| self.ip.complaint()).collect()
+        core::iter::from_fn(|| self.ip.poll_error_request()).collect()
     }
 
     /// Asserts that all memory has been returned.
@@ -260,7 +260,7 @@ fn a_sender_hears_that_time_is_over_only_if_its_first_fragment_came() {
         let complaints = bench.pass(Duration::from_secs(1));
         assert_eq!(complaints.len(), usize::from(heard));
         for complaint in complaints {
-            assert_eq!(complaint.kind, TroubleKind::TimeExceeded { code: 1 });
+            assert_eq!(complaint.kind, IcmpErrorKind::TimeExceeded { code: 1 });
             assert_eq!((complaint.local, complaint.remote), (ours(), peer()));
             assert_eq!(bytes_of(&complaint.pdu), fragment(7, 0, true, &noise(16)), "as it came");
         }
@@ -308,8 +308,8 @@ fn options_are_passed_over_refused_or_reported() {
         let got = bench.arrive(&with(options));
         assert_eq!(got.is_some(), up, "{options:?}");
         assert_eq!(bench.count(counter), 1, "{options:?}");
-        let told = bench.ip.complaint().map(|complaint| complaint.kind);
-        let expected = pointer.map(|pointer| TroubleKind::ParameterProblem { code: 0, pointer });
+        let told = bench.ip.poll_error_request().map(|complaint| complaint.kind);
+        let expected = pointer.map(|pointer| IcmpErrorKind::ParameterProblem { code: 0, pointer });
         assert_eq!(told, expected, "{options:?}");
     }
 }
@@ -334,9 +334,9 @@ fn what_is_for_everybody_is_for_datagrams_alone() {
         assert_eq!(got.is_some(), up, "{target} {protocol}");
         if let Some(got) = got {
             assert!(got.brief.to_group);
-            bench.ip.complain(TroubleKind::Unreachable { code: 3 }, got);
+            bench.ip.request_error(IcmpErrorKind::Unreachable { code: 3 }, got);
         }
-        assert!(bench.ip.complaint().is_none(), "no error answers a group");
+        assert!(bench.ip.poll_error_request().is_none(), "no error answers a group");
         assert!(bench.memory.is_all_free());
     }
 }

@@ -79,8 +79,8 @@ fn chains_of_headers_are_walked_refused_or_reported() {
     let option = |next: u8, kind: u8| vec![next, 0, kind, 4, 0, 0, 0, 0];
     let routing = |next: u8, kind: u8, left: u8| vec![next, 0, kind, left, 0, 0, 0, 0];
     let join = |parts: &[Vec<u8>]| [parts.concat(), b"datagram".to_vec()].concat();
-    let problem = |code, pointer| Some(TroubleKind::ParameterProblem { code, pointer });
-    type Row = (u8, Vec<u8>, bool, Option<&'static str>, Option<TroubleKind>);
+    let problem = |code, pointer| Some(IcmpErrorKind::ParameterProblem { code, pointer });
+    type Row = (u8, Vec<u8>, bool, Option<&'static str>, Option<IcmpErrorKind>);
     let rows: Vec<Row> = vec![
         (UDP, join(&[]), true, None, None),
         (HOP_BY_HOP, join(&[pad(DESTINATION_OPTIONS), pad(UDP)]), true, None, None),
@@ -138,7 +138,7 @@ fn chains_of_headers_are_walked_refused_or_reported() {
         }
         let expected: Vec<_> = counter.map(|counter| (counter, 1)).into_iter().collect();
         assert_eq!(counted(&bench), expected, "{next_header} {rest:?}");
-        let complaint = bench.ip.complaint();
+        let complaint = bench.ip.poll_error_request();
         assert_eq!(complaint.as_ref().map(|complaint| complaint.kind), told, "{next_header} {rest:?}");
         if let Some(complaint) = complaint {
             assert_eq!(bytes_of(&complaint.pdu), packet6(next_header, &rest, |_| {}), "as it came");
@@ -187,7 +187,7 @@ fn an_option_that_wants_to_be_reported_is_even_to_a_group() {
         let bytes = packet6(DESTINATION_OPTIONS, &rest, |header| header.target = six("ff02::1"));
         assert!(bench.arrive(&bytes).is_none());
         assert_eq!(
-            bench.ip.complaint().map(|complaint| complaint.local),
+            bench.ip.poll_error_request().map(|complaint| complaint.local),
             told.then(|| OURS.parse().unwrap())
         );
     }
@@ -230,7 +230,7 @@ fn datagrams_are_cut_at_the_source_and_put_together() {
 
 #[test]
 fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says() {
-    let problem = |pointer| Some(TroubleKind::ParameterProblem { code: 0, pointer });
+    let problem = |pointer| Some(IcmpErrorKind::ParameterProblem { code: 0, pointer });
     for (bytes, counter, told) in [
         (fragment6(1, 0, true, UDP, &[0; 9]), "fragments_malformed", problem(4)),
         (fragment6(1, 65_528, false, UDP, &[0; 8]), "fragments_beyond", problem(42)),
@@ -240,7 +240,7 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
         let mut bench = bench();
         assert!(bench.arrive(&bytes).is_none());
         assert_eq!(counted(&bench), [("fragments_in", 1), (counter, 1)]);
-        assert_eq!(bench.ip.complaint().map(|complaint| complaint.kind), told);
+        assert_eq!(bench.ip.poll_error_request().map(|complaint| complaint.kind), told);
         assert!(bench.memory.is_all_free());
     }
     // An overlap discards the datagram (RFC 5722); a fragment header within a reassembled packet is rejected;
@@ -256,8 +256,8 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
     assert!(bench.arrive(&first).is_none());
     bench.now += Duration::from_secs(60);
     bench.with(|ip, cx| ip.settle(cx));
-    let complaint = bench.ip.complaint().expect("the first fragment had come");
-    assert_eq!((complaint.kind, bytes_of(&complaint.pdu)), (TroubleKind::TimeExceeded { code: 1 }, first));
+    let complaint = bench.ip.poll_error_request().expect("the first fragment had come");
+    assert_eq!((complaint.kind, bytes_of(&complaint.pdu)), (IcmpErrorKind::TimeExceeded { code: 1 }, first));
     let counters = *bench.ip.counters();
     assert_eq!((counters.fragments_overlapping, counters.fragments_late), (1, 1));
     assert_eq!((counters.headers_refused, counters.reassembly_timeouts), (1, 1));

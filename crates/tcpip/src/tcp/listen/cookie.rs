@@ -28,24 +28,24 @@ const SLOTS_MAX: u32 = 2;
 pub(crate) const LIFE: Duration = SLOT.saturating_mul(SLOTS_MAX + 1);
 const LOW: u32 = 0x00ff_ffff;
 /// Bits of the timestamp that encode the options.
-const AGREED: u32 = 0x1f;
+const OPTION_BITS: u32 = 0x1f;
 const NO_SHIFT: u32 = 15;
 
 /// A 4-tuple: our address and port, then the peer's.
-type Name = (SocketAddr, SocketAddr);
+type FourTuple = (SocketAddr, SocketAddr);
 
 fn slot(now: Instant) -> u32 {
     (now.as_nanos() / SLOT.as_nanos() as u64) as u32
 }
 
-fn hash(secret: &Secret, name: Name, more: &[u32]) -> u32 {
-    let mut hasher = secret.name(b'c', name.0, name.1);
+fn hash(secret: &Secret, name: FourTuple, more: &[u32]) -> u32 {
+    let mut hasher = secret.tuple_hasher(b'c', name.0, name.1);
     more.iter().for_each(|word| hasher.write(&word.to_be_bytes()));
     hasher.finish() as u32
 }
 
 /// Returns the cookie for a SYN.
-fn number(secret: &Secret, name: Name, syn: &Header, now: Instant) -> Sequence {
+fn cookie_isn(secret: &Secret, name: FourTuple, syn: &Header, now: Instant) -> Sequence {
     let mss = syn.options.mss.unwrap_or(Config::mss_unsaid(name.1));
     let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0) as u32;
     let slot = slot(now);
@@ -54,7 +54,13 @@ fn number(secret: &Secret, name: Name, syn: &Header, now: Instant) -> Sequence {
 }
 
 /// Returns the SYN-ACK for a SYN.
-pub(crate) fn answer(secret: &Secret, config: &Config, name: Name, syn: &Header, now: Instant) -> Header {
+pub(crate) fn syn_ack(
+    secret: &Secret,
+    config: &Config,
+    name: FourTuple,
+    syn: &Header,
+    now: Instant,
+) -> Header {
     let agreed = syn.options.timestamps.filter(|_| config.timestamps).map(|theirs| {
         let shift = syn.options.window_shift.filter(|_| config.window_scaling);
         let sack = config.sack && syn.options.sack_permitted;
@@ -67,7 +73,7 @@ pub(crate) fn answer(secret: &Secret, config: &Config, name: Name, syn: &Header,
     Header {
         source_port: name.0.port(),
         target_port: name.1.port(),
-        sequence: number(secret, name, syn, now),
+        sequence: cookie_isn(secret, name, syn, now),
         acknowledgment: syn.sequence + 1,
         flags: Flags::SYN | Flags::ACK,
         window: window(config),
@@ -88,18 +94,18 @@ pub(crate) fn window(config: &Config) -> u16 {
 }
 
 /// Returns a timestamp, not later than now, whose low bits are `said`.
-fn clock(secret: &Secret, name: Name, said: u32, now: Instant) -> u32 {
+fn clock(secret: &Secret, name: FourTuple, said: u32, now: Instant) -> u32 {
     let clock = stamps::value(0, now);
-    let marked = clock & !AGREED | said;
-    let marked = if marked > clock { marked.wrapping_sub(AGREED + 1) } else { marked };
+    let marked = clock & !OPTION_BITS | said;
+    let marked = if marked > clock { marked.wrapping_sub(OPTION_BITS + 1) } else { marked };
     secret.stamp_offset(name.0, name.1).wrapping_add(marked)
 }
 
 /// Returns the SYN that an ACK answers, as far as the cookie encodes it; `None` if the cookie is invalid.
-pub(crate) fn recall(
+pub(crate) fn decode(
     secret: &Secret,
     config: &Config,
-    name: Name,
+    name: FourTuple,
     ack: &Header,
     now: Instant,
 ) -> Option<Header> {
@@ -115,7 +121,7 @@ pub(crate) fn recall(
     let mss = *SIZES.get(size as usize)?;
     let mut options = Options { mss: Some(mss), ..Options::NONE };
     if let Some(stamps) = ack.options.timestamps.filter(|_| config.timestamps) {
-        let said = stamps.echo.wrapping_sub(secret.stamp_offset(name.0, name.1)) & AGREED;
+        let said = stamps.echo.wrapping_sub(secret.stamp_offset(name.0, name.1)) & OPTION_BITS;
         options.timestamps = Some(stamps);
         options.sack_permitted = said & 1 == 1;
         options.window_shift = (said >> 1 != NO_SHIFT).then_some((said >> 1) as u8);
@@ -130,7 +136,7 @@ mod tests {
     use kiban_base::{RngKey, SecureRng, SimRng};
     use proptest::prelude::*;
 
-    const NAME: Name = (
+    const NAME: FourTuple = (
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 80),
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 5000),
     );
@@ -173,14 +179,14 @@ mod tests {
                 flags: Flags::SYN, window: 1000, urgent: 0, options,
             };
             let now = Instant::from_nanos(at);
-            let answer = answer(&secret, &config, NAME, &syn, now);
+            let answer = syn_ack(&secret, &config, NAME, &syn, now);
             if let Some(ours) = answer.options.timestamps {
                 let clock = stamps::value(secret.stamp_offset(NAME.0, NAME.1), now);
-                prop_assert!(clock.wrapping_sub(ours.value) <= 2 * AGREED, "never ahead of the clock");
+                prop_assert!(clock.wrapping_sub(ours.value) <= 2 * OPTION_BITS, "never ahead of the clock");
             }
             let ack = ack_of(&answer);
             let later = Instant::from_nanos(at + later);
-            let found = recall(&secret, &config, NAME, &ack, later).unwrap();
+            let found = decode(&secret, &config, NAME, &ack, later).unwrap();
             prop_assert_eq!(found.sequence, syn.sequence);
             let told = found.options.mss.unwrap();
             prop_assert!(told <= mss.unwrap_or(536).max(64) && SIZES.contains(&told));
@@ -190,7 +196,7 @@ mod tests {
             prop_assert_eq!(found.options.window_shift, shift.filter(|_| with_stamps).map(|shift| shift.min(14)));
             // An expired cookie, another 4-tuple, or another initial sequence number of the peer.
             let late = Instant::from_nanos(at + LIFE.as_nanos() as u64);
-            prop_assert!(recall(&secret, &config, NAME, &ack, late).is_none());
+            prop_assert!(decode(&secret, &config, NAME, &ack, late).is_none());
         }
     }
 
@@ -210,7 +216,7 @@ mod tests {
                 urgent: 0,
                 options: Options::NONE,
             };
-            recall(&secret, &config, NAME, &ack, Instant::from_nanos(1 << 45)).is_some()
+            decode(&secret, &config, NAME, &ack, Instant::from_nanos(1 << 45)).is_some()
         });
         // 8 of 2^24 sizes, 3 of 256 slots: less than one in ten million.
         assert!(hits.count() <= 20);

@@ -15,7 +15,7 @@ pub(crate) struct Listener {
     /// Whether an unspecified IPv6 address accepts IPv4 connections too.
     pub(crate) dual: bool,
     /// Number of half-open connections.
-    pub(crate) waiting: usize,
+    pub(crate) half_open_count: usize,
     /// Half-open connections, the oldest first, if only their number is limited (without cookies). Some may
     /// be open or gone by now.
     pub(crate) half_open: VecDeque<SessionId>,
@@ -24,7 +24,7 @@ pub(crate) struct Listener {
 }
 
 /// Returns the listener for `local`: one on that very address is preferred to one on all addresses.
-pub(crate) fn who_listens(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
+pub(crate) fn find_listener(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
     let serves = |listener: &&mut Listener| {
         let address = listener.local.ip();
         listener.local.port() == local.port()

@@ -6,8 +6,8 @@
 //!                  (RFC 6191), or else by a sequence number above all that were used (RFC 9293 §3.10.7.4).
 //!                  Our initial sequence number is then above all that we used, too.
 
-use super::listener::who_listens;
-use super::time_wait::APART;
+use super::listener::find_listener;
+use super::time_wait::ISN_REUSE_GAP;
 use crate::tcp::indication::SessionId;
 use crate::tcp::machine::Tcp;
 use crate::tcp::segment::Outbox;
@@ -16,25 +16,25 @@ use kiban_base::Context;
 
 impl Tcp {
     /// Registers a session that has entered TIME-WAIT, and ends the oldest ones beyond the limit.
-    pub(crate) fn on_rest(&mut self, id: SessionId, cx: &mut Context<'_>, out: &mut Outbox) {
-        self.resting.line.push_back(id);
+    pub(crate) fn on_time_wait(&mut self, id: SessionId, cx: &mut Context<'_>, out: &mut Outbox) {
+        self.time_wait_queue.sessions.push_back(id);
         let most = self.config.time_wait_max.min(self.config.sessions_max / 4);
-        while let Some(first) = self.resting.line.front().copied() {
+        while let Some(first) = self.time_wait_queue.sessions.front().copied() {
             let gone = self.table.get(first).is_none();
-            if !gone && self.resting.line.len() <= most {
+            if !gone && self.time_wait_queue.sessions.len() <= most {
                 return;
             }
-            self.resting.line.pop_front();
+            self.time_wait_queue.sessions.pop_front();
             if !gone {
                 self.counters.time_wait_cut += 1;
-                self.with(first.index, cx, out, |session, desk| session.leave_name(desk));
+                self.with(first.index, cx, out, |session, desk| session.leave_time_wait(desk));
             }
         }
     }
 
     /// Frees the 4-tuple of a session in TIME-WAIT if `syn` may reuse it. Returns the least initial sequence
     /// number for the new session.
-    pub(crate) fn take_name(
+    pub(crate) fn reuse_time_wait(
         &mut self,
         index: u32,
         syn: &Header,
@@ -45,11 +45,11 @@ impl Tcp {
             return None;
         }
         let session = self.table.at(index)?;
-        let least = session.yields_to(syn)?;
+        let least = session.time_wait_reusable_by(syn)?;
         let local = session.local;
-        who_listens(&mut self.listeners, local)?;
+        find_listener(&mut self.listeners, local)?;
         self.counters.time_wait_reused += 1;
-        self.with(index, cx, out, |session, desk| session.leave_name(desk));
-        Some(least + APART)
+        self.with(index, cx, out, |session, desk| session.leave_time_wait(desk));
+        Some(least + ISN_REUSE_GAP)
     }
 }

@@ -15,9 +15,9 @@ pub(crate) struct Secret {
 
 /// The initial numbers of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct InitialNumbers {
     /// Our initial sequence number.
-    pub(crate) initial: Sequence,
+    pub(crate) isn: Sequence,
     /// Offset of our timestamp clock.
     pub(crate) stamp_offset: u32,
 }
@@ -30,22 +30,27 @@ impl Secret {
     /// RFC 6528 §3: a clock of 4 us plus a keyed hash of the 4-tuple. The clock permits reuse of a 4-tuple
     /// (RFC 9293 §3.4.1); the hash hides the numbers of other connections. The same applies to timestamps
     /// (RFC 7323 §7.1).
-    pub(crate) fn beginning(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> Beginning {
+    pub(crate) fn initial_numbers(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> InitialNumbers {
         let clock = (now.as_nanos() / 4000) as u32;
-        let hash = self.name(b'i', local, remote).finish() as u32;
-        Beginning {
-            initial: Sequence(clock.wrapping_add(hash)),
+        let hash = self.tuple_hasher(b'i', local, remote).finish() as u32;
+        InitialNumbers {
+            isn: Sequence(clock.wrapping_add(hash)),
             stamp_offset: self.stamp_offset(local, remote),
         }
     }
 
     /// Returns the offset of our timestamp clock for a 4-tuple.
     pub(crate) fn stamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
-        self.name(b't', local, remote).finish() as u32
+        self.tuple_hasher(b't', local, remote).finish() as u32
     }
 
     /// Returns a hasher that has hashed `letter` (the use) and the 4-tuple; more may be hashed after them.
-    pub(crate) fn name(&self, letter: u8, local: SocketAddr, remote: SocketAddr) -> SipHasher24 {
+    pub(crate) fn tuple_hasher(&self, letter: u8, local: SocketAddr, remote: SocketAddr) -> SipHasher24 {
         let mut hasher = SipHasher24::new_with_keys(self.key[0], self.key[1]);
         hasher.write_u8(letter);
         for end in [local, remote] {
@@ -77,10 +82,10 @@ mod tests {
     fn numbers_differ_by_name_by_use_and_by_board() {
         let secret = |seed| Secret::new(&mut SecureRng::new(RngKey::for_simulation(seed)));
         let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), port);
-        let of = |seed, port| secret(seed).beginning(end(port), end(80), Instant::ZERO);
+        let of = |seed, port| secret(seed).initial_numbers(end(port), end(80), Instant::ZERO);
         let (one, other, elsewhere) = (of(1, 1), of(1, 2), of(2, 1));
-        assert_ne!(one.initial, other.initial);
-        assert_ne!(one.initial, elsewhere.initial);
-        assert_ne!(one.initial.0, one.stamp_offset);
+        assert_ne!(one.isn, other.isn);
+        assert_ne!(one.isn, elsewhere.isn);
+        assert_ne!(one.isn.0, one.stamp_offset);
     }
 }

@@ -17,30 +17,30 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// The timestamp state of one session.
 #[derive(Debug)]
-pub(crate) struct Stamps {
+pub(crate) struct TimestampState {
     offset: u32,
     /// TS.Recent.
-    recent: u32,
+    ts_recent: u32,
     /// When TS.Recent was set.
-    recent_at: Instant,
+    ts_recent_at: Instant,
     /// Last.ACK.sent.
-    acknowledged: Sequence,
+    last_ack_sent: Sequence,
 }
 
-impl Stamps {
-    pub(crate) fn new(offset: u32) -> Stamps {
-        Stamps { offset, recent: 0, recent_at: Instant::ZERO, acknowledged: Sequence(0) }
+impl TimestampState {
+    pub(crate) fn new(offset: u32) -> TimestampState {
+        TimestampState { offset, ts_recent: 0, ts_recent_at: Instant::ZERO, last_ack_sent: Sequence(0) }
     }
 
     /// Starts with `value` from the peer's SYN; `expected` is RCV.NXT after it.
     pub(crate) fn begin(&mut self, value: u32, expected: Sequence, now: Instant) {
-        (self.recent, self.recent_at, self.acknowledged) = (value, now, expected);
+        (self.ts_recent, self.ts_recent_at, self.last_ack_sent) = (value, now, expected);
     }
 
     /// Returns the option for a segment; only one with ACK carries an echo.
     #[inline]
     pub(crate) fn option(&self, acknowledges: bool, now: Instant) -> Timestamps {
-        Timestamps { value: self.value(now), echo: if acknowledges { self.recent } else { 0 } }
+        Timestamps { value: self.value(now), echo: if acknowledges { self.ts_recent } else { 0 } }
     }
 
     #[inline]
@@ -51,35 +51,35 @@ impl Stamps {
     /// Records that an ACK was sent.
     #[inline]
     pub(crate) fn on_acknowledgment_sent(&mut self, expected: Sequence) {
-        self.acknowledged = expected;
+        self.last_ack_sent = expected;
     }
 
     /// Returns whether PAWS rejects `value` (RFC 7323 §5.3, R1).
     #[inline]
-    pub(crate) fn is_old(&self, value: u32, now: Instant) -> bool {
-        (value.wrapping_sub(self.recent) as i32) < 0 && now.since(self.recent_at) <= IDLE_MAX
+    pub(crate) fn fails_paws(&self, value: u32, now: Instant) -> bool {
+        (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) <= IDLE_MAX
     }
 
     /// Returns whether `value` equals TS.Recent.
     pub(crate) fn is_last(&self, value: u32) -> bool {
-        value == self.recent
+        value == self.ts_recent
     }
 
     /// Returns whether `value` is newer than TS.Recent.
     pub(crate) fn is_behind_last(&self, value: u32) -> bool {
-        (value.wrapping_sub(self.recent) as i32) > 0
+        (value.wrapping_sub(self.ts_recent) as i32) > 0
     }
 
     /// Records the value of an acceptable segment (RFC 7323 §4.3, 2, and §5.3, R3).
     #[inline]
     pub(crate) fn take(&mut self, value: u32, sequence: Sequence, now: Instant) {
-        if sequence.le(self.acknowledged) {
-            (self.recent, self.recent_at) = (value, now);
+        if sequence.le(self.last_ack_sent) {
+            (self.ts_recent, self.ts_recent_at) = (value, now);
         }
     }
 
     /// Returns how long ago we sent `echo`, within a millisecond, if we may have sent it.
-    pub(crate) fn trip(&self, echo: u32, now: Instant) -> Option<Duration> {
+    pub(crate) fn rtt_of_echo(&self, echo: u32, now: Instant) -> Option<Duration> {
         let trip = self.value(now).wrapping_sub(echo);
         // Zero means no echo (§3.2); a value ahead of our clock was never sent.
         (echo != 0 && (trip as i32) >= 0).then(|| Duration::from_millis(u64::from(trip)))
@@ -102,34 +102,37 @@ mod tests {
 
     #[test]
     fn what_is_old_is_told_by_the_shorter_way_round_and_not_after_24_days() {
-        let mut stamps = Stamps::new(7);
+        let mut stamps = TimestampState::new(7);
         stamps.begin(5, Sequence(100), at(0));
         let rows =
             [(5, 1, false), (4, 1, true), (6, 1, false), (0x8000_0006, 1, true), (0x8000_0004, 1, false)];
         for (value, ms, old) in rows {
-            assert_eq!(stamps.is_old(value, at(ms)), old, "{value}");
+            assert_eq!(stamps.fails_paws(value, at(ms)), old, "{value}");
         }
         let days = |days: u64| at(days * 24 * 3600 * 1000);
-        assert!(stamps.is_old(4, days(24)) && !stamps.is_old(4, days(25)));
+        assert!(stamps.fails_paws(4, days(24)) && !stamps.fails_paws(4, days(25)));
     }
 
     #[test]
     fn of_segments_that_one_acknowledgement_answers_the_first_is_echoed() {
-        let mut stamps = Stamps::new(0);
+        let mut stamps = TimestampState::new(0);
         stamps.begin(10, Sequence(100), at(0));
         stamps.take(20, Sequence(100), at(1));
         stamps.take(30, Sequence(200), at(2));
         assert_eq!(stamps.option(true, at(2)), Timestamps { value: 2, echo: 20 });
         stamps.on_acknowledgment_sent(Sequence(300));
         stamps.take(40, Sequence(300), at(3));
-        assert_eq!((stamps.recent, stamps.option(false, at(3)).echo), (40, 0));
+        assert_eq!((stamps.ts_recent, stamps.option(false, at(3)).echo), (40, 0));
     }
 
     #[test]
     fn an_echo_of_what_was_never_said_measures_nothing() {
-        let stamps = Stamps::new(u32::MAX - 10);
+        let stamps = TimestampState::new(u32::MAX - 10);
         let said = stamps.value(at(100));
-        assert_eq!(stamps.trip(said, at(130)), Some(Duration::from_millis(30)));
-        assert_eq!((stamps.trip(0, at(130)), stamps.trip(said.wrapping_add(31), at(130))), (None, None));
+        assert_eq!(stamps.rtt_of_echo(said, at(130)), Some(Duration::from_millis(30)));
+        assert_eq!(
+            (stamps.rtt_of_echo(0, at(130)), stamps.rtt_of_echo(said.wrapping_add(31), at(130))),
+            (None, None)
+        );
     }
 }

@@ -6,9 +6,9 @@
 //!                  answers, so that a flood takes no memory.
 
 use super::cookie;
-use super::listener::who_listens;
-use super::secret::Beginning;
-use super::time_wait::behind;
+use super::listener::find_listener;
+use super::secret::InitialNumbers;
+use super::time_wait::isn_not_before;
 use crate::tcp::config::{Fairness, SynCookies};
 use crate::tcp::indication::SessionId;
 use crate::tcp::machine::Tcp;
@@ -21,7 +21,7 @@ use kiban_base::{Context, Pdu};
 
 impl Tcp {
     /// Processes a segment that matches no session (RFC 9293 §3.10.7.1, §3.10.7.2).
-    pub(crate) fn on_stranger(
+    pub(crate) fn on_unmatched(
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
@@ -34,10 +34,10 @@ impl Tcp {
         if flags.has(Flags::RST) {
             return;
         }
-        let listener = who_listens(&mut self.listeners, local);
+        let listener = find_listener(&mut self.listeners, local);
         let Some(listener) = listener else { return self.answer_reset(local, remote, header, pdu, out) };
         if flags.has(Flags::ACK) {
-            return self.on_last_segment((local, remote), header, pdu, lane, cx, out);
+            return self.on_listener_ack((local, remote), header, pdu, lane, cx, out);
         }
         if !flags.has(Flags::SYN) {
             // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
@@ -45,7 +45,7 @@ impl Tcp {
             return;
         }
         let (number, owner) = (listener.number, listener.owner);
-        let full = listener.waiting >= self.config.backlog;
+        let full = listener.half_open_count >= self.config.backlog;
         let with_cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             SynCookies::Full => full,
@@ -59,24 +59,24 @@ impl Tcp {
             self.counters.sessions_limited_by_address += 1;
             return;
         }
-        if full && !with_cookie && !self.displace(number, remote, cx, out) {
+        if full && !with_cookie && !self.evict_half_open(number, remote, cx, out) {
             self.counters.requests_dropped += 1;
             return;
         }
         if with_cookie {
-            let Some(listener) = who_listens(&mut self.listeners, local) else { return };
+            let Some(listener) = find_listener(&mut self.listeners, local) else { return };
             listener.cookies_until = cx.now + cookie::LIFE;
             self.counters.cookies_out += 1;
             self.counters.segments_out += 1;
-            let answer = cookie::answer(&self.secret, &self.config, (local, remote), header, cx.now);
-            return send_alone(&answer, (local, remote), pdu, out);
+            let answer = cookie::syn_ack(&self.secret, &self.config, (local, remote), header, cx.now);
+            return send_stateless(&answer, (local, remote), pdu, out);
         }
         self.counters.requests_in += 1;
-        let beginning = behind(self.secret.beginning(local, remote, cx.now), least);
+        let beginning = isn_not_before(self.secret.initial_numbers(local, remote, cx.now), least);
         let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
         let is_bounded = self.config.syn_cookies == SynCookies::Off;
-        if let Some(listener) = who_listens(&mut self.listeners, local) {
-            listener.waiting += 1;
+        if let Some(listener) = find_listener(&mut self.listeners, local) {
+            listener.half_open_count += 1;
             if is_bounded {
                 if listener.half_open.len() > 2 * self.config.backlog {
                     let table = &self.table;
@@ -93,7 +93,13 @@ impl Tcp {
 
     /// Makes room in a full backlog for an address that has fewer entries: silently drops the oldest
     /// half-open connection of the address that has most. Returns whether there was one.
-    fn displace(&mut self, number: u32, remote: SocketAddr, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+    fn evict_half_open(
+        &mut self,
+        number: u32,
+        remote: SocketAddr,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> bool {
         if !self.config.shares || self.config.fairness == Fairness::Flow {
             return false;
         }
@@ -114,7 +120,7 @@ impl Tcp {
     }
 
     /// Processes an ACK for a listener: the last segment of a cookie handshake, or an unexpected segment.
-    fn on_last_segment(
+    fn on_listener_ack(
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
@@ -123,11 +129,11 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {
-        let listener = who_listens(&mut self.listeners, local).expect("a listener was found");
+        let listener = find_listener(&mut self.listeners, local).expect("a listener was found");
         let syn = if header.flags.has(Flags::SYN) || listener.cookies_until < cx.now {
             None
         } else {
-            let found = cookie::recall(&self.secret, &self.config, (local, remote), header, cx.now);
+            let found = cookie::decode(&self.secret, &self.config, (local, remote), header, cx.now);
             self.counters.cookies_wrong += u64::from(found.is_none());
             found
         };
@@ -142,11 +148,13 @@ impl Tcp {
             return;
         }
         self.counters.cookies_in += 1;
-        let beginning =
-            Beginning { initial: header.acknowledgment - 1, ..self.secret.beginning(local, remote, cx.now) };
+        let beginning = InitialNumbers {
+            isn: header.acknowledgment - 1,
+            ..self.secret.initial_numbers(local, remote, cx.now)
+        };
         let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
-        if let Some(listener) = who_listens(&mut self.listeners, local) {
-            listener.waiting += 1;
+        if let Some(listener) = find_listener(&mut self.listeners, local) {
+            listener.half_open_count += 1;
         }
         self.with(id.index, cx, out, |session, desk| session.on_cookie(&syn, header, pdu, desk));
     }
@@ -177,12 +185,17 @@ impl Tcp {
             urgent: 0,
             options: Options::NONE,
         };
-        send_alone(&answer, (local, remote), pdu, out);
+        send_stateless(&answer, (local, remote), pdu, out);
     }
 }
 
 /// Sends a header without a session, in the PDU of the segment that it answers.
-fn send_alone(answer: &Header, (local, remote): (SocketAddr, SocketAddr), mut pdu: Pdu, out: &mut Outbox) {
+fn send_stateless(
+    answer: &Header,
+    (local, remote): (SocketAddr, SocketAddr),
+    mut pdu: Pdu,
+    out: &mut Outbox,
+) {
     pdu.truncate(0);
     let bytes = pdu.push_head(answer.length());
     let length = answer.write(bytes);

@@ -31,12 +31,12 @@ pub(crate) struct Rack {
     latest: Option<(Instant, Sequence)>,
     round_trip: Duration,
     /// The highest byte that has arrived.
-    forward: Option<Sequence>,
-    reordering: bool,
-    multiplier: u8,
-    persistence: u8,
+    fack: Option<Sequence>,
+    reordering_seen: bool,
+    reo_wnd_mult: u8,
+    reo_wnd_persist: u8,
     /// DSACKs before this byte belong to a round that was already counted.
-    round_end: Option<Sequence>,
+    dsack_round: Option<Sequence>,
     probe: Option<Probe>,
 }
 
@@ -53,7 +53,7 @@ impl Rack {
         // §6.2 step 2: a round trip shorter than the least RTT answers the original transmission, not the
         // retransmission.
         let latest = match delivery.latest {
-            Some((moment, _, true)) if now.since(moment) < least => delivery.measured,
+            Some((moment, _, true)) if now.since(moment) < least => delivery.rtt_sample,
             Some((moment, end, _)) => Some((moment, end)),
             None => None,
         };
@@ -67,40 +67,40 @@ impl Rack {
             }
         }
         // Step 3.
-        let forward = self.forward.unwrap_or(una);
-        self.reordering |=
-            delivery.lowest_first.is_some_and(|lowest| lowest.lt(forward)) && self.forward.is_some();
+        let forward = self.fack.unwrap_or(una);
+        self.reordering_seen |=
+            delivery.lowest_first.is_some_and(|lowest| lowest.lt(forward)) && self.fack.is_some();
         let highest = highest_sacked.map_or(una, |highest| highest.max(una));
-        self.forward = Some(forward.max(highest));
+        self.fack = Some(forward.max(highest));
     }
 
     /// Ends the DSACK round once SND.UNA has passed its end.
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, una: Sequence) {
-        self.round_end = self.round_end.filter(|end| una.lt(*end));
+        self.dsack_round = self.dsack_round.filter(|end| una.lt(*end));
     }
 
     /// Widens the reordering window, because a DSACK reveals a spurious retransmission (§6.2 step 4).
     pub(crate) fn on_duplicate_sack(&mut self, una: Sequence, next: Sequence) {
-        if self.round_end.is_none_or(|end| end.le(una)) {
-            self.round_end = Some(next);
-            self.multiplier = self.multiplier.saturating_add(1);
-            self.persistence = PERSISTENCE;
+        if self.dsack_round.is_none_or(|end| end.le(una)) {
+            self.dsack_round = Some(next);
+            self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
+            self.reo_wnd_persist = PERSISTENCE;
         }
     }
 
     /// Records the end of a recovery.
     pub(crate) fn on_recovered(&mut self) {
-        self.persistence = self.persistence.saturating_sub(1);
-        if self.persistence == 0 {
-            self.multiplier = 0;
+        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+        if self.reo_wnd_persist == 0 {
+            self.reo_wnd_mult = 0;
         }
     }
 
     /// Returns whether DSACKs belong to a round that was already counted.
     #[cfg(test)]
     pub(crate) fn counts_a_round(&self) -> bool {
-        self.round_end.is_some()
+        self.dsack_round.is_some()
     }
 
     /// Returns the latest round trip.
@@ -118,34 +118,29 @@ impl Rack {
         now: Instant,
     ) -> (bool, Instant) {
         let Some(latest) = self.latest else { return (false, Instant::NEVER) };
-        let hasty = !self.reordering && (recovering || board.sacked() >= THRESHOLD_SEGMENTS * mss);
+        let hasty = !self.reordering_seen && (recovering || board.sacked() >= THRESHOLD_SEGMENTS * mss);
         let window = match hasty {
             true => Duration::ZERO,
-            false => (least * (u32::from(self.multiplier) + 1) / 4).min(smoothed),
+            false => (least * (u32::from(self.reo_wnd_mult) + 1) / 4).min(smoothed),
         };
-        board.lose_overdue(latest, self.round_trip + window, now)
+        board.mark_overdue_lost(latest, self.round_trip + window, now)
     }
 
     // ---- Tail probes ----
 
     /// Returns whether a tail probe is outstanding.
-    pub(crate) fn probes(&self) -> bool {
+    pub(crate) fn tlp_outstanding(&self) -> bool {
         self.probe.is_some()
     }
 
     /// Records that a tail probe was sent, which ends before `end` (§7.3).
-    pub(crate) fn on_probe(&mut self, end: Sequence, again: bool) {
+    pub(crate) fn on_tlp_sent(&mut self, end: Sequence, again: bool) {
         self.probe = Some(Probe { end, again });
     }
 
     /// Processes an acknowledgement while a tail probe may be outstanding (§7.4.2). Returns whether the probe
     /// has repaired a loss, to which congestion control must react.
-    pub(crate) fn on_probe_answer(
-        &mut self,
-        ack: Sequence,
-        duplicate_sack: bool,
-        pure_duplicate: bool,
-    ) -> bool {
+    pub(crate) fn on_tlp_ack(&mut self, ack: Sequence, duplicate_sack: bool, pure_duplicate: bool) -> bool {
         let Some(probe) = self.probe.filter(|probe| probe.end.le(ack)) else { return false };
         let repaired = probe.again && !duplicate_sack && probe.end.lt(ack);
         if !probe.again || duplicate_sack || repaired || pure_duplicate {

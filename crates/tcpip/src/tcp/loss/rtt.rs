@@ -16,26 +16,26 @@ const LEAST_PERIOD: Duration = Duration::from_secs(150);
 /// The RTT estimate of one session.
 #[derive(Debug)]
 pub(crate) struct Rtt {
-    smoothed: Option<Duration>,
-    variation: Duration,
-    timeout: Duration,
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    rto: Duration,
     backoff: u32,
     /// Time of the last sample: segments sent before it belong to the same window.
     sampled_at: Instant,
     /// The least RTT of this period and of the one before.
-    least: [Duration; 2],
+    min_rtt: [Duration; 2],
     least_since: Instant,
 }
 
 impl Rtt {
     pub(crate) fn new(config: &Config) -> Rtt {
         Rtt {
-            smoothed: None,
-            variation: Duration::ZERO,
-            timeout: config.rto_initial,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            rto: config.rto_initial,
             backoff: 0,
             sampled_at: Instant::ZERO,
-            least: [Duration::MAX; 2],
+            min_rtt: [Duration::MAX; 2],
             least_since: Instant::ZERO,
         }
     }
@@ -45,11 +45,11 @@ impl Rtt {
     pub(crate) fn on_delivered(&mut self, left: Instant, now: Instant, config: &Config) {
         let trip = now.since(left);
         if now.since(self.least_since) > LEAST_PERIOD {
-            self.least = [Duration::MAX, self.least[0]];
+            self.min_rtt = [Duration::MAX, self.min_rtt[0]];
             self.least_since = now;
         }
-        self.least[0] = self.least[0].min(trip);
-        if self.smoothed.is_none() || left >= self.sampled_at {
+        self.min_rtt[0] = self.min_rtt[0].min(trip);
+        if self.srtt.is_none() || left >= self.sampled_at {
             self.sampled_at = now;
             self.sample(trip, config);
         }
@@ -57,8 +57,8 @@ impl Rtt {
 
     /// Returns the least RTT of the last minutes; zero before the first sample.
     #[inline]
-    pub(crate) fn least(&self) -> Duration {
-        match self.least[0].min(self.least[1]) {
+    pub(crate) fn min_rtt(&self) -> Duration {
+        match self.min_rtt[0].min(self.min_rtt[1]) {
             Duration::MAX => Duration::ZERO,
             least => least,
         }
@@ -67,39 +67,39 @@ impl Rtt {
     /// Takes a sample from a timestamp echo (RFC 7323 §4). It is unambiguous, but in whole milliseconds, so
     /// it does not count for the least RTT.
     pub(crate) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
-        if self.smoothed.is_none() || now.since(self.sampled_at) >= trip {
+        if self.srtt.is_none() || now.since(self.sampled_at) >= trip {
             self.sampled_at = now;
             self.sample(trip, config);
         }
     }
 
     /// Returns the RTT variation.
-    pub(crate) fn variation(&self) -> Duration {
-        self.variation
+    pub(crate) fn rttvar(&self) -> Duration {
+        self.rttvar
     }
 
     fn sample(&mut self, trip: Duration, config: &Config) {
-        let smoothed = match self.smoothed {
+        let smoothed = match self.srtt {
             None => {
-                self.variation = trip / 2;
+                self.rttvar = trip / 2;
                 trip
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(trip)) / 4;
+                self.rttvar = (self.rttvar * 3 + smoothed.abs_diff(trip)) / 4;
                 (smoothed * 7 + trip) / 8
             }
         };
-        self.smoothed = Some(smoothed);
+        self.srtt = Some(smoothed);
         // RFC 6298 §5: the back-off stays until there is a new sample; otherwise, on a path slower than the
         // RTO, everything would be sent twice and no sample taken.
         self.backoff = 0;
-        self.timeout = (smoothed + self.variation * 4).clamp(config.rto_min, config.rto_max);
+        self.rto = (smoothed + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
     }
 
     /// Returns the current RTO, with back-off (RFC 6298 §5.5).
     #[inline]
-    pub(crate) fn timeout(&self, config: &Config) -> Duration {
-        self.timeout.saturating_mul(1 << self.backoff.min(16)).min(config.rto_max)
+    pub(crate) fn rto(&self, config: &Config) -> Duration {
+        self.rto.saturating_mul(1 << self.backoff.min(16)).min(config.rto_max)
     }
 
     /// Doubles the RTO after a timeout.
@@ -115,16 +115,16 @@ impl Rtt {
     /// Ends the handshake. Returns how many SYNs were lost.
     pub(crate) fn on_opened(&mut self) -> u32 {
         let lost = core::mem::take(&mut self.backoff);
-        if lost > 0 && self.smoothed.is_none() {
+        if lost > 0 && self.srtt.is_none() {
             // RFC 6298 §5.7.
-            self.timeout = self.timeout.max(AFTER_LOST_SYN);
+            self.rto = self.rto.max(AFTER_LOST_SYN);
         }
         lost
     }
 
     /// Returns the smoothed RTT, if there has been a sample.
-    pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
     }
 }
 
@@ -136,18 +136,18 @@ mod tests {
     fn the_first_sample_sets_and_later_ones_smooth() {
         let config = Config { rto_min: Duration::from_millis(1), ..Config::default() };
         let mut rtt = Rtt::new(&config);
-        assert_eq!(rtt.timeout(&config), Duration::from_secs(1));
+        assert_eq!(rtt.rto(&config), Duration::from_secs(1));
         rtt.on_delivered(Instant::ZERO, Instant::from_nanos(100_000_000), &config);
         // RFC 6298 §2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
-        assert_eq!(rtt.timeout(&config), Duration::from_millis(300));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(300));
         rtt.on_delivered(Instant::from_nanos(50_000_000), Instant::from_nanos(110_000_000), &config);
-        assert_eq!(rtt.timeout(&config), Duration::from_millis(300), "it left before the last sample");
+        assert_eq!(rtt.rto(&config), Duration::from_millis(300), "it left before the last sample");
         rtt.on_delivered(Instant::from_nanos(110_000_000), Instant::from_nanos(290_000_000), &config);
         // §2.3: RTTVAR = 3/4·50 + 1/4·80 = 57.5, SRTT = 7/8·100 + 1/8·180 = 110.
-        assert_eq!(rtt.timeout(&config), Duration::from_millis(340));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(340));
         rtt.on_timeout();
-        assert_eq!(rtt.timeout(&config), Duration::from_millis(680));
-        assert_eq!(rtt.least(), Duration::from_millis(60));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(680));
+        assert_eq!(rtt.min_rtt(), Duration::from_millis(60));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             let trip = Duration::from_millis(if second < 100 { 10 } else { 30 });
             let now = Instant::from_nanos(second * 1_000_000_000);
             rtt.on_delivered(now - trip, now, &config);
-            let known = rtt.least().as_millis();
+            let known = rtt.min_rtt().as_millis();
             assert_eq!(
                 known,
                 if second < 300 {

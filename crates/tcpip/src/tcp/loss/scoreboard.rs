@@ -31,7 +31,7 @@ struct Record {
     sacked: bool,
     lost: bool,
     /// Lost, and retransmitted since.
-    resent: bool,
+    retransmitted: bool,
     /// Sent more than once: not valid as an RTT sample (Karn).
     ambiguous: bool,
     /// In a sacked record: at least this many records from here on are sacked; zero counts as one.
@@ -45,8 +45,8 @@ impl Record {
     }
 
     #[inline]
-    fn flies(&self) -> bool {
-        !self.sacked && (!self.lost || self.resent)
+    fn in_flight(&self) -> bool {
+        !self.sacked && (!self.lost || self.retransmitted)
     }
 
     /// Returns whether it was sent before a segment that left at `moment` and ended at `end` (RFC 8985 §6.2,
@@ -67,10 +67,10 @@ pub(crate) struct Delivery {
     /// The latest transmission among them: send time, end, and whether it was a retransmission.
     pub(crate) latest: Option<(Instant, Sequence, bool)>,
     /// The latest send time among those sent only once: an RTT sample.
-    pub(crate) measured: Option<(Instant, Sequence)>,
+    pub(crate) rtt_sample: Option<(Instant, Sequence)>,
     /// Whether a segment sent more than once was cumulatively acknowledged: earlier segments waited for it,
     /// so they are no RTT samples.
-    pub(crate) waited: bool,
+    pub(crate) acks_retransmission: bool,
     /// The lowest byte among those sent only once; it may reveal reordering.
     pub(crate) lowest_first: Option<Sequence>,
 }
@@ -86,8 +86,8 @@ impl Delivery {
             self.latest = Some((record.sent_at, record.end, record.ambiguous));
         }
         if !record.ambiguous {
-            if self.measured.is_none_or(|(moment, _)| moment <= record.sent_at) {
-                self.measured = Some((record.sent_at, record.end));
+            if self.rtt_sample.is_none_or(|(moment, _)| moment <= record.sent_at) {
+                self.rtt_sample = Some((record.sent_at, record.end));
             }
             self.lowest_first =
                 Some(self.lowest_first.map_or(record.start, |lowest| lowest.min(record.start)));
@@ -103,7 +103,7 @@ pub(crate) struct Scoreboard {
     /// Bytes that are lost and not yet retransmitted.
     lost: u32,
     sacked: u32,
-    nameless: u32,
+    dup_acked: u32,
     /// No record before this one is lost and not yet retransmitted.
     lost_from: usize,
     /// Every record before this one is sacked, or was marked as lost once.
@@ -113,7 +113,7 @@ pub(crate) struct Scoreboard {
     border: usize,
     above: u32,
     /// Retransmissions by send time, the oldest first: time, start, end.
-    again: VecDeque<(Instant, Sequence, Sequence)>,
+    retransmissions: VecDeque<(Instant, Sequence, Sequence)>,
     /// End of the highest sacked record.
     highest: Option<Sequence>,
     /// The SACK blocks of the last acknowledgement that carried any.
@@ -124,7 +124,7 @@ impl Scoreboard {
     /// Returns the bytes believed to be in flight.
     #[inline]
     pub(crate) fn flight(&self) -> u32 {
-        self.flight.saturating_sub(self.nameless)
+        self.flight.saturating_sub(self.dup_acked)
     }
 
     /// Returns the lost bytes that wait for retransmission.
@@ -136,7 +136,7 @@ impl Scoreboard {
     /// Returns the bytes that the peer holds out of order, according to SACK or duplicate ACKs.
     #[inline]
     pub(crate) fn sacked(&self) -> u32 {
-        self.sacked + self.nameless
+        self.sacked + self.dup_acked
     }
 
     /// Returns the end of the highest sacked run.
@@ -161,7 +161,7 @@ impl Scoreboard {
             unit: unit.max(1),
             sacked: false,
             lost: false,
-            resent: false,
+            retransmitted: false,
             ambiguous: again,
             stride: 0,
         });
@@ -191,8 +191,8 @@ impl Scoreboard {
                 }
             } else {
                 delivery.note(&done);
-                delivery.waited |= done.ambiguous;
-                if done.flies() {
+                delivery.acks_retransmission |= done.ambiguous;
+                if done.in_flight() {
                     self.flight -= done.bytes();
                 } else {
                     self.lost -= done.bytes();
@@ -206,8 +206,8 @@ impl Scoreboard {
         for cursor in [&mut self.lost_from, &mut self.fresh_from, &mut self.border] {
             *cursor = cursor.saturating_sub(popped);
         }
-        while self.again.front().is_some_and(|(_, _, end)| end.le(ack)) {
-            self.again.pop_front();
+        while self.retransmissions.front().is_some_and(|(_, _, end)| end.le(ack)) {
+            self.retransmissions.pop_front();
         }
         if self.highest.is_some_and(|highest| highest.le(ack)) {
             self.highest = None;
@@ -270,7 +270,7 @@ impl Scoreboard {
                 index += 1;
             }
             let record = &mut self.records[index];
-            let (bytes, flies) = (record.bytes(), record.flies());
+            let (bytes, flies) = (record.bytes(), record.in_flight());
             (record.sacked, record.stride) = (true, 1);
             delivery.note(record);
             delivery.sacked_bytes += bytes;
@@ -323,54 +323,54 @@ impl Scoreboard {
 
     // ---- Loss ----
 
-    fn lose(&mut self, index: usize) {
+    fn mark_lost(&mut self, index: usize) {
         let record = &mut self.records[index];
-        if record.flies() {
+        if record.in_flight() {
             self.flight -= record.bytes();
             self.lost += record.bytes();
-            (record.lost, record.resent) = (true, false);
+            (record.lost, record.retransmitted) = (true, false);
             self.lost_from = self.lost_from.min(index);
         }
     }
 
     /// Counts a duplicate ACK without SACK: one segment of `mss` bytes has left the network (RFC 5681 §3.2).
-    pub(crate) fn on_nameless(&mut self, mss: u32) {
-        self.nameless = (self.nameless + mss).min(self.flight);
+    pub(crate) fn on_dup_ack(&mut self, mss: u32) {
+        self.dup_acked = (self.dup_acked + mss).min(self.flight);
     }
 
     /// Deducts `bytes` cumulatively acknowledged without SACK, all but the first segment, from those counted
     /// by duplicate ACKs.
-    pub(crate) fn on_named(&mut self, bytes: u32, mss: u32) {
-        self.nameless = self.nameless.saturating_sub(bytes.saturating_sub(mss)).min(self.flight);
+    pub(crate) fn deduct_dup_acked(&mut self, bytes: u32, mss: u32) {
+        self.dup_acked = self.dup_acked.saturating_sub(bytes.saturating_sub(mss)).min(self.flight);
     }
 
     /// Clears the count of duplicate ACKs: everything is acknowledged.
-    pub(crate) fn forget_nameless(&mut self) {
-        self.nameless = 0;
+    pub(crate) fn clear_dup_acked(&mut self) {
+        self.dup_acked = 0;
     }
 
     /// Marks the first outstanding unit as lost (RFC 6582: a partial ACK, or the third duplicate).
-    pub(crate) fn lose_first(&mut self) {
+    pub(crate) fn mark_first_lost(&mut self) {
         let Some(record) = self.records.front() else { return };
-        if record.lost && !record.resent || record.sacked {
+        if record.lost && !record.retransmitted || record.sacked {
             return;
         }
         if record.bytes() > u32::from(record.unit) {
             self.cut(0, u32::from(record.unit));
         }
-        self.lose(0);
-        self.nameless = self.nameless.min(self.flight);
+        self.mark_lost(0);
+        self.dup_acked = self.dup_acked.min(self.flight);
     }
 
     /// Marks everything that is not sacked as lost, after a timeout (RFC 6298 §5.4, RFC 6675 §5.1).
-    pub(crate) fn lose_all(&mut self) {
+    pub(crate) fn mark_all_lost(&mut self) {
         for index in 0..self.records.len() {
             if !self.records[index].sacked {
-                self.lose(index);
+                self.mark_lost(index);
             }
         }
-        self.again.clear();
-        self.nameless = 0;
+        self.retransmissions.clear();
+        self.dup_acked = 0;
     }
 
     /// Limits units to `unit` bytes after the path MTU fell; lost data is resent in smaller units.
@@ -384,15 +384,15 @@ impl Scoreboard {
     pub(crate) fn renege(&mut self) {
         for record in &mut self.records {
             if core::mem::take(&mut record.sacked) {
-                self.flight += if record.flies() { record.bytes() } else { 0 };
-                self.lost += if record.flies() { 0 } else { record.bytes() };
+                self.flight += if record.in_flight() { record.bytes() } else { 0 };
+                self.lost += if record.in_flight() { 0 } else { record.bytes() };
             }
         }
         (self.sacked, self.highest, self.lost_from) = (0, None, 0);
         (self.fresh_from, self.border, self.above) = (0, 0, 0);
-        let resent = self.records.iter().filter(|record| record.lost && record.resent);
-        self.again = resent.map(|record| (record.sent_at, record.start, record.end)).collect();
-        self.again.make_contiguous().sort_by_key(|(sent_at, ..)| *sent_at);
+        let resent = self.records.iter().filter(|record| record.lost && record.retransmitted);
+        self.retransmissions = resent.map(|record| (record.sent_at, record.start, record.end)).collect();
+        self.retransmissions.make_contiguous().sort_by_key(|(sent_at, ..)| *sent_at);
         self.known = [SackBlock::default(); SACK_BLOCKS_MAX];
     }
 
@@ -403,7 +403,7 @@ impl Scoreboard {
 
     /// Marks records with `bytes` sacked above them as lost (RFC 6675 §4, IsLost). Returns whether there were
     /// any.
-    pub(crate) fn lose_below(&mut self, bytes: u32) -> bool {
+    pub(crate) fn mark_lost_below(&mut self, bytes: u32) -> bool {
         let before = self.lost;
         // Lost and sacked records stay so, hence the border only advances.
         while self.above >= bytes
@@ -416,7 +416,7 @@ impl Scoreboard {
                 self.above -= record.bytes();
             } else if !record.lost {
                 // Retransmissions are not marked as lost again before a timeout.
-                self.lose(self.border);
+                self.mark_lost(self.border);
             }
             self.border += 1;
         }
@@ -426,20 +426,20 @@ impl Scoreboard {
     /// Marks records as lost that were sent before the latest delivered transmission and more than `patience`
     /// ago (RFC 8985 §6.2, step 5). Returns whether there were any, and when the next becomes overdue if
     /// nothing else arrives.
-    pub(crate) fn lose_overdue(
+    pub(crate) fn mark_overdue_lost(
         &mut self,
         latest: (Instant, Sequence),
         patience: Duration,
         now: Instant,
     ) -> (bool, Instant) {
         let before = self.lost;
-        let fresh = self.lose_overdue_fresh(latest, patience, now);
-        let again = self.lose_overdue_again(latest, patience, now);
+        let fresh = self.mark_overdue_originals_lost(latest, patience, now);
+        let again = self.mark_overdue_retransmissions_lost(latest, patience, now);
         (self.lost > before, fresh.min(again))
     }
 
     /// Checks first transmissions, in stream order; behind one that is not overdue none is.
-    fn lose_overdue_fresh(
+    fn mark_overdue_originals_lost(
         &mut self,
         (moment, end): (Instant, Sequence),
         patience: Duration,
@@ -458,7 +458,7 @@ impl Scoreboard {
                 if due > now {
                     return due;
                 }
-                self.lose(self.fresh_from);
+                self.mark_lost(self.fresh_from);
             }
             self.fresh_from += 1;
         }
@@ -466,13 +466,13 @@ impl Scoreboard {
     }
 
     /// Checks retransmissions, in order of send time.
-    fn lose_overdue_again(
+    fn mark_overdue_retransmissions_lost(
         &mut self,
         (moment, end): (Instant, Sequence),
         patience: Duration,
         now: Instant,
     ) -> Instant {
-        while let Some((sent_at, from, to)) = self.again.front().copied() {
+        while let Some((sent_at, from, to)) = self.retransmissions.front().copied() {
             let due = sent_at + patience;
             if sent_at > moment || (sent_at == moment && !to.lt(end)) {
                 return Instant::NEVER;
@@ -485,15 +485,15 @@ impl Scoreboard {
                     index += self.run(index);
                     continue;
                 }
-                if record.lost && record.resent && record.sent_at == sent_at {
+                if record.lost && record.retransmitted && record.sent_at == sent_at {
                     if due > now {
                         return due;
                     }
-                    self.lose(index);
+                    self.mark_lost(index);
                 }
                 index += 1;
             }
-            self.again.pop_front();
+            self.retransmissions.pop_front();
         }
         Instant::NEVER
     }
@@ -505,7 +505,7 @@ impl Scoreboard {
         if self.lost == 0 {
             return None;
         }
-        let waits = |record: &Record| record.lost && !record.resent && !record.sacked;
+        let waits = |record: &Record| record.lost && !record.retransmitted && !record.sacked;
         let mut index = self.lost_from;
         while !waits(self.records.get(index)?) {
             index += if self.records[index].sacked { self.run(index) } else { 1 };
@@ -533,12 +533,12 @@ impl Scoreboard {
         let record = &mut self.records[index];
         record.end = end;
         record.sent_at = now;
-        (record.resent, record.ambiguous) = (true, true);
+        (record.retransmitted, record.ambiguous) = (true, true);
         self.lost -= bytes;
         self.flight += bytes;
         self.lost_from = index + 1;
         let start = self.records[index].start;
-        self.again.push_back((now, start, end));
+        self.retransmissions.push_back((now, start, end));
         Some((start, bytes))
     }
 
@@ -549,13 +549,13 @@ impl Scoreboard {
             self.cut(index, sent);
             index += 1;
         }
-        self.lose(index);
+        self.mark_lost(index);
     }
 
     /// Takes the last outstanding unit that is not sacked for a tail probe (RFC 8985 §7.3); it counts as sent
     /// now.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<(Sequence, u32)> {
-        let mut index = self.records.iter().rposition(Record::flies)?;
+        let mut index = self.records.iter().rposition(Record::in_flight)?;
         let unit = u32::from(self.records[index].unit);
         let bytes = self.records[index].bytes();
         if bytes > unit {
@@ -566,8 +566,8 @@ impl Scoreboard {
         record.sent_at = now;
         record.ambiguous = true;
         let (start, end) = (record.start, record.end);
-        if record.resent {
-            self.again.push_back((now, start, end));
+        if record.retransmitted {
+            self.retransmissions.push_back((now, start, end));
         }
         Some((start, start.distance(end)))
     }
@@ -665,7 +665,7 @@ mod tests {
                         prop_assert_eq!(delivery.sacked_bytes, fresh * UNIT);
                     }
                     Step::LoseBelow(bytes) => {
-                        board.lose_below(bytes);
+                        board.mark_lost_below(bytes);
                         let mut above = 0;
                         for unit in model.iter_mut().rev() {
                             if above >= bytes && !unit.sacked {
@@ -679,7 +679,7 @@ mod tests {
                         let ms = Duration::from_millis;
                         let latest = Instant::from_nanos(now.as_nanos().saturating_sub(ago * 1_000_000));
                         let before = board.lost();
-                        let (found, again_at) = board.lose_overdue((latest, una + (1 << 20)), ms(patience), now);
+                        let (found, again_at) = board.mark_overdue_lost((latest, una + (1 << 20)), ms(patience), now);
                         let mut next = Instant::NEVER;
                         for unit in model.iter_mut() {
                             let flies = !unit.sacked && (!unit.lost || unit.resent);
@@ -695,7 +695,7 @@ mod tests {
                         prop_assert_eq!(found, board.lost() > before);
                     }
                     Step::LoseAll => {
-                        board.lose_all();
+                        board.mark_all_lost();
                         for unit in model.iter_mut().filter(|unit| !unit.sacked) {
                             (unit.lost, unit.resent) = (true, false);
                         }
@@ -747,14 +747,14 @@ mod tests {
         let patience = Duration::from_millis(20);
         // At 20 ms the first is overdue, the second 1 ms later. The fourth was sent after the segment that
         // arrived.
-        assert_eq!(board.lose_overdue(latest, patience, ms(20)), (true, ms(21)));
+        assert_eq!(board.mark_overdue_lost(latest, patience, ms(20)), (true, ms(21)));
         assert_eq!((board.lost(), board.flight()), (UNIT, 2 * UNIT));
-        assert_eq!(board.lose_overdue(latest, patience, ms(21)), (true, Instant::NEVER));
+        assert_eq!(board.mark_overdue_lost(latest, patience, ms(21)), (true, Instant::NEVER));
         assert_eq!(board.take_lost(2 * UNIT, ms(21)), Some((BEGIN, 2 * UNIT)));
         board.on_sack(&[SackBlock { left: BEGIN + 2 * UNIT, right: BEGIN + 4 * UNIT }], &mut delivery);
         // Retransmitted at 21 ms: lost again once a segment sent later has arrived.
-        assert!(!board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(40)).0);
-        assert!(board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(41)).0);
+        assert!(!board.mark_overdue_lost((ms(30), BEGIN + 4 * UNIT), patience, ms(40)).0);
+        assert!(board.mark_overdue_lost((ms(30), BEGIN + 4 * UNIT), patience, ms(41)).0);
         assert_eq!(board.lost(), 2 * UNIT);
     }
 }

@@ -6,7 +6,7 @@
 //!                  otherwise (RFC 5961).
 //! Opening          answers to our SYN and to our SYN-ACK; `open` is common to active and passive opens.
 
-use super::tcb::{Desk, Owed, Session};
+use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::indication::{Indication, Reason};
@@ -21,20 +21,25 @@ const CHALLENGE_PERIOD: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Processes the SYN that a listener accepted.
-    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
         self.state = State::SynReceived;
-        self.learn(header, desk);
+        self.learn_from_syn(header, desk);
     }
 
     /// Processes a segment (RFC 9293 §3.10.7.3 and §3.10.7.4). The header has been removed: the PDU's body is
     /// the payload.
-    pub(in crate::tcp) fn on_segment(&mut self, header: &Header, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn on_segment(
+        &mut self,
+        header: &Header,
+        mut pdu: Pdu,
+        desk: &mut SessionContext<'_, '_>,
+    ) {
         if self.state == State::SynSent {
-            return self.on_answer(header, desk);
+            return self.on_segment_in_syn_sent(header, desk);
         }
         let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
         self.tally.segments_in += 1;
-        if !self.check_stamps(header, pure, desk) {
+        if !self.check_paws(header, pure, desk) {
             return;
         }
         let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
@@ -44,7 +49,7 @@ impl Session {
                 // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
                 // arrive.
                 desk.counters.assassinations += 1;
-            } else if header.sequence == self.expected {
+            } else if header.sequence == self.rcv_nxt {
                 desk.counters.resets_in += 1;
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
                 self.end(reason, desk);
@@ -61,12 +66,12 @@ impl Session {
             desk.counters.without_ack += 1;
             return;
         }
-        self.silence = 0;
+        self.consecutive_timeouts = 0;
         self.watch.on_heard(desk.cx.now);
         if !self.on_acknowledgment(header, pure, desk) {
             return;
         }
-        self.take_stamps(header, desk);
+        self.update_ts_recent(header, desk);
         if pdu.body_len() > 0 {
             self.tally.received_at = desk.cx.now;
             self.measure_arrival(header, desk);
@@ -83,7 +88,7 @@ impl Session {
 
     /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
     /// about the connection would answer each other for ever.
-    pub(super) fn challenge(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(super) fn challenge(&mut self, desk: &mut SessionContext<'_, '_>) {
         let now = desk.cx.now;
         if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
             (self.challenged_at, self.challenges) = (now, 0);
@@ -91,17 +96,18 @@ impl Session {
         if self.challenges < CHALLENGES_MAX && desk.challenges.admits(desk.config, desk.cx) {
             self.challenges += 1;
             desk.counters.challenged += 1;
-            self.owed = Owed::Now;
+            self.pending_ack = PendingAck::Immediate;
         } else {
             desk.counters.unchallenged += 1;
         }
     }
 
     /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3).
-    fn on_answer(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+    fn on_segment_in_syn_sent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
         let flags = header.flags;
         let acknowledged = flags.has(Flags::ACK);
-        if acknowledged && !(self.una.lt(header.acknowledgment) && header.acknowledgment.le(self.max)) {
+        if acknowledged && !(self.snd_una.lt(header.acknowledgment) && header.acknowledgment.le(self.snd_max))
+        {
             desk.counters.unacceptable += 1;
             if !flags.has(Flags::RST)
                 && let Some(pdu) = desk.cx.memory.pdus.take()
@@ -120,20 +126,20 @@ impl Session {
         if !flags.has(Flags::SYN) {
             return;
         }
-        self.learn(header, desk);
+        self.learn_from_syn(header, desk);
         if acknowledged {
-            self.open(header.acknowledgment, desk);
-            self.owed = Owed::Now;
+            self.establish(header.acknowledgment, desk);
+            self.pending_ack = PendingAck::Immediate;
         } else {
             // Simultaneous open (§3.5): resend our SYN with an acknowledgement.
             self.state = State::SynReceived;
-            self.next = self.una;
+            self.snd_nxt = self.snd_una;
         }
     }
 
     /// Takes MSS, window scale, SACK and initial numbers from the peer's SYN (RFC 9293 §3.7.1, RFC 7323
     /// §2.2).
-    pub(super) fn learn(&mut self, header: &Header, desk: &Desk<'_, '_>) {
+    pub(super) fn learn_from_syn(&mut self, header: &Header, desk: &SessionContext<'_, '_>) {
         let config = desk.config;
         // An offered MSS below 64 bytes is raised to 64.
         let offered = header.options.mss.map_or(Config::mss_unsaid(self.remote), |mss| mss.max(64));
@@ -141,39 +147,39 @@ impl Session {
         if config.window_scaling
             && let Some(shift) = header.options.window_shift
         {
-            self.send_shift = shift.min(14);
-            self.receive_shift = config.window_shift();
+            self.snd_wind_shift = shift.min(14);
+            self.rcv_wind_shift = config.window_shift();
         }
         self.sack = config.sack && header.options.sack_permitted;
         // If our SYN went first, it has already offered a window.
-        let offered = self.expected.distance(self.edge);
-        self.expected = header.sequence + 1;
-        self.edge = self.expected + offered;
-        self.window = u32::from(header.window);
-        self.window_max = self.window;
-        self.window_update = (header.sequence, header.acknowledgment);
+        let offered = self.rcv_nxt.distance(self.rcv_adv);
+        self.rcv_nxt = header.sequence + 1;
+        self.rcv_adv = self.rcv_nxt + offered;
+        self.snd_wnd = u32::from(header.window);
+        self.snd_wnd_max = self.snd_wnd;
+        self.snd_wl = (header.sequence, header.acknowledgment);
         self.learn_options(header, desk.cx.now);
     }
 
     /// Establishes the connection: the peer has acknowledged our SYN.
-    pub(super) fn open(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
-        self.state = if self.finishing { State::FinWait1 } else { State::Established };
-        (self.una, self.next, self.max) = (ack, ack, ack);
-        if let Some(asked_at) = self.asked_at.take() {
+    pub(super) fn establish(&mut self, ack: Sequence, desk: &mut SessionContext<'_, '_>) {
+        self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
+        (self.snd_una, self.snd_nxt, self.snd_max) = (ack, ack, ack);
+        if let Some(asked_at) = self.syn_sent_at.take() {
             self.rtt.on_delivered(asked_at, desk.cx.now, desk.config);
         }
         let lost = self.rtt.on_opened();
         self.congestion = Congestion::new(desk.config, self.mss);
         self.recover = ack - 1;
-        self.sent_at = desk.cx.now;
+        self.data_sent_at = desk.cx.now;
         self.watch.on_heard(desk.cx.now);
         self.watch.on_opened();
         if lost > 1 {
             // RFC 6928 §2: after more than one lost SYN the initial window is one segment.
             self.congestion.begin_with(self.mss);
         }
-        self.resend_at = Instant::NEVER;
-        self.silence = 0;
+        self.rto_deadline = Instant::NEVER;
+        self.consecutive_timeouts = 0;
         desk.counters.opened += 1;
         desk.up.push_back(match self.listener.take() {
             None => Indication::Opened { session: self.id, remote: self.remote },
@@ -184,32 +190,37 @@ impl Session {
 
     /// Checks the sequence number and trims the segment to the window (RFC 9293 §3.10.7.4, first). Returns
     /// the flags that remain, or `None` if the segment is dropped.
-    fn check_sequence(&mut self, header: &Header, pdu: &mut Pdu, desk: &mut Desk<'_, '_>) -> Option<Flags> {
+    fn check_sequence(
+        &mut self,
+        header: &Header,
+        pdu: &mut Pdu,
+        desk: &mut SessionContext<'_, '_>,
+    ) -> Option<Flags> {
         let mut flags = header.flags;
         let begin = header.sequence;
         let length =
             pdu.body_len() as u32 + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN));
         let end = begin + length;
         // Common case: the next bytes, within the window.
-        if begin == self.expected && end.le(self.edge) {
+        if begin == self.rcv_nxt && end.le(self.rcv_adv) {
             return Some(flags);
         }
         let acceptable = if length == 0 {
-            self.expected.le(begin) && begin.le(self.edge)
+            self.rcv_nxt.le(begin) && begin.le(self.rcv_adv)
         } else {
-            begin.lt(self.edge) && self.expected.lt(end)
+            begin.lt(self.rcv_adv) && self.rcv_nxt.lt(end)
         };
         if !acceptable {
             if flags.has(Flags::RST) {
                 return None;
             }
-            if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.expected {
-                if flags.has(Flags::ACK) && header.acknowledgment == self.max {
+            if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.rcv_nxt {
+                if flags.has(Flags::ACK) && header.acknowledgment == self.snd_max {
                     // RFC 9293 §3.5, figure 8: simultaneous open; the peer repeats its SYN with the ACK.
                     return Some(Flags::ACK);
                 }
                 // The peer repeats its SYN: our SYN-ACK was lost.
-                self.next = self.una;
+                self.snd_nxt = self.snd_una;
                 return None;
             }
             desk.counters.unacceptable += 1;
@@ -217,38 +228,38 @@ impl Session {
                 self.challenge(desk);
             } else {
                 // The bytes are duplicates or beyond the window: the peer needs an ACK.
-                if end.le(self.expected) {
+                if end.le(self.rcv_nxt) {
                     self.tally.again += 1;
-                    self.early.on_again(begin, end - u32::from(flags.has(Flags::FIN)));
+                    self.out_of_order.on_duplicate(begin, end - u32::from(flags.has(Flags::FIN)));
                 }
-                self.owed = Owed::Now;
+                self.pending_ack = PendingAck::Immediate;
             }
-            if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.expected {
+            if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.rcv_nxt {
                 // RFC 9293 §3.10.7.4, eighth: a retransmitted FIN restarts TIME-WAIT.
-                self.resend_at = desk.cx.now + desk.config.time_wait;
+                self.rto_deadline = desk.cx.now + desk.config.time_wait;
             }
             // RFC 9293 §3.10.7.4: a closed window still accepts ACKs (zero-window probes carry them too).
-            if begin == self.expected && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
+            if begin == self.rcv_nxt && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
                 pdu.truncate_body(0);
                 flags = flags.without(Flags::FIN);
                 return Some(flags);
             }
             return None;
         }
-        if begin.lt(self.expected) {
-            let old = (begin.distance(self.expected) as usize).min(pdu.body_len());
-            self.early.on_again(begin, begin + old as u32);
+        if begin.lt(self.rcv_nxt) {
+            let old = (begin.distance(self.rcv_nxt) as usize).min(pdu.body_len());
+            self.out_of_order.on_duplicate(begin, begin + old as u32);
             pdu.trim_front(old);
-            self.owed = Owed::Now;
+            self.pending_ack = PendingAck::Immediate;
             desk.counters.duplicate_bytes += old as u64;
         }
-        if self.edge.lt(end) && !flags.has(Flags::SYN) {
-            let beyond = self.edge.distance(end) as usize;
+        if self.rcv_adv.lt(end) && !flags.has(Flags::SYN) {
+            let beyond = self.rcv_adv.distance(end) as usize;
             desk.counters.beyond_window_bytes += beyond as u64;
             let fin = usize::from(flags.has(Flags::FIN));
             flags = flags.without(Flags::FIN);
             pdu.truncate_body(pdu.body_len() - (beyond - fin).min(pdu.body_len()));
-            self.owed = Owed::Now;
+            self.pending_ack = PendingAck::Immediate;
         }
         Some(flags)
     }

@@ -10,7 +10,7 @@
 //! Send             twice the congestion window (one in flight and one to follow it), within the configured
 //!                  limits.
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::wire::tcp::Header;
 use core::time::Duration;
@@ -40,40 +40,40 @@ impl Session {
         if !config.autotune || config.send_buffer_max_bytes <= config.send_buffer_bytes {
             return least;
         }
-        let twice = self.congestion.window().saturating_mul(2);
+        let twice = self.congestion.cwnd().saturating_mul(2);
         config.send_mark_bytes(twice.clamp(config.send_buffer_bytes, config.send_buffer_max_bytes), self.mss)
     }
 
     /// Measures the receiver's round trip when payload arrives.
     #[inline]
-    pub(super) fn measure_arrival(&mut self, header: &Header, desk: &Desk<'_, '_>) {
+    pub(super) fn measure_arrival(&mut self, header: &Header, desk: &SessionContext<'_, '_>) {
         if !desk.config.autotune {
             return;
         }
         let now = desk.cx.now;
-        if let (Some(stamps), Some(theirs)) = (&self.stamps, header.options.timestamps) {
-            if let Some(trip) = stamps.trip(theirs.echo, now) {
+        if let (Some(stamps), Some(theirs)) = (&self.timestamps, header.options.timestamps) {
+            if let Some(trip) = stamps.rtt_of_echo(theirs.echo, now) {
                 // The timestamp clock ticks in milliseconds, so the sample is at least 1 ms.
                 self.tuning.measured(trip.max(Duration::from_millis(1)));
             }
         } else {
             match self.tuning.window {
-                Some((_, until)) if self.expected.lt(until) => return,
+                Some((_, until)) if self.rcv_nxt.lt(until) => return,
                 Some((from, _)) => self.tuning.measured(now.since(from)),
                 None => {}
             }
-            self.tuning.window = Some((now, self.edge));
+            self.tuning.window = Some((now, self.rcv_adv));
         }
     }
 
     /// Grows the receive buffer after the host has consumed `count` bytes.
     #[inline]
-    pub(super) fn tune(&mut self, count: u32, desk: &Desk<'_, '_>) {
+    pub(super) fn tune(&mut self, count: u32, desk: &SessionContext<'_, '_>) {
         if !desk.config.autotune {
             return;
         }
         let now = desk.cx.now;
-        let trip = match self.rtt.smoothed() {
+        let trip = match self.rtt.srtt() {
             Some(ours) if !ours.is_zero() && (self.tuning.trip.is_zero() || ours < self.tuning.trip) => ours,
             _ => self.tuning.trip,
         };

@@ -1,6 +1,6 @@
 //! Sessions created from a SYN cookie: the last segment of the handshake carries all state (RFC 4987 §3.6).
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::listen::cookie;
 use crate::tcp::state::State;
 use crate::wire::tcp::Header;
@@ -14,14 +14,14 @@ impl Session {
         syn: &Header,
         ack: &Header,
         pdu: Pdu,
-        desk: &mut Desk<'_, '_>,
+        desk: &mut SessionContext<'_, '_>,
     ) {
         self.state = State::SynReceived;
         // Our SYN-ACK has offered this window.
-        self.edge = self.expected + u32::from(cookie::window(desk.config));
-        self.learn(syn, desk);
-        self.max = self.una + 1;
-        self.next = self.max;
+        self.rcv_adv = self.rcv_nxt + u32::from(cookie::window(desk.config));
+        self.learn_from_syn(syn, desk);
+        self.snd_max = self.snd_una + 1;
+        self.snd_nxt = self.snd_max;
         self.on_segment(ack, pdu, desk);
     }
 }

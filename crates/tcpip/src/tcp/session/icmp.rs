@@ -12,52 +12,61 @@
 //! Too big          the MSS is reduced, down to a floor, and outstanding data is resent (RFC 1191 §6.4). The
 //!                  congestion window stays: the cause was size, not load.
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::indication::Reason;
 use crate::tcp::state::State;
-use crate::tcp::trouble::Trouble;
+use crate::tcp::trouble::IcmpErrorClass;
 use crate::wire::tcp::{HEADER_BYTES, Sequence};
 
 impl Session {
     /// Returns whether `sequence` is outstanding (RFC 5927 §4.1: SND.UNA ≤ SEG.SEQ < SND.NXT).
-    pub(in crate::tcp) fn is_on_its_way(&self, sequence: Sequence) -> bool {
-        self.state != State::Closed && self.una.le(sequence) && sequence.lt(self.max)
+    pub(in crate::tcp) fn is_outstanding(&self, sequence: Sequence) -> bool {
+        self.state != State::Closed && self.snd_una.le(sequence) && sequence.lt(self.snd_max)
     }
 
     /// Processes an ICMP error that quotes a segment of ours that began at `sequence`.
-    pub(in crate::tcp) fn on_icmp(&mut self, trouble: Trouble, sequence: Sequence, desk: &mut Desk<'_, '_>) {
-        if !self.is_on_its_way(sequence) {
+    pub(in crate::tcp) fn on_icmp(
+        &mut self,
+        trouble: IcmpErrorClass,
+        sequence: Sequence,
+        desk: &mut SessionContext<'_, '_>,
+    ) {
+        if !self.is_outstanding(sequence) {
             desk.counters.troubles_disbelieved += 1;
             return;
         }
         desk.counters.troubles += 1;
         match trouble {
-            Trouble::PortUnreachable | Trouble::ProtocolUnreachable if self.state == State::SynSent => {
+            IcmpErrorClass::PortUnreachable | IcmpErrorClass::ProtocolUnreachable
+                if self.state == State::SynSent =>
+            {
                 return self.end(Reason::Refused, desk);
             }
-            Trouble::Unreachable if self.state == State::SynSent && self.is_astray(desk.config) => {
-                return self.on_nobody(desk);
+            IcmpErrorClass::Unreachable
+                if self.state == State::SynSent && self.count_unreachable_syn(desk.config) =>
+            {
+                return self.on_next_hop_unreachable(desk);
             }
-            Trouble::PacketTooBig { mtu } => self.set_path_mtu(mtu, desk),
+            IcmpErrorClass::PacketTooBig { mtu } => self.set_path_mtu(mtu, desk),
             _ => {}
         }
-        self.trouble = Some(trouble);
+        self.icmp_error = Some(trouble);
     }
 
     /// Counts the SYNs reported as unreachable. Returns whether there are enough to give up.
-    fn is_astray(&mut self, config: &Config) -> bool {
+    fn count_unreachable_syn(&mut self, config: &Config) -> bool {
         // Several reports about one SYN count once.
-        if self.astray_at != Some(self.silence) {
-            self.astray_at = Some(self.silence);
-            self.astray += 1;
+        if self.last_unreachable_syn != Some(self.consecutive_timeouts) {
+            self.last_unreachable_syn = Some(self.consecutive_timeouts);
+            self.unreachable_syns += 1;
         }
-        self.astray >= config.syn_troubles
+        self.unreachable_syns >= config.syn_troubles
     }
 
     /// Ends a connection attempt whose peer is unreachable. Established sessions are not affected.
-    pub(in crate::tcp) fn on_nobody(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn on_next_hop_unreachable(&mut self, desk: &mut SessionContext<'_, '_>) {
         if self.state == State::SynSent {
             desk.counters.unreachable += 1;
             self.end(Reason::Unreachable, desk);
@@ -65,17 +74,17 @@ impl Session {
     }
 
     /// Sets segment size and initial window for a path MTU of `mtu` bytes, before anything was sent.
-    pub(in crate::tcp) fn learn_way(&mut self, mtu: u32, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn set_initial_path_mtu(&mut self, mtu: u32, desk: &mut SessionContext<'_, '_>) {
         self.set_path_mtu(mtu, desk);
-        let initial = Congestion::new(desk.config, self.mss).window();
-        self.congestion.begin_with(initial.min(self.congestion.window()));
+        let initial = Congestion::new(desk.config, self.mss).cwnd();
+        self.congestion.begin_with(initial.min(self.congestion.cwnd()));
     }
 
     /// Lowers the MSS for a path MTU of `mtu` bytes (IP packet), but not below `mss_min`, and never raises
     /// it. Outstanding data is resent in the new size.
-    pub(in crate::tcp) fn set_path_mtu(&mut self, mtu: u32, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn set_path_mtu(&mut self, mtu: u32, desk: &mut SessionContext<'_, '_>) {
         let network = if self.remote.is_ipv4() { 20 } else { 40 };
-        let stamps = if self.stamps.is_some() { super::options::STAMPS_BYTES } else { 0 };
+        let stamps = if self.timestamps.is_some() { super::options::STAMPS_BYTES } else { 0 };
         let mss = mtu.saturating_sub(network + HEADER_BYTES as u32 + stamps);
         let mss = mss.max(u32::from(desk.config.mss_min).min(self.mss));
         if mss >= self.mss {
@@ -83,10 +92,10 @@ impl Session {
         }
         self.mss = mss;
         desk.counters.mss_lowered += 1;
-        if self.state.is_synchronised() && self.una != self.max {
-            self.board.shorten(mss as u16);
-            self.board.lose_all();
-            self.at_once = true;
+        if self.state.is_synchronised() && self.snd_una != self.snd_max {
+            self.scoreboard.shorten(mss as u16);
+            self.scoreboard.mark_all_lost();
+            self.force_retransmit = true;
         }
     }
 }

@@ -10,12 +10,12 @@ impl Session {
     /// Records what limits the session, after it has sent what it may.
     #[inline]
     pub(super) fn note_limit(&mut self, waits: bool, config: &Config, now: Instant) {
-        let unsent = self.queue.bytes().saturating_sub(self.una.distance(self.next));
+        let unsent = self.send_queue.bytes().saturating_sub(self.snd_una.distance(self.snd_nxt));
         let limit = if !waits {
             Limit::Idle
-        } else if unsent > 0 && self.una.distance(self.next) + unsent.min(self.mss) > self.window {
+        } else if unsent > 0 && self.snd_una.distance(self.snd_nxt) + unsent.min(self.mss) > self.snd_wnd {
             Limit::Window
-        } else if unsent == 0 && self.queue.bytes() >= self.send_most(config) {
+        } else if unsent == 0 && self.send_queue.bytes() >= self.send_most(config) {
             Limit::Buffer
         } else {
             Limit::Path
@@ -31,40 +31,40 @@ impl Session {
             local: self.local,
             remote: self.remote,
             mss: self.mss,
-            round_trip: self.rtt.smoothed().unwrap_or(Duration::ZERO),
-            round_trip_variation: self.rtt.variation(),
-            least_round_trip: self.rtt.least(),
-            retransmission_timeout: self.rtt.timeout(config),
-            slow_start_threshold_bytes: self.congestion.threshold(),
-            retransmitted_bytes: self.retransmitted,
-            congestion_window_bytes: self.congestion.window(),
-            send_window_bytes: self.window,
-            outstanding_bytes: self.una.distance(self.max),
-            queued_bytes: self.queue.bytes(),
+            round_trip: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            round_trip_variation: self.rtt.rttvar(),
+            least_round_trip: self.rtt.min_rtt(),
+            retransmission_timeout: self.rtt.rto(config),
+            slow_start_threshold_bytes: self.congestion.ssthresh(),
+            retransmitted_bytes: self.retransmitted_bytes,
+            congestion_window_bytes: self.congestion.cwnd(),
+            send_window_bytes: self.snd_wnd,
+            outstanding_bytes: self.snd_una.distance(self.snd_max),
+            queued_bytes: self.send_queue.bytes(),
             send_buffer_bytes: self.send_most(config),
-            timestamps: self.stamps.is_some(),
+            timestamps: self.timestamps.is_some(),
             sack: self.sack,
             dscp: self.traffic_class >> 2,
-            heard_traffic_class: self.heard_class,
-            window_shifts: (self.send_shift, self.receive_shift),
-            trouble: self.trouble,
+            received_traffic_class: self.received_traffic_class,
+            window_shifts: (self.snd_wind_shift, self.rcv_wind_shift),
+            icmp_error: self.icmp_error,
             segments_in: tally.segments_in,
             segments_out: tally.segments_out,
             bytes_in: tally.bytes_in,
             bytes_acknowledged: tally.bytes_acknowledged,
-            early_segments: tally.early,
-            repeated_segments: tally.again,
+            out_of_order_segments: tally.early,
+            duplicate_segments: tally.again,
             duplicate_sacks: tally.duplicate_sacks,
-            peer_segment_bytes: self.peer_segment,
-            receive_window_bytes: self.expected.distance(self.edge),
+            peer_segment_bytes: self.rcv_mss,
+            receive_window_bytes: self.rcv_nxt.distance(self.rcv_adv),
             receive_buffer_bytes: self.receive_most(config),
             spent: tally.spent,
             busy: Duration::ZERO,
             window_limited: Duration::ZERO,
             buffer_limited: Duration::ZERO,
-            data_sent_at: self.sent_at,
+            data_sent_at: self.data_sent_at,
             data_received_at: tally.received_at,
-            heard_at: self.watch.heard_at(),
+            last_received_at: self.watch.heard_at(),
         };
         info.until(tally.spent.since)
     }

@@ -31,4 +31,4 @@ mod watch;
 #[cfg(test)]
 mod wraps;
 
-pub(super) use tcb::{Desk, Progress, Session, period_of};
+pub(super) use tcb::{Progress, Session, SessionContext, period_of};

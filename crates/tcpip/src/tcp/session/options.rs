@@ -6,7 +6,7 @@
 //!                  acknowledgement follows it on its own. So SACK blocks never shrink data, and never make a
 //!                  packet too long.
 
-use super::tcb::{Desk, Owed, Session};
+use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, SACK_BLOCKS_MAX, TIMESTAMPS_BYTES};
 use kiban_base::Instant;
@@ -20,21 +20,26 @@ const BLOCK_BYTES: u32 = 8;
 impl Session {
     /// Takes the timestamp option from the peer's SYN: both sides must offer it.
     pub(super) fn learn_options(&mut self, header: &Header, now: Instant) {
-        match (&mut self.stamps, header.options.timestamps) {
+        match (&mut self.timestamps, header.options.timestamps) {
             (Some(stamps), Some(theirs)) => {
-                stamps.begin(theirs.value, self.expected, now);
+                stamps.begin(theirs.value, self.rcv_nxt, now);
                 // RFC 6691 §2: the MSS option does not count options; the sender deducts them.
                 self.mss -= STAMPS_BYTES;
             }
-            _ => self.stamps = None,
+            _ => self.timestamps = None,
         }
     }
 
     /// Checks the timestamp (PAWS, RFC 7323 §5.3, R1). Returns false if the segment must be dropped; it has
     /// then been counted and, where due, answered.
     #[inline]
-    pub(super) fn check_stamps(&mut self, header: &Header, pure: bool, desk: &mut Desk<'_, '_>) -> bool {
-        let Some(stamps) = &self.stamps else { return true };
+    pub(super) fn check_paws(
+        &mut self,
+        header: &Header,
+        pure: bool,
+        desk: &mut SessionContext<'_, '_>,
+    ) -> bool {
+        let Some(stamps) = &self.timestamps else { return true };
         // RFC 7323 §5.2: a RST is judged by its sequence number alone, and a SYN is challenged anyway (RFC
         // 5961 §4).
         if header.flags.has_any(Flags::RST | Flags::SYN) {
@@ -45,11 +50,11 @@ impl Session {
             desk.counters.without_timestamps += 1;
             return false;
         };
-        if stamps.is_old(theirs.value, desk.cx.now) {
+        if stamps.fails_paws(theirs.value, desk.cx.now) {
             desk.counters.old_timestamps += 1;
             if !pure {
-                self.owed = Owed::Now;
-            } else if header.sequence != self.expected || self.una.lt(header.acknowledgment) {
+                self.pending_ack = PendingAck::Immediate;
+            } else if header.sequence != self.rcv_nxt || self.snd_una.lt(header.acknowledgment) {
                 self.challenge(desk);
             }
             // Otherwise it is a pure ACK that was reordered: an answer would look like a duplicate ACK to the
@@ -61,18 +66,18 @@ impl Session {
 
     /// Records the timestamp of an acceptable segment, to be echoed.
     #[inline]
-    pub(super) fn take_stamps(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
-        if let (Some(stamps), Some(theirs)) = (&mut self.stamps, header.options.timestamps) {
+    pub(super) fn update_ts_recent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
+        if let (Some(stamps), Some(theirs)) = (&mut self.timestamps, header.options.timestamps) {
             stamps.take(theirs.value, header.sequence, desk.cx.now);
         }
     }
 
     /// Takes an RTT sample from the timestamp echo of an ACK for new data (RFC 7323 §4.1). Used only if our
     /// own timing, which is finer than a millisecond, is ambiguous (Karn's rule).
-    pub(super) fn measure_by_echo(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+    pub(super) fn measure_by_echo(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
         let now = desk.cx.now;
-        if let (Some(stamps), Some(theirs)) = (&self.stamps, header.options.timestamps)
-            && let Some(trip) = stamps.trip(theirs.echo, now)
+        if let (Some(stamps), Some(theirs)) = (&self.timestamps, header.options.timestamps)
+            && let Some(trip) = stamps.rtt_of_echo(theirs.echo, now)
         {
             self.rtt.on_echo(trip, now, desk.config);
         }
@@ -90,21 +95,24 @@ impl Session {
         let acknowledges = flags.has(Flags::ACK);
         // Until the peer has answered, only the SYN carries timestamps.
         let knows = self.state != State::SynSent || flags.has(Flags::SYN);
-        if let Some(stamps) = &mut self.stamps
+        if let Some(stamps) = &mut self.timestamps
             && knows
         {
             options.timestamps = Some(stamps.option(acknowledges, now));
             if acknowledges {
-                stamps.on_acknowledgment_sent(self.expected);
+                stamps.on_acknowledgment_sent(self.rcv_nxt);
             }
         }
-        if !self.sack || !acknowledges || flags.has_any(Flags::SYN | Flags::RST) || self.early.says_nothing()
+        if !self.sack
+            || !acknowledges
+            || flags.has_any(Flags::SYN | Flags::RST)
+            || self.out_of_order.has_no_sack_blocks()
         {
             return true;
         }
         let room = self.mss.saturating_sub(payload_bytes).saturating_sub(SACK_BYTES);
         let blocks = (room / BLOCK_BYTES) as usize;
-        options.sack = self.early.report(self.expected, blocks.min(SACK_BLOCKS_MAX));
+        options.sack = self.out_of_order.sack_blocks(self.rcv_nxt, blocks.min(SACK_BLOCKS_MAX));
         blocks > 0
     }
 }

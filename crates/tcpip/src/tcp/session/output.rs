@@ -5,7 +5,7 @@
 //! Windows          `send_rule` chooses the new data to send. Our own window moves by worthwhile steps and is
 //!                  never shrunk (§3.8.6.2.2).
 
-use super::tcb::{Desk, Owed, Progress, Session};
+use super::tcb::{PendingAck, Progress, Session, SessionContext};
 use crate::tcp::config::{Config, Offer};
 use crate::tcp::segment::Segment;
 use crate::tcp::state::State;
@@ -17,8 +17,8 @@ use kiban_base::{Instant, Pdu};
 #[derive(Clone, Copy)]
 enum Choice {
     New { length: u32, fin: bool },
-    Again,
-    Tail,
+    Retransmit,
+    TailLossProbe,
 }
 
 /// Largest payload of an IPv4 packet with a TCP header and timestamps, bytes.
@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Sends what may be sent, at most `quantum` segments, including a due acknowledgement.
-    pub(in crate::tcp) fn output(&mut self, quantum: usize, desk: &mut Desk<'_, '_>) -> Progress {
+    pub(in crate::tcp) fn output(&mut self, quantum: usize, desk: &mut SessionContext<'_, '_>) -> Progress {
         match self.state {
             State::Closed => return Progress::Done,
             State::SynSent | State::SynReceived => return self.output_syn(desk),
@@ -55,86 +55,89 @@ impl Session {
                 }
             }
         }
-        while progress == Progress::Done && (self.owed == Owed::Now || self.duplicates > 0) {
+        while progress == Progress::Done
+            && (self.pending_ack == PendingAck::Immediate || self.dup_acks_due > 0)
+        {
             if segments == quantum {
                 return Progress::More;
             }
             segments += 1;
             match desk.cx.memory.pdus.take() {
                 Some(pdu) => {
-                    self.emit(self.place(), Flags::ACK, Options::NONE, pdu, desk);
-                    self.duplicates = self.duplicates.saturating_sub(1);
+                    self.emit(self.acceptable_seq(), Flags::ACK, Options::NONE, pdu, desk);
+                    self.dup_acks_due = self.dup_acks_due.saturating_sub(1);
                 }
                 None => progress = Progress::Starved,
             }
         }
-        if core::mem::take(&mut self.tail_moves) {
-            self.arm_tail(desk);
+        if core::mem::take(&mut self.tlp_rearm) {
+            self.arm_tlp_timer(desk);
         }
-        let waits = self.queue.bytes() > 0 || self.una != self.max || self.state.owes_finish();
-        if self.resend_at == Instant::NEVER && waits {
+        let waits = self.send_queue.bytes() > 0 || self.snd_una != self.snd_max || self.state.owes_finish();
+        if self.rto_deadline == Instant::NEVER && waits {
             // Data is outstanding, or the window is too small to send any: the timer runs in both cases.
-            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+            self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
         }
         self.arm_watch(waits, desk.cx.now);
-        self.watch.on_waiting(self.queue.bytes(), desk.config.floor_bytes, desk.cx.now);
+        self.watch.on_waiting(self.send_queue.bytes(), desk.config.floor_bytes, desk.cx.now);
         self.note_limit(waits, desk.config, desk.cx.now);
         progress
     }
 
-    fn output_syn(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
-        if self.next != self.una {
-            if self.state == State::SynReceived && self.owed == Owed::Now {
+    fn output_syn(&mut self, desk: &mut SessionContext<'_, '_>) -> Progress {
+        if self.snd_nxt != self.snd_una {
+            if self.state == State::SynReceived && self.pending_ack == PendingAck::Immediate {
                 let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
-                self.emit(self.max, Flags::ACK, Options::NONE, pdu, desk);
+                self.emit(self.snd_max, Flags::ACK, Options::NONE, pdu, desk);
             }
             return Progress::Done;
         }
         let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
+        let scale =
+            desk.config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
         let options = Options {
             mss: Some(desk.config.mss_to(self.remote)),
             sack_permitted: desk.config.sack && (!answer || self.sack),
             window_shift: scale.then(|| desk.config.window_shift()),
             ..Options::NONE
         };
-        if self.max == self.una {
-            self.asked_at = Some(desk.cx.now);
+        if self.snd_max == self.snd_una {
+            self.syn_sent_at = Some(desk.cx.now);
         } else {
             desk.counters.retransmissions += 1;
-            self.asked_at = None;
+            self.syn_sent_at = None;
         }
-        self.emit(self.una, flags, options, pdu, desk);
-        self.next = self.una + 1;
-        self.max = self.next;
-        self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        self.emit(self.snd_una, flags, options, pdu, desk);
+        self.snd_nxt = self.snd_una + 1;
+        self.snd_max = self.snd_nxt;
+        self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
         self.arm_watch(true, desk.cx.now);
         Progress::Done
     }
 
     /// Returns the bytes that the congestion window still admits.
     pub(super) fn congestion_room(&self, config: &Config) -> u32 {
-        let mut flight = self.board.flight();
-        if !config.limited_transmit && !self.congestion.recovers() {
+        let mut flight = self.scoreboard.flight();
+        if !config.limited_transmit && !self.congestion.in_recovery() {
             // Without RFC 3042, SACKed bytes still count as in flight, so that they admit no new data.
-            flight += self.board.sacked();
+            flight += self.scoreboard.sacked();
         }
-        self.congestion.window().saturating_sub(flight)
+        self.congestion.cwnd().saturating_sub(flight)
     }
 
     /// Chooses the next segment: a due tail probe, then lost data, then new data.
-    fn choose(&mut self, desk: &mut Desk<'_, '_>) -> Option<Choice> {
-        if self.tail_due {
-            return Some(Choice::Tail);
+    fn choose(&mut self, desk: &mut SessionContext<'_, '_>) -> Option<Choice> {
+        if self.tlp_due {
+            return Some(Choice::TailLossProbe);
         }
-        let again = self.board.lost() > 0 && self.may_send_again(desk.config);
+        let again = self.scoreboard.lost() > 0 && self.may_retransmit(desk.config);
         let new = if again { None } else { self.next_segment(desk.config) };
         if (again || new.is_some()) && self.waits_for_pace(desk) {
             return None;
         }
-        if again { Some(Choice::Again) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
+        if again { Some(Choice::Retransmit) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
     }
 
     /// Returns how many segments may follow one choice: full segments follow each other as long as data and
@@ -143,7 +146,7 @@ impl Session {
         match choice {
             // With nothing outstanding, the first segment may restart the congestion window (RFC 5681 §4.1).
             Choice::New { length, fin: false }
-                if !config.pacing && !self.congestion.recovers() && self.una != self.max =>
+                if !config.pacing && !self.congestion.in_recovery() && self.snd_una != self.snd_max =>
             {
                 self.full_segments(length, config).max(1)
             }
@@ -151,112 +154,128 @@ impl Session {
         }
     }
 
-    fn may_send_again(&self, config: &Config) -> bool {
+    fn may_retransmit(&self, config: &Config) -> bool {
         // Nothing is in flight: the first lost segment is sent regardless of the windows (RFC 6298 §5.4).
-        self.at_once
-            || self.board.flight() == 0
-            || (self.congestion_room(config) >= self.mss.min(self.board.lost())
-                && self.una.distance(self.next) <= self.window)
+        self.force_retransmit
+            || self.scoreboard.flight() == 0
+            || (self.congestion_room(config) >= self.mss.min(self.scoreboard.lost())
+                && self.snd_una.distance(self.snd_nxt) <= self.snd_wnd)
     }
 
     /// Sends the chosen segment. Returns false if no memory is free for the PDU.
-    fn send_chosen(&mut self, choice: Choice, desk: &mut Desk<'_, '_>) -> bool {
+    fn send_chosen(&mut self, choice: Choice, desk: &mut SessionContext<'_, '_>) -> bool {
         match choice {
-            Choice::New { length, fin } => self.output_data(self.next, length, fin, desk),
-            Choice::Again => {
+            Choice::New { length, fin } => self.output_data(self.snd_nxt, length, fin, desk),
+            Choice::Retransmit => {
                 // As much as the congestion window admits; a closed or shrunken peer window still admits one
                 // segment (RFC 9293 §3.8.6).
-                let shrunken = self.una.distance(self.next) > self.window;
-                let most =
-                    if shrunken || self.at_once { self.mss } else { self.congestion_room(desk.config) };
-                self.at_once = false;
+                let shrunken = self.snd_una.distance(self.snd_nxt) > self.snd_wnd;
+                let most = if shrunken || self.force_retransmit {
+                    self.mss
+                } else {
+                    self.congestion_room(desk.config)
+                };
+                self.force_retransmit = false;
                 let most = most.min(self.segment_max(desk.config));
-                let Some((at, length)) = self.board.take_lost(most, desk.cx.now) else { return true };
-                let sent = self.output_again(at, length, desk);
+                let Some((at, length)) = self.scoreboard.take_lost(most, desk.cx.now) else { return true };
+                let sent = self.retransmit(at, length, desk);
                 if sent < length {
-                    self.board.put_back(at, sent);
+                    self.scoreboard.put_back(at, sent);
                 }
                 sent > 0
             }
-            Choice::Tail => self.output_tail(desk),
+            Choice::TailLossProbe => self.send_tail_loss_probe(desk),
         }
     }
 
     /// Sends a tail loss probe (RFC 8985 §7.3): new data if the peer's window admits any, else the last
     /// outstanding segment.
-    fn output_tail(&mut self, desk: &mut Desk<'_, '_>) -> bool {
-        let sent = self.una.distance(self.next);
-        let length = self.queue.bytes().saturating_sub(sent).min(self.mss);
-        let new = length > 0 && sent + length <= self.window;
+    fn send_tail_loss_probe(&mut self, desk: &mut SessionContext<'_, '_>) -> bool {
+        let sent = self.snd_una.distance(self.snd_nxt);
+        let length = self.send_queue.bytes().saturating_sub(sent).min(self.mss);
+        let new = length > 0 && sent + length <= self.snd_wnd;
         let left = if new {
-            self.output_data(self.next, length, false, desk)
+            self.output_data(self.snd_nxt, length, false, desk)
         } else {
-            match self.board.take_last(desk.cx.now) {
-                Some((at, length)) => self.output_again(at, length, desk) > 0,
+            match self.scoreboard.take_last(desk.cx.now) {
+                Some((at, length)) => self.retransmit(at, length, desk) > 0,
                 None => {
-                    self.tail_due = false;
+                    self.tlp_due = false;
                     return true;
                 }
             }
         };
         if left {
             desk.counters.tail_probes += 1;
-            self.rack.on_probe(self.next, !new);
-            (self.tail_at, self.tail_due) = (Instant::NEVER, false);
-            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+            self.rack.on_tlp_sent(self.snd_nxt, !new);
+            (self.tlp_deadline, self.tlp_due) = (Instant::NEVER, false);
+            self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
         }
         left
     }
 
     /// Retransmits `length` bytes of the stream from `at` on, including our FIN if the range covers it.
     /// Returns the bytes sent.
-    fn output_again(&mut self, at: Sequence, length: u32, desk: &mut Desk<'_, '_>) -> u32 {
+    fn retransmit(&mut self, at: Sequence, length: u32, desk: &mut SessionContext<'_, '_>) -> u32 {
         let Some(mut pdu) = desk.cx.memory.pdus.take() else { return 0 };
-        let from = self.una.distance(at);
-        let data = length.min(self.queue.bytes().saturating_sub(from));
-        let taken = self.queue.gather(from, data, &mut pdu);
+        let from = self.snd_una.distance(at);
+        let data = length.min(self.send_queue.bytes().saturating_sub(from));
+        let taken = self.send_queue.gather(from, data, &mut pdu);
         let fin = data < length && taken == data;
         desk.counters.retransmissions += 1;
-        self.retransmitted += u64::from(taken);
+        self.retransmitted_bytes += u64::from(taken);
         self.send_off(at, taken, fin, pdu, desk);
         taken + u32::from(fin)
     }
 
     /// Sends `length` bytes from `at` on. Returns false if no memory is free for the PDU.
-    fn output_data(&mut self, at: Sequence, length: u32, fin: bool, desk: &mut Desk<'_, '_>) -> bool {
+    fn output_data(
+        &mut self,
+        at: Sequence,
+        length: u32,
+        fin: bool,
+        desk: &mut SessionContext<'_, '_>,
+    ) -> bool {
         let Some(mut pdu) = desk.cx.memory.pdus.take() else { return false };
         let now = desk.cx.now;
-        if self.una == self.max {
+        if self.snd_una == self.snd_max {
             // RFC 6298 §5.1: nothing was outstanding, so restart the timer; it may have run for a closed
             // window.
-            self.resend_at = Instant::NEVER;
-            if desk.config.idle_restart && now.since(self.sent_at) > self.rtt.timeout(desk.config) {
+            self.rto_deadline = Instant::NEVER;
+            if desk.config.idle_restart && now.since(self.data_sent_at) > self.rtt.rto(desk.config) {
                 self.congestion.on_idle(desk.config, self.mss);
             }
         }
-        let taken = self.queue.gather(self.una.distance(at), length, &mut pdu);
+        let taken = self.send_queue.gather(self.snd_una.distance(at), length, &mut pdu);
         let fin = fin && taken == length;
         let end = at + (taken + u32::from(fin));
-        let again = at.lt(self.max);
+        let again = at.lt(self.snd_max);
         desk.counters.retransmissions += u64::from(again);
-        if self.max.lt(end) {
-            desk.counters.bytes_out += u64::from(self.max.distance(end));
-            self.max = end;
+        if self.snd_max.lt(end) {
+            desk.counters.bytes_out += u64::from(self.snd_max.distance(end));
+            self.snd_max = end;
         }
         if taken < self.mss {
-            self.short_end = end;
+            self.snd_sml = end;
         }
-        self.board.on_sent(at, end, self.mss as u16, now, again);
-        self.next = end;
-        self.tail_moves = !self.probe;
+        self.scoreboard.on_sent(at, end, self.mss as u16, now, again);
+        self.snd_nxt = end;
+        self.tlp_rearm = !self.zero_window_probe;
         self.send_off(at, taken, fin, pdu, desk);
         true
     }
 
     /// Completes a data segment: flags, timers, pacing.
-    fn send_off(&mut self, at: Sequence, taken: u32, fin: bool, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
+    fn send_off(
+        &mut self,
+        at: Sequence,
+        taken: u32,
+        fin: bool,
+        mut pdu: Pdu,
+        desk: &mut SessionContext<'_, '_>,
+    ) {
         let mut flags = Flags::ACK;
-        if self.una.distance(at) + taken == self.queue.bytes() {
+        if self.snd_una.distance(at) + taken == self.send_queue.bytes() {
             flags = flags | Flags::PSH;
         }
         if fin {
@@ -267,30 +286,30 @@ impl Session {
         }
         self.emit(at, flags, Options::NONE, pdu, desk);
         let now = desk.cx.now;
-        self.sent_at = now;
+        self.data_sent_at = now;
         self.congestion.on_sent(taken + u32::from(fin));
         if desk.config.pacing {
             self.pace(taken, now);
         }
-        if self.resend_at == Instant::NEVER {
-            self.resend_at = now + self.rtt.timeout(desk.config);
+        if self.rto_deadline == Instant::NEVER {
+            self.rto_deadline = now + self.rtt.rto(desk.config);
         }
     }
 
     /// Advances the time of the next departure: pacing spreads a window over a round trip.
     fn pace(&mut self, bytes: u32, now: Instant) {
-        let Some(trip) = self.rtt.smoothed() else { return };
-        let window = u64::from(self.congestion.window().max(self.mss));
+        let Some(trip) = self.rtt.srtt() else { return };
+        let window = u64::from(self.congestion.cwnd().max(self.mss));
         // Linux: twice the rate in slow start, so that the window can double; 1.2 times the rate afterwards.
-        let faster = if self.congestion.starts_slowly() { window * 2 } else { window + window / 5 };
+        let faster = if self.congestion.in_slow_start() { window * 2 } else { window + window / 5 };
         let gap = trip.as_nanos() as u64 * u64::from(bytes) / faster;
         self.paced_until = self.paced_until.max(now) + core::time::Duration::from_nanos(gap);
     }
 
     /// Returns whether pacing delays the next segment, and sets the pacing timer if so.
-    fn waits_for_pace(&mut self, desk: &Desk<'_, '_>) -> bool {
+    fn waits_for_pace(&mut self, desk: &SessionContext<'_, '_>) -> bool {
         let waits = desk.config.pacing && self.paced_until > desk.cx.now;
-        self.pace_at = if waits { self.paced_until } else { Instant::NEVER };
+        self.pacing_deadline = if waits { self.paced_until } else { Instant::NEVER };
         waits
     }
 
@@ -301,17 +320,17 @@ impl Session {
         flags: Flags,
         mut options: Options,
         mut pdu: Pdu,
-        desk: &mut Desk<'_, '_>,
+        desk: &mut SessionContext<'_, '_>,
     ) {
         let acknowledges = flags.has(Flags::ACK);
-        let window = self.offer(flags, desk);
+        let window = self.advertise_window(flags, desk);
         let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, desk.cx.now);
         let (flags, urgent) = self.urgent_at(at, flags);
         let header = Header {
             source_port: self.local.port(),
             target_port: self.remote.port(),
             sequence: at,
-            acknowledgment: if acknowledges { self.expected } else { Sequence(0) },
+            acknowledgment: if acknowledges { self.rcv_nxt } else { Sequence(0) },
             flags,
             window,
             urgent,
@@ -323,10 +342,10 @@ impl Session {
         let rest = self.pseudo.plus(checksum::length(length + pdu.body_len())).plus(pdu.body_sum());
         crate::wire::tcp::fill(pdu.head_mut(), rest);
         // If SACK blocks did not fit beside the data, a due ACK still follows in a segment of its own.
-        if acknowledges && (all_said || self.owed != Owed::Now) {
-            self.owed = Owed::Nothing;
-            (self.unanswered, self.unanswered_segments) = (0, 0);
-            self.ack_at = Instant::NEVER;
+        if acknowledges && (all_said || self.pending_ack != PendingAck::Immediate) {
+            self.pending_ack = PendingAck::None;
+            (self.unacked_bytes, self.unacked_segments) = (0, 0);
+            self.delayed_ack_deadline = Instant::NEVER;
         }
         desk.counters.segments_out += 1;
         self.tally.segments_out += 1;
@@ -341,70 +360,70 @@ impl Session {
     /// Returns the sequence number of a segment without data: after all data sent, but never beyond the
     /// peer's window, where the peer would not accept it (two ends that probe each other's closed windows
     /// would otherwise answer each other for ever).
-    pub(super) fn place(&self) -> Sequence {
-        self.max.min(self.una + self.window)
+    pub(super) fn acceptable_seq(&self) -> Sequence {
+        self.snd_max.min(self.snd_una + self.snd_wnd)
     }
 
     /// Returns the peer's window in bytes (RFC 7323 §2.2: the window in a SYN is not scaled).
     pub(super) fn window_in(&self, header: &Header) -> u32 {
-        u32::from(header.window) << if header.flags.has(Flags::SYN) { 0 } else { self.send_shift }
+        u32::from(header.window) << if header.flags.has(Flags::SYN) { 0 } else { self.snd_wind_shift }
     }
 
     /// Returns the largest receive window in bytes: the least of the buffer, our share of memory, and what
     /// the window field can hold.
-    pub(super) fn window_most(&self, desk: &Desk<'_, '_>) -> u32 {
+    pub(super) fn window_most(&self, desk: &SessionContext<'_, '_>) -> u32 {
         let config = desk.config;
         self.receive_most(config)
-            .min(desk.receive_share.promise(self.committed, config.floor_bytes, self.claim))
-            .min(0xffff << self.receive_shift)
+            .min(desk.receive_share.promise(self.receive_charge, config.floor_bytes, self.claim))
+            .min(0xffff << self.rcv_wind_shift)
     }
 
     /// Returns the right edge of the receive window if at most `most` bytes are held and offered.
     pub(super) fn right_edge(&self, most: u32, config: &Config) -> Sequence {
-        let room = self.offered(most, config) >> self.receive_shift << self.receive_shift;
-        let edge = self.expected + room;
+        let room = self.offered(most, config) >> self.rcv_wind_shift << self.rcv_wind_shift;
+        let edge = self.rcv_nxt + room;
         // RFC 9293 §3.8.6: an offered window is never shrunk.
-        if edge.lt(self.edge) { self.edge } else { edge }
+        if edge.lt(self.rcv_adv) { self.rcv_adv } else { edge }
     }
 
     /// Returns how much of `most` to offer, given the bytes that the host has not consumed.
     fn offered(&self, most: u32, config: &Config) -> u32 {
         match config.offer {
-            Offer::Whole if self.held <= most => most,
-            _ => most.saturating_sub(self.held),
+            Offer::Whole if self.unread_bytes <= most => most,
+            _ => most.saturating_sub(self.unread_bytes),
         }
     }
 
     /// Returns the window field and records the right edge that it promises.
     #[inline]
-    fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
+    fn advertise_window(&mut self, flags: Flags, desk: &mut SessionContext<'_, '_>) -> u16 {
         if flags.has(Flags::SYN) {
-            return self.offer_anew(flags, desk);
+            return self.update_advertised_window(flags, desk);
         }
-        let (at, expected, held, field) = self.offered;
-        if at == desk.cx.now && expected == self.expected && held == self.held {
+        let (at, expected, held, field) = self.last_advertised;
+        if at == desk.cx.now && expected == self.rcv_nxt && held == self.unread_bytes {
             // Nothing has changed within this burst.
             return field;
         }
-        let field = self.offer_anew(flags, desk);
-        self.offered = (desk.cx.now, self.expected, self.held, field);
+        let field = self.update_advertised_window(flags, desk);
+        self.last_advertised = (desk.cx.now, self.rcv_nxt, self.unread_bytes, field);
         field
     }
 
-    fn offer_anew(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
+    fn update_advertised_window(&mut self, flags: Flags, desk: &mut SessionContext<'_, '_>) -> u16 {
         let most = self.window_most(desk);
         let edge = self.right_edge(most, desk.config);
         let moves = match desk.config.offer {
             // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
-            Offer::Steps => self.edge.distance(edge) >= self.peer_segment.max(self.mss).min(most / 2),
-            Offer::Room | Offer::Whole => self.expected.distance(edge) >= self.mss.min(most / 4),
+            Offer::Steps => self.rcv_adv.distance(edge) >= self.rcv_mss.max(self.mss).min(most / 2),
+            Offer::Room | Offer::Whole => self.rcv_nxt.distance(edge) >= self.mss.min(most / 4),
         };
         if moves {
-            self.edge = edge;
+            self.rcv_adv = edge;
         }
-        let window = self.expected.distance(self.edge);
+        let window = self.rcv_nxt.distance(self.rcv_adv);
         // RFC 7323 §2.2: the window in a SYN is never scaled.
-        let shift = if flags.has(Flags::SYN) { 0 } else { self.receive_shift };
+        let shift = if flags.has(Flags::SYN) { 0 } else { self.rcv_wind_shift };
         // Round up by less than one unit of the scale: rounding down would shrink the window. At the end of
         // the buffer round down (RFC 7323 §2.4), or many short segments would push the edge beyond it.
         let field = match window.div_ceil(1 << shift) {
@@ -412,21 +431,21 @@ impl Session {
             _ => window >> shift,
         }
         .min(0xffff);
-        self.edge = self.edge.max(self.expected + (field << shift));
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (field << shift));
         self.commit(desk);
         field as u16
     }
 
     /// Updates the memory share with the bytes now held and promised.
-    pub(super) fn commit(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(super) fn commit(&mut self, desk: &mut SessionContext<'_, '_>) {
         let now = match self.state {
             State::Closed => 0,
             state if state.receives() || !state.is_synchronised() => {
-                self.expected.distance(self.edge) + self.held
+                self.rcv_nxt.distance(self.rcv_adv) + self.unread_bytes
             }
-            _ => self.held,
+            _ => self.unread_bytes,
         };
-        desk.receive_share.change(self.committed, now, self.claim);
-        self.committed = now;
+        desk.receive_share.change(self.receive_charge, now, self.claim);
+        self.receive_charge = now;
     }
 }

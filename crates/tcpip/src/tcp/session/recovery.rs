@@ -5,9 +5,9 @@
 //! SACK the peer names what it holds; without it duplicate ACKs are counted, and the rest is the same (RFC
 //! 5681, RFC 6582, RFC 6675, RFC 8985).
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::config::LossDetection;
-use crate::tcp::congestion::Heard;
+use crate::tcp::congestion::AckSample;
 use crate::tcp::loss::scoreboard::Delivery;
 use crate::wire::tcp::{Header, SackBlock, SackBlocks};
 use core::time::Duration;
@@ -19,7 +19,7 @@ const THRESHOLD: u8 = 3;
 const TAIL_UNMEASURED: Duration = Duration::from_secs(1);
 
 /// An acknowledgement, as loss recovery sees it.
-pub(super) struct Report {
+pub(super) struct AckReport {
     /// Bytes newly acknowledged, and bytes outstanding before.
     pub(super) acked: u32,
     pub(super) outstanding: u32,
@@ -31,12 +31,17 @@ pub(super) struct Report {
 impl Session {
     /// Processes an acceptable acknowledgement; SND.UNA has already advanced.
     #[inline]
-    pub(super) fn on_report(&mut self, header: &Header, mut report: Report, desk: &mut Desk<'_, '_>) {
-        if self.probe {
+    pub(super) fn on_report(
+        &mut self,
+        header: &Header,
+        mut report: AckReport,
+        desk: &mut SessionContext<'_, '_>,
+    ) {
+        if self.zero_window_probe {
             return;
         }
         let now = desk.cx.now;
-        self.tail_moves = true;
+        self.tlp_rearm = true;
         let mut twice = false;
         if self.sack && !header.options.sack.is_empty() {
             twice = self.on_sack(&header.options.sack, &mut report.delivery, desk);
@@ -46,7 +51,7 @@ impl Session {
         if report.outstanding == 0 {
             // Nothing was outstanding, but a D-SACK may still end a tail probe (RFC 8985 §7.4.2).
             if twice {
-                self.rack.on_probe_answer(self.una, true, false);
+                self.rack.on_tlp_ack(self.snd_una, true, false);
             }
             return;
         }
@@ -54,7 +59,7 @@ impl Session {
         if delivery.bytes == 0 && !report.duplicate && !twice {
             return;
         }
-        if let (Some((left, _)), false) = (delivery.measured, delivery.waited) {
+        if let (Some((left, _)), false) = (delivery.rtt_sample, delivery.acks_retransmission) {
             self.rtt.on_delivered(left, now, desk.config);
         } else if report.acked > 0 {
             self.measure_by_echo(header, desk);
@@ -67,27 +72,32 @@ impl Session {
         if newly_lost {
             self.begin_recovery(&heard, desk);
         }
-        if self.rack.probes() && self.rack.on_probe_answer(self.una, twice, report.duplicate) {
+        if self.rack.tlp_outstanding() && self.rack.on_tlp_ack(self.snd_una, twice, report.duplicate) {
             self.congestion.on_repaired(self.mss);
         }
     }
 
-    fn heard(&self, report: &Report, now: Instant) -> Heard {
-        Heard {
-            una: self.una,
+    fn heard(&self, report: &AckReport, now: Instant) -> AckSample {
+        AckSample {
+            una: self.snd_una,
             acked: report.acked,
             delivered: report.delivery.bytes,
             outstanding: report.outstanding,
-            flight: self.board.flight(),
-            waits: self.board.lost() > 0,
+            flight: self.scoreboard.flight(),
+            waits: self.scoreboard.lost() > 0,
             mss: self.mss,
-            round_trip: self.rtt.smoothed().unwrap_or_default(),
+            round_trip: self.rtt.srtt().unwrap_or_default(),
             now,
         }
     }
 
     /// Processes the peer's SACK blocks. Returns whether the first one is a D-SACK (RFC 2883).
-    fn on_sack(&mut self, blocks: &SackBlocks, delivery: &mut Delivery, desk: &mut Desk<'_, '_>) -> bool {
+    fn on_sack(
+        &mut self,
+        blocks: &SackBlocks,
+        delivery: &mut Delivery,
+        desk: &mut SessionContext<'_, '_>,
+    ) -> bool {
         let mut good = [SackBlock::default(); crate::wire::tcp::SACK_BLOCKS_MAX];
         let mut count = 0;
         let all = blocks.as_slice();
@@ -96,153 +106,158 @@ impl Session {
         let twice = match all {
             // RFC 2883 §4: below the cumulative ACK, or within the second block.
             [first, rest @ ..] => {
-                first.right.le(self.una) || rest.first().is_some_and(|second| within(first, second))
+                first.right.le(self.snd_una) || rest.first().is_some_and(|second| within(first, second))
             }
             [] => false,
         };
         for block in &all[usize::from(twice)..] {
             // Empty blocks, and blocks of data never sent or already acknowledged, are ignored.
-            if self.una.le(block.left) && block.left.lt(block.right) && block.right.le(self.next) {
+            if self.snd_una.le(block.left) && block.left.lt(block.right) && block.right.le(self.snd_nxt) {
                 good[count] = *block;
                 count += 1;
-            } else if !block.right.le(self.una) {
+            } else if !block.right.le(self.snd_una) {
                 desk.counters.sack_unbelieved += 1;
             }
         }
-        self.board.on_sack(&good[..count], delivery);
+        self.scoreboard.on_sack(&good[..count], delivery);
         if twice {
             desk.counters.duplicate_sacks += 1;
             self.tally.duplicate_sacks += 1;
-            self.rack.on_duplicate_sack(self.una, self.max);
+            self.rack.on_duplicate_sack(self.snd_una, self.snd_max);
         }
         twice
     }
 
     /// Counts duplicate ACKs without SACK: each means that one segment has arrived; an advance covers some of
     /// those.
-    fn count_duplicates(&mut self, report: &mut Report) {
+    fn count_duplicates(&mut self, report: &mut AckReport) {
         if report.acked > 0 {
-            let before = self.board.sacked();
-            if self.congestion.recovers() {
-                self.board.on_named(report.acked, self.mss);
+            let before = self.scoreboard.sacked();
+            if self.congestion.in_recovery() {
+                self.scoreboard.deduct_dup_acked(report.acked, self.mss);
             } else {
-                self.board.forget_nameless();
+                self.scoreboard.clear_dup_acked();
             }
-            let named = before.saturating_sub(self.board.sacked());
+            let named = before.saturating_sub(self.scoreboard.sacked());
             report.delivery.bytes = report.acked.saturating_sub(named);
-            self.repeats = 0;
-        } else if report.duplicate && !self.congestion.starts_over() {
+            self.dup_acks = 0;
+        } else if report.duplicate && !self.congestion.in_timeout_recovery() {
             // After a timeout, duplicate ACKs may answer segments sent twice (RFC 6582 §3.2 step 1).
-            if self.repeats == 0 {
-                self.nameless_left = report.outstanding;
+            if self.dup_acks == 0 {
+                self.dup_acked_max = report.outstanding;
             }
-            self.repeats = self.repeats.saturating_add(1);
+            self.dup_acks = self.dup_acks.saturating_add(1);
             // RFC 5681 §3.2 step 4: duplicate ACKs beyond the segments that were outstanding indicate no
             // arrival.
-            if self.nameless_left > 0 {
-                self.nameless_left = self.nameless_left.saturating_sub(self.mss);
-                self.board.on_nameless(self.mss);
+            if self.dup_acked_max > 0 {
+                self.dup_acked_max = self.dup_acked_max.saturating_sub(self.mss);
+                self.scoreboard.on_dup_ack(self.mss);
                 report.delivery.bytes += self.mss;
             }
         }
     }
 
     /// Runs loss detection. Returns whether anything was newly marked as lost.
-    fn detect(&mut self, report: &Report, desk: &mut Desk<'_, '_>) -> bool {
+    fn detect(&mut self, report: &AckReport, desk: &mut SessionContext<'_, '_>) -> bool {
         let now = desk.cx.now;
         if !self.sack || desk.config.loss_detection == LossDetection::NewReno {
-            let before = self.board.lost();
-            if report.acked > 0 && self.congestion.recovers() && self.una.lt(self.recover) {
+            let before = self.scoreboard.lost();
+            if report.acked > 0 && self.congestion.in_recovery() && self.snd_una.lt(self.recover) {
                 // RFC 6582 §3.2 step 3: a partial ACK reveals the next lost segment.
-                self.board.lose_first();
-            } else if self.repeats == THRESHOLD && report.duplicate && self.recover.lt(self.una) {
-                self.board.lose_first();
+                self.scoreboard.mark_first_lost();
+            } else if self.dup_acks == THRESHOLD && report.duplicate && self.recover.lt(self.snd_una) {
+                self.scoreboard.mark_first_lost();
             }
-            return self.board.lost() > before;
+            return self.scoreboard.lost() > before;
         }
         if desk.config.loss_detection == LossDetection::Sack {
             let beyond = (u32::from(THRESHOLD) - 1) * self.mss + 1;
-            return report.delivery.sacked_bytes > 0 && self.board.lose_below(beyond);
+            return report.delivery.sacked_bytes > 0 && self.scoreboard.mark_lost_below(beyond);
         }
-        let highest = self.board.highest_sacked();
-        self.rack.on_delivery(&report.delivery, self.una, highest, self.rtt.least(), now);
-        if self.board.sacked() == 0 && !self.congestion.recovers() && self.reorder_at == Instant::NEVER {
+        let highest = self.scoreboard.highest_sacked();
+        self.rack.on_delivery(&report.delivery, self.snd_una, highest, self.rtt.min_rtt(), now);
+        if self.scoreboard.sacked() == 0
+            && !self.congestion.in_recovery()
+            && self.rack_reorder_deadline == Instant::NEVER
+        {
             // Everything arrives in order: nothing can be overdue.
             return false;
         }
-        self.look_for_late(desk)
+        self.detect_overdue(desk)
     }
 
-    fn look_for_late(&mut self, desk: &mut Desk<'_, '_>) -> bool {
-        let times = (self.rtt.least(), self.rtt.smoothed().unwrap_or_default());
-        let (recovers, now) = (self.congestion.recovers(), desk.cx.now);
-        let (found, again_at) = self.rack.detect(&mut self.board, recovers, self.mss, times, now);
-        self.reorder_at = again_at;
+    fn detect_overdue(&mut self, desk: &mut SessionContext<'_, '_>) -> bool {
+        let times = (self.rtt.min_rtt(), self.rtt.srtt().unwrap_or_default());
+        let (recovers, now) = (self.congestion.in_recovery(), desk.cx.now);
+        let (found, again_at) = self.rack.detect(&mut self.scoreboard, recovers, self.mss, times, now);
+        self.rack_reorder_deadline = again_at;
         found
     }
 
     /// Handles the RACK reordering timer: overdue segments are now lost (RFC 8985 §6.2, step 5).
-    pub(super) fn on_reorder_timer(&mut self, desk: &mut Desk<'_, '_>) {
-        let outstanding = self.una.distance(self.max);
-        if !self.look_for_late(desk) {
+    pub(super) fn on_reorder_timer(&mut self, desk: &mut SessionContext<'_, '_>) {
+        let outstanding = self.snd_una.distance(self.snd_max);
+        if !self.detect_overdue(desk) {
             return;
         }
-        let report = Report { acked: 0, outstanding, duplicate: false, delivery: Delivery::default() };
+        let report = AckReport { acked: 0, outstanding, duplicate: false, delivery: Delivery::default() };
         let heard = self.heard(&report, desk.cx.now);
         self.begin_recovery(&heard, desk);
     }
 
     /// Enters recovery after a loss; the first lost segment is resent at once (RFC 5681 §3.2, RFC 6582 §3.2,
     /// RFC 6675 §5).
-    fn begin_recovery(&mut self, heard: &Heard, desk: &mut Desk<'_, '_>) {
-        let begins = !self.congestion.recovers();
+    fn begin_recovery(&mut self, heard: &AckSample, desk: &mut SessionContext<'_, '_>) {
+        let begins = !self.congestion.in_recovery();
         if begins {
             desk.counters.fast_retransmits += 1;
-            self.recover = self.max;
+            self.recover = self.snd_max;
         }
-        self.congestion.on_loss(self.max, heard);
-        self.at_once |= begins || !self.sack;
+        self.congestion.on_loss(self.snd_max, heard);
+        self.force_retransmit |= begins || !self.sack;
     }
 
     /// Handles a retransmission timeout with `outstanding` bytes outstanding: everything not SACKed is lost
     /// (RFC 6298 §5.4, RFC 6675 §5.1).
     pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32) {
-        if self.board.is_reneged() {
+        if self.scoreboard.is_reneged() {
             // RFC 2018 §8: the peer may have discarded data that it SACKed.
-            self.board.renege();
+            self.scoreboard.renege();
         }
-        self.board.lose_all();
+        self.scoreboard.mark_all_lost();
         self.rack.on_timeout();
-        (self.tail_at, self.tail_due, self.reorder_at) = (Instant::NEVER, false, Instant::NEVER);
-        self.repeats = 0;
-        self.recover = self.max;
-        self.congestion.on_timeout(self.max, outstanding, self.mss, self.silence == 1);
+        (self.tlp_deadline, self.tlp_due, self.rack_reorder_deadline) =
+            (Instant::NEVER, false, Instant::NEVER);
+        self.dup_acks = 0;
+        self.recover = self.snd_max;
+        self.congestion.on_timeout(self.snd_max, outstanding, self.mss, self.consecutive_timeouts == 1);
     }
 
     /// Continues sending at the first unacknowledged byte, and clears the scoreboard.
-    pub(super) fn start_over(&mut self) {
-        self.next = self.una;
-        self.board.clear();
-        (self.tail_at, self.tail_due, self.reorder_at) = (Instant::NEVER, false, Instant::NEVER);
+    pub(super) fn restart_from_snd_una(&mut self) {
+        self.snd_nxt = self.snd_una;
+        self.scoreboard.clear();
+        (self.tlp_deadline, self.tlp_due, self.rack_reorder_deadline) =
+            (Instant::NEVER, false, Instant::NEVER);
     }
 
     /// Sets the tail probe timer (RFC 8985 §7.2), after a burst of ACKs and data.
     #[inline]
-    pub(super) fn arm_tail(&mut self, desk: &Desk<'_, '_>) {
+    pub(super) fn arm_tlp_timer(&mut self, desk: &SessionContext<'_, '_>) {
         let config = desk.config;
-        let flight = self.board.flight();
+        let flight = self.scoreboard.flight();
         let fit = config.tail_probe
             && config.loss_detection == LossDetection::Rack
             && self.sack
             && flight > 0
-            && !self.rack.probes()
-            && !self.congestion.recovers()
-            && self.board.sacked() == 0;
+            && !self.rack.tlp_outstanding()
+            && !self.congestion.in_recovery()
+            && self.scoreboard.sacked() == 0;
         if !fit {
-            self.tail_at = Instant::NEVER;
+            self.tlp_deadline = Instant::NEVER;
             return;
         }
-        let wait = match self.rtt.smoothed() {
+        let wait = match self.rtt.srtt() {
             None => TAIL_UNMEASURED,
             Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
             // RFC 8985 §7.2: twice the smoothed RTT; while a queue builds up, the latest RTT exceeds the
@@ -250,12 +265,12 @@ impl Session {
             Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_probe_least,
         };
         // RFC 8985 §7.2: not later than the RTO, which the probe replaces if both would fire together.
-        self.tail_at = (desk.cx.now + wait).min(self.resend_at);
+        self.tlp_deadline = (desk.cx.now + wait).min(self.rto_deadline);
     }
 
     /// Stops the timers that wait for the peer.
     pub(super) fn stop_timers(&mut self) {
-        (self.resend_at, self.tail_at, self.tail_due) = (Instant::NEVER, Instant::NEVER, false);
-        (self.reorder_at, self.pace_at) = (Instant::NEVER, Instant::NEVER);
+        (self.rto_deadline, self.tlp_deadline, self.tlp_due) = (Instant::NEVER, Instant::NEVER, false);
+        (self.rack_reorder_deadline, self.pacing_deadline) = (Instant::NEVER, Instant::NEVER);
     }
 }

@@ -1,6 +1,6 @@
 //! Requests of the host on a session, and queries about its room.
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::config::{Config, Nagle};
 use crate::tcp::fairness::share::Share;
 use crate::tcp::indication::Reason;
@@ -14,7 +14,7 @@ const WRITABLE_BYTES: u32 = 16 << 10;
 impl Session {
     /// Returns whether the host may still write data.
     pub(in crate::tcp) fn takes_data(&self) -> bool {
-        self.state.takes_data() && !self.finishing
+        self.state.takes_data() && !self.fin_queued
     }
 
     /// Returns how many bytes the host may write now.
@@ -30,9 +30,9 @@ impl Session {
         if !self.takes_data() {
             return 0;
         }
-        let held = self.queue.bytes();
+        let held = self.send_queue.bytes();
         let mut most = self.send_most(config).min(self.allowance(config, share, now));
-        if share.is_scarce() && self.is_shut_out() {
+        if share.is_scarce() && self.is_window_closed() {
             // The peer accepts no data now, so more than a floor would only occupy memory.
             most = most.min(config.floor_bytes);
         }
@@ -41,12 +41,12 @@ impl Session {
 
     /// Returns the bytes that its share of memory lets this session hold for sending.
     fn allowance(&self, config: &Config, share: &Share, now: Instant) -> u32 {
-        share.allowance(self.queue.bytes(), config.floor_bytes, self.claim, self.watch.earned(now))
+        share.allowance(self.send_queue.bytes(), config.floor_bytes, self.claim, self.watch.earned(now))
     }
 
     /// Returns whether memory, not the send buffer, limits the session although its peer accepts data.
     pub(in crate::tcp) fn is_short_of_memory(&self, config: &Config, share: &Share, now: Instant) -> bool {
-        let (held, wants) = (self.queue.bytes(), self.send_most(config).min(config.send_buffer_bytes));
+        let (held, wants) = (self.send_queue.bytes(), self.send_most(config).min(config.send_buffer_bytes));
         let has_none = held == 0 && self.allowance(config, share, now) == 0;
         // A session whose peer has acknowledged little yet still grows by itself.
         let is_bound = (held == 0 || self.watch.earned(now) > 0)
@@ -56,13 +56,15 @@ impl Session {
 
     /// Returns whether the share of its address or owner limits the session.
     pub(in crate::tcp) fn is_bound_by_claim(&self, config: &Config, share: &Share) -> bool {
-        share.is_bound_by_claim(self.queue.bytes(), config.floor_bytes, self.claim)
+        share.is_bound_by_claim(self.send_queue.bytes(), config.floor_bytes, self.claim)
     }
 
     /// Returns since when the peer has acknowledged less than a floor (`floor_bytes`) of the queued data;
     /// `None` if nothing is queued.
     pub(in crate::tcp) fn stuck_since(&self) -> Option<Instant> {
-        (self.queue.bytes() > 0).then(|| self.watch.turn_at()).filter(|since| *since != Instant::NEVER)
+        (self.send_queue.bytes() > 0)
+            .then(|| self.watch.stalled_since())
+            .filter(|since| *since != Instant::NEVER)
     }
 
     /// Returns the least room at which part of a write that does not fit is accepted, bytes.
@@ -71,8 +73,8 @@ impl Session {
     }
 
     /// Returns whether data is queued behind a closed window.
-    pub(in crate::tcp) fn is_shut_out(&self) -> bool {
-        self.window == 0 && self.queue.bytes() > 0
+    pub(in crate::tcp) fn is_window_closed(&self) -> bool {
+        self.snd_wnd == 0 && self.send_queue.bytes() > 0
     }
 
     /// Returns whether to wake a writer that waits for room.
@@ -80,11 +82,11 @@ impl Session {
         let free = self.free(config, share, now);
         match config.send_low_water_bytes {
             // With nothing queued no acknowledgement follows, so any room wakes the writer.
-            None if self.queue.bytes() == 0 => free > 0,
+            None if self.send_queue.bytes() == 0 => free > 0,
             None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
             Some(low) => {
                 // The low-water mark refers to the configured buffer size, not the rounded one.
-                let unused = config.send_buffer_bytes.saturating_sub(self.queue.bytes());
+                let unused = config.send_buffer_bytes.saturating_sub(self.send_queue.bytes());
                 free > 0 && unused >= low.min(config.send_buffer_bytes)
             }
         }
@@ -98,13 +100,13 @@ impl Session {
     /// Appends `slice` to the send queue. The caller charges the memory share.
     #[inline]
     pub(in crate::tcp) fn append(&mut self, slice: Slice, grain: u32) {
-        self.queue.push(slice, grain);
+        self.send_queue.push(slice, grain);
     }
 
     /// Returns the bytes in the send queue.
     #[inline]
     pub(in crate::tcp) fn queued(&self) -> u32 {
-        self.queue.bytes()
+        self.send_queue.bytes()
     }
 
     /// Sets the DSCP. The two low bits of the traffic class are ECN, which is not offered.
@@ -119,40 +121,40 @@ impl Session {
 
     /// Finishes sending: our FIN follows the queued data.
     pub(in crate::tcp) fn finish(&mut self) {
-        if !self.finishing {
-            self.finishing = true;
+        if !self.fin_queued {
+            self.fin_queued = true;
             self.state = self.state.on_finish();
         }
     }
 
     /// Aborts the session, with a RST if the peer knows of the connection.
-    pub(in crate::tcp) fn abort(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn abort(&mut self, desk: &mut SessionContext<'_, '_>) {
         // RFC 9293 §3.10.5: in the other states the peer does not know of the connection, or expects nothing
         // more.
         use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
         // A FIN still waiting behind queued data has not reached the peer, whatever the state is called.
-        let fin_waits = self.finishing && self.una.distance(self.max) <= self.queue.bytes();
+        let fin_waits = self.fin_queued && self.snd_una.distance(self.snd_max) <= self.send_queue.bytes();
         let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
         if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
             && let Some(pdu) = desk.cx.memory.pdus.take()
         {
-            self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }
         self.end(Reason::Aborted, desk);
     }
 
     /// Drops a half-open session to make room in the backlog. The host has not been notified of it.
-    pub(in crate::tcp) fn displace(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn displace(&mut self, desk: &mut SessionContext<'_, '_>) {
         self.end(Reason::Aborted, desk);
     }
 
     /// Closes the session for the host, which neither writes nor reads any more.
-    pub(in crate::tcp) fn leave(&mut self, desk: &mut Desk<'_, '_>) {
-        self.left = true;
+    pub(in crate::tcp) fn close(&mut self, desk: &mut SessionContext<'_, '_>) {
+        self.host_closed = true;
         self.watch.on_left(desk.config);
         self.finish();
         if self.state == State::FinWait2 {
-            self.resend_at = desk.cx.now + desk.config.fin_wait_2;
+            self.rto_deadline = desk.cx.now + desk.config.fin_wait_2;
         }
     }
 }

@@ -14,18 +14,18 @@ impl Session {
     /// Returns the length of the next new segment and whether it carries FIN, or `None` if nothing may be
     /// sent.
     pub(super) fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
-        let sent = self.una.distance(self.next);
-        let queued = self.queue.bytes();
+        let sent = self.snd_una.distance(self.snd_nxt);
+        let queued = self.send_queue.bytes();
         if sent > queued {
             return None;
         }
         let unsent = queued - sent;
         let finishing = self.state.owes_finish();
-        if self.probe {
+        if self.zero_window_probe {
             // One byte, our FIN, or as much as the window admits: it may have opened while pacing delayed the
             // probe.
             let fin = finishing && unsent == 0;
-            let length = unsent.min(self.window.max(1)).min(self.mss);
+            let length = unsent.min(self.snd_wnd.max(1)).min(self.mss);
             return (sent == 0 && (fin || unsent > 0)).then_some((length, fin));
         }
         let mut length = unsent.min(self.usable(config)).min(self.segment_max(config));
@@ -44,7 +44,7 @@ impl Session {
             || (length > 0 && all && may_be_short)
             || (length > 0 && length >= self.silly_window(config));
         // FIN takes one byte of the window, too.
-        let fin = finishing && all && sent + length < self.window;
+        let fin = finishing && all && sent + length < self.snd_wnd;
         if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
     }
 
@@ -54,28 +54,28 @@ impl Session {
         if length < self.segment_max(config) {
             return 0;
         }
-        let sent = self.una.distance(self.next);
-        let more = self.queue.bytes().saturating_sub(sent).saturating_sub(1);
+        let sent = self.snd_una.distance(self.snd_nxt);
+        let more = self.send_queue.bytes().saturating_sub(sent).saturating_sub(1);
         (more.min(self.usable(config)) / length) as usize
     }
 
     /// Returns the bytes that both windows still admit.
     fn usable(&self, config: &Config) -> u32 {
-        let sent = self.una.distance(self.next);
-        self.window.saturating_sub(sent).min(self.congestion_room(config))
+        let sent = self.snd_una.distance(self.snd_nxt);
+        self.snd_wnd.saturating_sub(sent).min(self.congestion_room(config))
     }
 
     /// Returns whether Nagle delays a last segment that is not full.
     fn waits(&self) -> bool {
         match self.nagle {
             Nagle::Off => false,
-            Nagle::Classic | Nagle::Limit => self.next != self.una,
-            Nagle::Minshall => self.una.lt(self.short_end),
+            Nagle::Classic | Nagle::Limit => self.snd_nxt != self.snd_una,
+            Nagle::Minshall => self.snd_una.lt(self.snd_sml),
         }
     }
 
     /// Returns the number of bytes that makes a short segment worth sending.
     fn silly_window(&self, config: &Config) -> u32 {
-        (u64::from(self.window_max) * u64::from(config.silly_window_percent) / 100) as u32
+        (u64::from(self.snd_wnd_max) * u64::from(config.silly_window_percent) / 100) as u32
     }
 }

@@ -1,6 +1,6 @@
 //! Timers of a session: delayed ACK, retransmission, zero-window probes, pacing, TIME-WAIT.
 
-use super::tcb::{Desk, Owed, Session};
+use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::indication::{Indication, Reason};
 use crate::tcp::state::State;
 use kiban_base::Instant;
@@ -9,63 +9,63 @@ impl Session {
     /// Returns when [`Session::on_time`] is next due.
     #[inline]
     pub(in crate::tcp) fn deadline(&self) -> Instant {
-        self.resend_at
-            .min(self.ack_at)
-            .min(self.tail_at)
-            .min(self.reorder_at)
-            .min(self.pace_at)
-            .min(self.watch.at)
+        self.rto_deadline
+            .min(self.delayed_ack_deadline)
+            .min(self.tlp_deadline)
+            .min(self.rack_reorder_deadline)
+            .min(self.pacing_deadline)
+            .min(self.watch.deadline)
     }
 
     /// Handles the timers that are due.
-    pub(in crate::tcp) fn on_time(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn on_time(&mut self, desk: &mut SessionContext<'_, '_>) {
         let now = desk.cx.now;
-        if self.ack_at <= now {
-            self.ack_at = Instant::NEVER;
-            if self.owed == Owed::Later {
+        if self.delayed_ack_deadline <= now {
+            self.delayed_ack_deadline = Instant::NEVER;
+            if self.pending_ack == PendingAck::Delayed {
                 desk.counters.delayed_acks += 1;
-                self.owed = Owed::Now;
+                self.pending_ack = PendingAck::Immediate;
             }
         }
-        if self.reorder_at <= now {
-            self.reorder_at = Instant::NEVER;
+        if self.rack_reorder_deadline <= now {
+            self.rack_reorder_deadline = Instant::NEVER;
             self.on_reorder_timer(desk);
         }
-        if self.tail_at <= now {
-            self.tail_at = Instant::NEVER;
-            self.tail_due = true;
+        if self.tlp_deadline <= now {
+            self.tlp_deadline = Instant::NEVER;
+            self.tlp_due = true;
             // RFC 8985 §7.3: send the probe first, and restart the retransmission timer.
-            self.resend_at = self.resend_at.max(now + self.rtt.timeout(desk.config));
+            self.rto_deadline = self.rto_deadline.max(now + self.rtt.rto(desk.config));
         }
-        if self.pace_at <= now {
-            self.pace_at = Instant::NEVER;
+        if self.pacing_deadline <= now {
+            self.pacing_deadline = Instant::NEVER;
         }
-        if self.watch.at <= now {
+        if self.watch.deadline <= now {
             self.on_watch(desk);
         }
-        if self.resend_at <= now {
-            self.resend_at = Instant::NEVER;
+        if self.rto_deadline <= now {
+            self.rto_deadline = Instant::NEVER;
             self.on_timeout(desk);
         }
     }
 
-    fn on_timeout(&mut self, desk: &mut Desk<'_, '_>) {
-        if self.state == State::TimeWait || (self.state == State::FinWait2 && self.left) {
+    fn on_timeout(&mut self, desk: &mut SessionContext<'_, '_>) {
+        if self.state == State::TimeWait || (self.state == State::FinWait2 && self.host_closed) {
             return self.end(Reason::Closed, desk);
         }
         let retries =
             if self.state.is_synchronised() { desk.config.retries } else { desk.config.syn_retries };
-        self.silence += 1;
-        if self.silence > retries {
+        self.consecutive_timeouts += 1;
+        if self.consecutive_timeouts > retries {
             desk.counters.timed_out += 1;
             return self.end(Reason::TimedOut, desk);
         }
-        let outstanding = self.una.distance(self.max);
-        if outstanding == 0 || self.probe {
+        let outstanding = self.snd_una.distance(self.snd_max);
+        if outstanding == 0 || self.zero_window_probe {
             // RFC 9293 §3.8.6.1: the window is closed; send a zero-window probe of one byte.
             self.rtt.on_timeout();
-            self.start_over();
-            self.probe = true;
+            self.restart_from_snd_una();
+            self.zero_window_probe = true;
             desk.counters.probes += 1;
             return;
         }
@@ -74,12 +74,13 @@ impl Session {
         // The SYN that a SYN-ACK answers may have had a forged source, so its loss is no evidence against the
         // route.
         let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
-        if self.silence == desk.config.doubt_retries && may_doubt {
+        if self.consecutive_timeouts == desk.config.doubt_retries && may_doubt {
             // RFC 9293 §3.8.3, R1, also for our SYN: IP may know another route, or that there is none.
-            desk.up.push_back(Indication::Doubtful { source: self.local.ip(), target: self.remote.ip() });
+            desk.up
+                .push_back(Indication::NegativeAdvice { source: self.local.ip(), target: self.remote.ip() });
         }
         if !self.state.is_synchronised() {
-            self.next = self.una;
+            self.snd_nxt = self.snd_una;
             return;
         }
         self.on_retransmission_timeout(outstanding);

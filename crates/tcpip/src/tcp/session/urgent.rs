@@ -7,7 +7,7 @@
 //!                  acknowledged; meanwhile no segment exceeds the MSS, because the pointer counts from its
 //!                  own segment.
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::indication::Indication;
 use crate::wire::tcp::{Flags, Header, Sequence};
 use alloc::boxed::Box;
@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 impl Session {
     /// Marks all data queued now as urgent.
     pub(in crate::tcp) fn mark_urgent(&mut self) {
-        let mark = self.una + u32::from(!self.state.is_synchronised()) + self.queue.bytes();
+        let mark = self.snd_una + u32::from(!self.state.is_synchronised()) + self.send_queue.bytes();
         self.urgent.get_or_insert_with(Box::default).sent = Some(mark);
     }
 
@@ -40,7 +40,7 @@ impl Session {
     /// Removes our mark once SND.UNA has reached it.
     #[inline]
     pub(super) fn forget_urgent(&mut self) {
-        let una = self.una;
+        let una = self.snd_una;
         if let Some(urgent) = &mut self.urgent {
             urgent.sent = urgent.sent.filter(|mark| una.lt(*mark));
         }
@@ -50,19 +50,19 @@ impl Session {
     /// of the sequence space.
     #[inline]
     pub(super) fn pass_urgent(&mut self) {
-        let expected = self.expected;
+        let expected = self.rcv_nxt;
         if let Some(urgent) = &mut self.urgent {
             urgent.heard = urgent.heard.filter(|mark| expected.lt(*mark));
         }
     }
 
     /// Processes URG (RFC 9293 §3.10.7.4, sixth), before the data of the segment.
-    pub(super) fn hear_urgent(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+    pub(super) fn hear_urgent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
         let mark = header.sequence + u32::from(header.urgent);
         let urgent = self.urgent.get_or_insert_with(Box::default);
-        if self.expected.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {
+        if self.rcv_nxt.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {
             urgent.heard = Some(mark);
-            let bytes = self.expected.distance(mark);
+            let bytes = self.rcv_nxt.distance(mark);
             desk.up.push_back(Indication::Urgent { session: self.id, bytes });
         }
     }

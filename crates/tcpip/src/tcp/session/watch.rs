@@ -10,7 +10,7 @@
 //!                  others need memory, `pressure` aborts such sessions (RFC 6429 §3).
 //! Timer            one for all of them, which may fire early: what has arrived since is checked then.
 
-use super::tcb::{Desk, Session};
+use super::tcb::{Session, SessionContext};
 use crate::tcp::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
@@ -19,13 +19,13 @@ use kiban_base::Instant;
 
 impl Session {
     /// Sets the idle time before keep-alive probes and the user timeout; `None` disables each.
-    pub(in crate::tcp) fn set_patience(
+    pub(in crate::tcp) fn set_timeouts(
         &mut self,
         keep_alive: Option<Duration>,
         user_timeout: Option<Duration>,
     ) {
         (self.watch.keep_alive, self.watch.user_timeout) = (keep_alive, user_timeout);
-        self.watch.asked = 0;
+        self.watch.keep_alives_unanswered = 0;
     }
 
     /// Sets the timer after output. `waits`: data waits for its acknowledgement.
@@ -33,68 +33,70 @@ impl Session {
     pub(super) fn arm_watch(&mut self, waits: bool, now: Instant) {
         let watch = &mut self.watch;
         if !waits {
-            watch.owing_since = Instant::NEVER;
-        } else if watch.owing_since == Instant::NEVER {
-            watch.owing_since = now;
+            watch.unacked_since = Instant::NEVER;
+        } else if watch.unacked_since == Instant::NEVER {
+            watch.unacked_since = now;
         }
         if watch.keep_alive.is_none() && watch.user_timeout.is_none() {
             return;
         }
         if self.state == State::TimeWait {
             // TIME-WAIT needs no keep-alive.
-            watch.at = Instant::NEVER;
+            watch.deadline = Instant::NEVER;
             return;
         }
-        watch.ask_at = match watch.keep_alive {
+        watch.keep_alive_deadline = match watch.keep_alive {
             // Outstanding data needs no keep-alive: its retransmissions probe the peer.
-            Some(idle) if watch.asked == 0 && !waits && self.state.is_synchronised() => watch.heard_at + idle,
-            Some(_) if watch.asked > 0 && !waits => watch.ask_at,
+            Some(idle) if watch.keep_alives_unanswered == 0 && !waits && self.state.is_synchronised() => {
+                watch.heard_at + idle
+            }
+            Some(_) if watch.keep_alives_unanswered > 0 && !waits => watch.keep_alive_deadline,
             _ => Instant::NEVER,
         };
-        watch.at = watch.ask_at.min(watch.patience_ends());
+        watch.deadline = watch.keep_alive_deadline.min(watch.user_timeout_deadline());
     }
 
     /// Handles the timer: aborts the session, sends a keep-alive probe, or rearms.
-    pub(super) fn on_watch(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(super) fn on_watch(&mut self, desk: &mut SessionContext<'_, '_>) {
         let now = desk.cx.now;
-        self.watch.at = Instant::NEVER;
+        self.watch.deadline = Instant::NEVER;
         if self.state == State::TimeWait {
             return;
         }
-        if self.watch.patience_ends() <= now {
+        if self.watch.user_timeout_deadline() <= now {
             desk.counters.timed_out += 1;
             return self.give_up(desk);
         }
         let Some(idle) = self.watch.keep_alive else { return };
-        if self.watch.asked == 0 && self.watch.heard_at + idle > now {
+        if self.watch.keep_alives_unanswered == 0 && self.watch.heard_at + idle > now {
             // A segment has arrived since.
-            self.watch.at = (self.watch.heard_at + idle).min(self.watch.patience_ends());
+            self.watch.deadline = (self.watch.heard_at + idle).min(self.watch.user_timeout_deadline());
             return;
         }
-        if self.watch.ask_at > now {
+        if self.watch.keep_alive_deadline > now {
             return;
         }
-        if self.watch.asked >= desk.config.keep_alive_probes {
+        if self.watch.keep_alives_unanswered >= desk.config.keep_alive_probes {
             desk.counters.timed_out += 1;
             return self.give_up(desk);
         }
         if let Some(pdu) = desk.cx.memory.pdus.take() {
             // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer takes for new data.
             desk.counters.keep_alives += 1;
-            self.emit(self.max - 1, Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, desk);
         }
-        self.watch.asked += 1;
-        self.watch.ask_at = now + desk.config.keep_alive_interval;
-        self.watch.at = self.watch.ask_at.min(self.watch.patience_ends());
+        self.watch.keep_alives_unanswered += 1;
+        self.watch.keep_alive_deadline = now + desk.config.keep_alive_interval;
+        self.watch.deadline = self.watch.keep_alive_deadline.min(self.watch.user_timeout_deadline());
     }
 
     /// Aborts a session whose peer was silent or accepted nothing for too long, with a RST in case the peer
     /// is alive.
-    pub(in crate::tcp) fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn give_up(&mut self, desk: &mut SessionContext<'_, '_>) {
         if self.state.is_synchronised()
             && let Some(pdu) = desk.cx.memory.pdus.take()
         {
-            self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }
         self.end(Reason::TimedOut, desk);
     }

@@ -12,7 +12,7 @@ fn session() -> Session {
     let name = |n: u8| SocketAddr::from(([10, 0, 0, n], 80));
     let mut rng = SecureRng::new(RngKey::for_simulation(1));
     let secret = crate::tcp::listen::secret::Secret::new(&mut rng);
-    let beginning = secret.beginning(name(1), name(2), Instant::ZERO);
+    let beginning = secret.initial_numbers(name(1), name(2), Instant::ZERO);
     let mut table = super::super::table::Table::new(&mut rng);
     let make = |id| Session::new(id, name(1), name(2), beginning, None, &Config::default());
     let id = table.insert(name(1), name(2), make);
@@ -22,19 +22,19 @@ fn session() -> Session {
 #[test]
 fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
     let mut session = session();
-    let begin = session.una;
+    let begin = session.snd_una;
     for step in 1..=12u32 {
         // 3 GB, a sixteenth of the sequence space at a time, without a loss and without a short segment.
         let ack = begin + step * (1 << 28);
         session.keep_marks_near(ack);
-        session.una = ack;
-        assert!(session.recover.lt(session.una), "three duplicates would say nothing at {step}");
-        assert!(!session.una.lt(session.short_end), "Nagle would wait for what was answered at {step}");
+        session.snd_una = ack;
+        assert!(session.recover.lt(session.snd_una), "three duplicates would say nothing at {step}");
+        assert!(!session.snd_una.lt(session.snd_sml), "Nagle would wait for what was answered at {step}");
     }
     // The recovery point of a loss that is not repaired yet stays ahead.
-    session.recover = session.una + 5000;
-    session.keep_marks_near(session.una + 1000);
-    assert_eq!(session.recover, session.una + 5000);
+    session.recover = session.snd_una + 5000;
+    session.keep_marks_near(session.snd_una + 1000);
+    assert_eq!(session.recover, session.snd_una + 5000);
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn a_round_of_duplicates_that_is_over_stays_over() {
 #[test]
 fn an_urgent_mark_that_was_passed_does_not_hide_the_next_one() {
     let mut session = session();
-    session.expected = Sequence(0xffff_0000);
-    let mark = session.expected + 100;
+    session.rcv_nxt = Sequence(0xffff_0000);
+    let mark = session.rcv_nxt + 100;
     session.urgent = Some(Box::new(Urgent::heard_at(mark)));
     session.pass_urgent();
     assert!(session.urgent.as_ref().is_some_and(|urgent| urgent.heard() == Some(mark)), "it lies ahead");
-    session.expected += 100;
+    session.rcv_nxt += 100;
     session.pass_urgent();
     assert!(session.urgent.as_ref().is_some_and(|urgent| urgent.heard().is_none()));
 }

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use kiban_base::Context;
 
 /// What the machine lends a session for one call: settings, outboxes, shares, counters.
-pub(in crate::tcp) struct Desk<'a, 'b> {
+pub(in crate::tcp) struct SessionContext<'a, 'b> {
     pub(in crate::tcp) config: &'a Config,
     pub(in crate::tcp) cx: &'a mut Context<'b>,
     pub(in crate::tcp) up: &'a mut VecDeque<Indication>,

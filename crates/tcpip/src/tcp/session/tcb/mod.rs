@@ -7,8 +7,8 @@ mod tuning;
 mod urgent;
 mod watch;
 
-pub(in crate::tcp) use desk::{Desk, Progress};
-pub(in crate::tcp::session) use session::Owed;
+pub(in crate::tcp) use desk::{Progress, SessionContext};
+pub(in crate::tcp::session) use session::PendingAck;
 pub(in crate::tcp) use session::Session;
 #[cfg(test)]
 pub(in crate::tcp::session) use urgent::Urgent;

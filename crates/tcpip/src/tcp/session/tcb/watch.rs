@@ -21,43 +21,43 @@ pub(in crate::tcp) fn period_of(now: Instant) -> u64 {
 
 /// The watch of one session.
 #[derive(Debug)]
-pub(in crate::tcp::session) struct Watch {
+pub(in crate::tcp::session) struct PeerWatch {
     pub(in crate::tcp::session) keep_alive: Option<Duration>,
     pub(in crate::tcp::session) user_timeout: Option<Duration>,
     /// When an acceptable segment last arrived.
     pub(in crate::tcp::session) heard_at: Instant,
     /// Since when bytes have waited for their acknowledgement; `NEVER` if none wait.
-    pub(in crate::tcp::session) owing_since: Instant,
+    pub(in crate::tcp::session) unacked_since: Instant,
     /// Since when the peer has acknowledged less than a floor (`floor_bytes`, or all that was queued, if
     /// less), and how many of those bytes are left; `NEVER` if nothing is queued.
-    pub(in crate::tcp::session) turn_at: Instant,
-    pub(in crate::tcp::session) turn_left: u32,
+    pub(in crate::tcp::session) stalled_since: Instant,
+    pub(in crate::tcp::session) stalled_bytes_left: u32,
     /// Bytes acknowledged since `earning_since`, and in the period before.
     pub(in crate::tcp::session) earned: [u32; 2],
     pub(in crate::tcp::session) earning_since: Instant,
     /// The last period in which the session was counted as live.
     pub(in crate::tcp::session) live_in: u64,
     /// Keep-alive probes without an answer, and when the next one is due.
-    pub(in crate::tcp::session) asked: u32,
-    pub(in crate::tcp::session) ask_at: Instant,
-    pub(in crate::tcp::session) at: Instant,
+    pub(in crate::tcp::session) keep_alives_unanswered: u32,
+    pub(in crate::tcp::session) keep_alive_deadline: Instant,
+    pub(in crate::tcp::session) deadline: Instant,
 }
 
-impl Watch {
-    pub(in crate::tcp::session) fn new(config: &Config) -> Watch {
-        Watch {
+impl PeerWatch {
+    pub(in crate::tcp::session) fn new(config: &Config) -> PeerWatch {
+        PeerWatch {
             keep_alive: config.keep_alive,
             user_timeout: config.user_timeout,
             heard_at: Instant::ZERO,
-            owing_since: Instant::NEVER,
-            turn_at: Instant::NEVER,
-            turn_left: 0,
+            unacked_since: Instant::NEVER,
+            stalled_since: Instant::NEVER,
+            stalled_bytes_left: 0,
             earned: [0; 2],
             earning_since: Instant::ZERO,
             live_in: 0,
-            asked: 0,
-            ask_at: Instant::NEVER,
-            at: Instant::NEVER,
+            keep_alives_unanswered: 0,
+            keep_alive_deadline: Instant::NEVER,
+            deadline: Instant::NEVER,
         }
     }
 
@@ -65,7 +65,7 @@ impl Watch {
     #[inline]
     pub(in crate::tcp::session) fn on_heard(&mut self, now: Instant) {
         self.heard_at = now;
-        self.asked = 0;
+        self.keep_alives_unanswered = 0;
     }
 
     /// Sets a user timeout for a session whose host has closed, unless it has one.
@@ -80,13 +80,13 @@ impl Watch {
 
     /// Starts afresh after the handshake: no data has waited yet.
     pub(in crate::tcp::session) fn on_opened(&mut self) {
-        self.owing_since = Instant::NEVER;
+        self.unacked_since = Instant::NEVER;
     }
 
     /// Records that `bytes` were acknowledged and `left` are still queued. The wait of the latter starts now.
     #[inline]
     pub(in crate::tcp::session) fn on_progress(&mut self, bytes: u32, left: u32, floor: u32, now: Instant) {
-        self.owing_since = Instant::NEVER;
+        self.unacked_since = Instant::NEVER;
         if bytes == 0 {
             return;
         }
@@ -96,9 +96,9 @@ impl Watch {
             self.earning_since = now;
         }
         self.earned[0] = self.earned[0].saturating_add(bytes);
-        self.turn_left = self.turn_left.saturating_sub(bytes);
-        if left == 0 || self.turn_left == 0 {
-            self.turn_at = Instant::NEVER;
+        self.stalled_bytes_left = self.stalled_bytes_left.saturating_sub(bytes);
+        if left == 0 || self.stalled_bytes_left == 0 {
+            self.stalled_since = Instant::NEVER;
             self.on_waiting(left, floor, now);
         }
     }
@@ -106,14 +106,14 @@ impl Watch {
     /// Starts the wait for a floor's worth of acknowledgements, if `bytes` are queued and no wait runs.
     #[inline]
     pub(in crate::tcp::session) fn on_waiting(&mut self, bytes: u32, floor: u32, now: Instant) {
-        if bytes > 0 && self.turn_at == Instant::NEVER {
-            (self.turn_at, self.turn_left) = (now, bytes.min(floor));
+        if bytes > 0 && self.stalled_since == Instant::NEVER {
+            (self.stalled_since, self.stalled_bytes_left) = (now, bytes.min(floor));
         }
     }
 
     /// Returns since when the peer has acknowledged less than a floor.
-    pub(in crate::tcp::session) fn turn_at(&self) -> Instant {
-        self.turn_at
+    pub(in crate::tcp::session) fn stalled_since(&self) -> Instant {
+        self.stalled_since
     }
 
     /// Returns the bytes that the peer has acknowledged in this period and the one before.
@@ -137,9 +137,9 @@ impl Watch {
         })
     }
 
-    pub(in crate::tcp::session) fn patience_ends(&self) -> Instant {
+    pub(in crate::tcp::session) fn user_timeout_deadline(&self) -> Instant {
         match self.user_timeout {
-            Some(most) if self.owing_since != Instant::NEVER => self.owing_since + most,
+            Some(most) if self.unacked_since != Instant::NEVER => self.unacked_since + most,
             _ => Instant::NEVER,
         }
     }
