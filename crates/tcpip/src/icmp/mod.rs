@@ -14,9 +14,9 @@
 //! Not implemented  redirects and router discovery of IPv4, source quench, timestamps and address masks are
 //!                  counted and ignored (RFC 6633, RFC 6918); an echo request to a group is not answered.
 
-mod trouble;
+mod error;
 
-pub use trouble::{IcmpError, TRANSPORT_BYTES, read_quoted, undelivered};
+pub use error::{IcmpError, TRANSPORT_BYTES, read_quoted, undelivered};
 
 use crate::ip::{Delivery, IcmpErrorKind, IcmpErrorRequest};
 use crate::wire::{discovery, icmp, icmpv6, ipv4, ipv6};
@@ -252,7 +252,7 @@ impl Icmp {
         let IcmpErrorRequest { kind, local, remote, mut pdu } = complaint;
         let mut beginning = [0; LOOK_BYTES];
         let seen = look(&pdu, &mut beginning);
-        if trouble::is_not_to_be_answered(&beginning[..seen]) {
+        if error::is_not_to_be_answered(&beginning[..seen]) {
             self.counters.errors_unfit += 1;
             return;
         }

@@ -3,12 +3,12 @@
 use super::config::Config;
 use super::counters::IpCounters;
 use super::header::{MTU_MIN, header4, header6};
+use super::icmp_error::IcmpErrorKind;
 use super::identification::Identifications;
 use super::packet::{Delivery, HeaderInfo, Hop, IcmpErrorRequest, Packet};
 use super::path::{Path, Paths, plateau_below};
 use super::reassembly::Reassembly;
 use super::route::{Prefix, Route, Routes};
-use super::trouble::IcmpErrorKind;
 use crate::wire::{discovery, ipv4, ipv6};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

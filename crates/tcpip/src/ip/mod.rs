@@ -22,6 +22,7 @@ mod config;
 mod counters;
 mod fragment;
 mod header;
+mod icmp_error;
 mod identification;
 mod machine;
 mod packet;
@@ -30,14 +31,13 @@ mod reassembly;
 mod route;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod v4;
 mod v6;
 
 pub use config::{Config, ReassemblyConfig};
 pub use counters::IpCounters;
 pub use header::target_of;
+pub use icmp_error::IcmpErrorKind;
 pub use machine::Ip;
 pub use packet::{Delivery, HeaderInfo, Hop, IcmpErrorRequest, Packet};
 pub use route::{Prefix, Route, Routes};
-pub use trouble::IcmpErrorKind;

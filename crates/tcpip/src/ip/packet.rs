@@ -1,6 +1,6 @@
 //! Packets passed to and from IP, and packets about which ICMP sends an error.
 
-use super::trouble::IcmpErrorKind;
+use super::icmp_error::IcmpErrorKind;
 use core::net::IpAddr;
 use kiban_base::Pdu;
 

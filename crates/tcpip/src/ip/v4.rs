@@ -7,10 +7,10 @@
 //!                  it, and are fragmented here if they exceed the path MTU.
 
 use super::fragment;
+use super::icmp_error::IcmpErrorKind;
 use super::machine::Ip;
 use super::packet::{Delivery, HeaderInfo, Hop, Packet};
 use super::reassembly::{Key, Piece};
-use super::trouble::IcmpErrorKind;
 use crate::wire::ipv4::{self, HEADER_BYTES, Header};
 use crate::wire::ipv4_options::{self, Walk};
 use core::net::{IpAddr, Ipv4Addr};

@@ -11,10 +11,10 @@
 
 use super::fragment;
 use super::header::header6;
+use super::icmp_error::IcmpErrorKind;
 use super::machine::Ip;
 use super::packet::{Delivery, HeaderInfo, Hop, Packet};
 use super::reassembly::{Key, Piece};
-use super::trouble::IcmpErrorKind;
 use crate::wire::ipv6::{HEADER_BYTES, Header};
 use crate::wire::ipv6_extension::{self, Fragment, Unknown, Walk};
 use crate::wire::{tcp, udp};

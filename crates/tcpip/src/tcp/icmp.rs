@@ -1,10 +1,10 @@
 //! ICMP errors about our segments (RFC 1122 §4.2.3.9, RFC 5927), and unreachable next hops reported by our
 //! own links.
 
+use super::icmp_error::IcmpErrorClass;
 use super::indication::SessionId;
 use super::machine::Tcp;
 use super::segment::Outbox;
-use super::trouble::IcmpErrorClass;
 use crate::wire::tcp::Sequence;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

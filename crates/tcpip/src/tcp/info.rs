@@ -4,8 +4,8 @@
 //!                  session: the peer's window (more is ready than it admits), the send buffer (everything is
 //!                  sent and the host has no room for more), or the path.
 
+use super::icmp_error::IcmpErrorClass;
 use super::state::State;
-use super::trouble::IcmpErrorClass;
 use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;

@@ -11,7 +11,7 @@
 //!                  own timeout.
 
 use super::secret::Secret;
-use super::stamps;
+use super::timestamps;
 use crate::tcp::Config;
 use crate::wire::tcp::{Flags, Header, Options, Sequence, Timestamps};
 use core::hash::Hasher;
@@ -95,7 +95,7 @@ pub(crate) fn window(config: &Config) -> u16 {
 
 /// Returns a timestamp, not later than now, whose low bits are `said`.
 fn clock(secret: &Secret, name: FourTuple, said: u32, now: Instant) -> u32 {
-    let clock = stamps::value(0, now);
+    let clock = timestamps::value(0, now);
     let marked = clock & !OPTION_BITS | said;
     let marked = if marked > clock { marked.wrapping_sub(OPTION_BITS + 1) } else { marked };
     secret.stamp_offset(name.0, name.1).wrapping_add(marked)
@@ -181,7 +181,7 @@ mod tests {
             let now = Instant::from_nanos(at);
             let answer = syn_ack(&secret, &config, NAME, &syn, now);
             if let Some(ours) = answer.options.timestamps {
-                let clock = stamps::value(secret.stamp_offset(NAME.0, NAME.1), now);
+                let clock = timestamps::value(secret.stamp_offset(NAME.0, NAME.1), now);
                 prop_assert!(clock.wrapping_sub(ours.value) <= 2 * OPTION_BITS, "never ahead of the clock");
             }
             let ack = ack_of(&answer);

@@ -2,8 +2,8 @@
 
 pub(crate) mod cookie;
 pub(crate) mod listener;
-mod resting;
 pub(crate) mod secret;
-pub(crate) mod stamps;
-mod stranger;
 pub(crate) mod time_wait;
+mod time_wait_reuse;
+pub(crate) mod timestamps;
+mod unmatched;

@@ -3,8 +3,8 @@
 use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::indication::{Indication, Reason};
 use crate::tcp::loss::scoreboard::Scoreboard;
-use crate::tcp::receive::OutOfOrder;
-use crate::tcp::send::SendQueue;
+use crate::tcp::out_of_order::OutOfOrder;
+use crate::tcp::send_queue::SendQueue;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Header, Sequence};
 use kiban_base::Instant;

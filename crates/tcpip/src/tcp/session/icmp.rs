@@ -15,9 +15,9 @@
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
+use crate::tcp::icmp_error::IcmpErrorClass;
 use crate::tcp::indication::Reason;
 use crate::tcp::state::State;
-use crate::tcp::trouble::IcmpErrorClass;
 use crate::wire::tcp::{HEADER_BYTES, Sequence};
 
 impl Session {

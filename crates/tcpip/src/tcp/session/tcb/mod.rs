@@ -1,13 +1,13 @@
 //! State of one session, used by all files of `session`.
 
-mod desk;
+mod context;
 mod session;
 mod tally;
 mod tuning;
 mod urgent;
 mod watch;
 
-pub(in crate::tcp) use desk::{Progress, SessionContext};
+pub(in crate::tcp) use context::{Progress, SessionContext};
 pub(in crate::tcp::session) use session::PendingAck;
 pub(in crate::tcp) use session::Session;
 #[cfg(test)]
