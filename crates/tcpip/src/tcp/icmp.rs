@@ -14,7 +14,7 @@ impl Tcp {
     /// Sets the path MTU of a new session, bytes of an IP packet (RFC 9293 §3.7.1: MMS_S).
     pub fn set_path_mtu(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
         // A session that has ended needs no MTU.
-        let _ = self.with_known(session, cx, out, |found, desk| found.set_initial_path_mtu(mtu, desk));
+        let _ = self.with_known(session, cx, out, |found, ctx| found.set_initial_path_mtu(mtu, ctx));
     }
 
     /// Returns whether an ICMP error about a segment that began at `sequence` is plausible: that byte is
@@ -43,7 +43,7 @@ impl Tcp {
         };
         let lost: Vec<SessionId> = self.opening.iter().copied().filter(is_lost).collect();
         for id in lost {
-            self.with(id.index, cx, out, |session, desk| session.on_next_hop_unreachable(desk));
+            self.with(id.index, cx, out, |session, ctx| session.on_next_hop_unreachable(ctx));
         }
     }
 
@@ -59,7 +59,7 @@ impl Tcp {
     ) {
         match self.table.find(local, remote) {
             Some(index) => {
-                self.with(index, cx, out, |session, desk| session.on_icmp(trouble, sequence, desk));
+                self.with(index, cx, out, |session, ctx| session.on_icmp(trouble, sequence, ctx));
             }
             None => self.counters.troubles_disbelieved += 1,
         }

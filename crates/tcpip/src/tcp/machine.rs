@@ -185,9 +185,7 @@ impl Tcp {
             .filter(|session| session.listener == Some(listener))
             .map(|session| session.id.index)
             .collect();
-        half_made
-            .into_iter()
-            .for_each(|index| self.with(index, cx, out, |session, desk| session.abort(desk)));
+        half_made.into_iter().for_each(|index| self.with(index, cx, out, |session, ctx| session.abort(ctx)));
         self.listeners.len() < before
     }
 
@@ -237,10 +235,10 @@ impl Tcp {
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
-        lane: usize,
+        tx_queue: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
-        self.open_for(Owner::BOARD, local, remote, lane, cx)
+        self.open_for(Owner::BOARD, local, remote, tx_queue, cx)
     }
 
     /// Opens a session like [`Tcp::open`] on behalf of `owner`, whose sessions are accounted separately.
@@ -252,7 +250,7 @@ impl Tcp {
         owner: Owner,
         local: SocketAddr,
         remote: SocketAddr,
-        lane: usize,
+        tx_queue: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
         // RFC 9293 §3.9.2.3, MUST-46.
@@ -273,7 +271,7 @@ impl Tcp {
             return Err(Refusal::AddressInUse);
         }
         let beginning = self.secret.initial_numbers(local, remote, cx.now);
-        let id = self.begin((local, remote), beginning, (owner, None), lane);
+        let id = self.begin((local, remote), beginning, (owner, None), tx_queue);
         if self.opening.len() > 2 * self.table.len() + 16 {
             self.forget_opened();
         }
@@ -463,14 +461,14 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.with_known(session, cx, out, |found, desk| found.close(desk))
+        self.with_known(session, cx, out, |found, ctx| found.close(ctx))
     }
 
     /// Records that the host has consumed `bytes` of received data, which may open the receive window.
     /// Ignored if the session has ended.
     pub fn consume(&mut self, session: SessionId, bytes: u32, cx: &mut Context<'_>, out: &mut Outbox) {
         // A session that has ended has no window to open.
-        let _ = self.with_known(session, cx, out, |found, desk| found.consume(bytes, desk));
+        let _ = self.with_known(session, cx, out, |found, ctx| found.consume(bytes, ctx));
     }
 
     /// Aborts a session.
@@ -483,14 +481,14 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.with_known(session, cx, out, |found, desk| found.abort(desk))
+        self.with_known(session, cx, out, |found, ctx| found.abort(ctx))
     }
 
     // ---- Segments from IP ----
 
     /// Processes a segment that arrived through the port or circuit of a TX queue. The session sends through
     /// that TX queue from now on.
-    pub fn arrive(&mut self, segment: Segment, lane: usize, cx: &mut Context<'_>, out: &mut Outbox) {
+    pub fn arrive(&mut self, segment: Segment, tx_queue: usize, cx: &mut Context<'_>, out: &mut Outbox) {
         let Segment { source, target, traffic_class, mut pdu } = segment;
         self.now = cx.now;
         self.counters.segments_in += 1;
@@ -543,10 +541,10 @@ impl Tcp {
         match found {
             Some(index) => {
                 let early = self.counters.out_of_order;
-                self.with(index, cx, out, |session, desk| {
-                    session.tx_queue = lane;
+                self.with(index, cx, out, |session, ctx| {
+                    session.tx_queue = tx_queue;
                     session.received_traffic_class = traffic_class;
-                    session.on_segment(&header, pdu, desk);
+                    session.on_segment(&header, pdu, ctx);
                 });
                 if self.counters.out_of_order > early {
                     self.note_out_of_order(index);
@@ -555,7 +553,7 @@ impl Tcp {
                     }
                 }
             }
-            None => self.on_unmatched((local, remote), &header, pdu, (lane, least), cx, out),
+            None => self.on_unmatched((local, remote), &header, pdu, (tx_queue, least), cx, out),
         }
     }
 
@@ -590,7 +588,7 @@ impl Tcp {
         (local, remote): (SocketAddr, SocketAddr),
         beginning: InitialNumbers,
         (owner, listener): (Owner, Option<u32>),
-        lane: usize,
+        tx_queue: usize,
     ) -> SessionId {
         let claim = self.claims.begin(owner, remote.ip());
         self.receive_share.set_sessions(claim.owner, self.claims.sessions(claim.owner));
@@ -598,7 +596,7 @@ impl Tcp {
         let make = |id| Session::new(id, local, remote, beginning, listener, config);
         let id = self.table.insert(local, remote, make);
         if let Some(session) = self.table.get_mut(id) {
-            session.tx_queue = lane;
+            session.tx_queue = tx_queue;
             session.claim = claim;
         }
         if listener.is_some() {
@@ -621,7 +619,7 @@ impl Tcp {
         while let Some((moment, index)) = self.timers.pop_expired(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
             if session.timer.take_if_current(moment) {
-                self.with(index, cx, out, |session, desk| session.on_time(desk));
+                self.with(index, cx, out, |session, ctx| session.on_time(ctx));
             }
         }
         if self.counters.probes > probes && cx.memory.transmit.available() == 0 {
@@ -633,9 +631,9 @@ impl Tcp {
             self.contest_ends = Instant::NEVER;
         }
         self.retry_at = Instant::NEVER;
-        for lane in 0..self.tx_queues.len() {
-            let room = rooms.get(lane).copied().unwrap_or(0);
-            if !self.settle_tx_queue(lane, room, cx, out) {
+        for tx_queue in 0..self.tx_queues.len() {
+            let room = rooms.get(tx_queue).copied().unwrap_or(0);
+            if !self.settle_tx_queue(tx_queue, room, cx, out) {
                 self.counters.starved += 1;
                 self.retry_at = cx.now + STARVED_RETRY;
                 return;
@@ -644,20 +642,26 @@ impl Tcp {
     }
 
     /// Serves the sessions waiting for one TX queue. Returns false if PDU memory ran out.
-    fn settle_tx_queue(&mut self, lane: usize, room: usize, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+    fn settle_tx_queue(
+        &mut self,
+        tx_queue: usize,
+        room: usize,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> bool {
         let full = out.down.len().saturating_add(room);
         let most = if self.config.segment_bytes_max > self.config.mss.into() { 1 } else { QUANTUM };
         while out.down.len() < full {
-            let Some(id) = self.tx_queues[lane].pop_front() else { return true };
+            let Some(id) = self.tx_queues[tx_queue].pop_front() else { return true };
             let Some(session) = self.table.get_mut(id) else { continue };
             if session.deadline() <= cx.now {
                 // The deadline passed while the TX queue had no room.
-                self.with(id.index, cx, out, |session, desk| session.on_time(desk));
+                self.with(id.index, cx, out, |session, ctx| session.on_time(ctx));
             }
             let Some(session) = self.table.get_mut(id) else { continue };
             let room = full - out.down.len();
-            let quantum = if self.tx_queues[lane].is_empty() { room } else { most.min(room) };
-            let mut desk = SessionContext {
+            let quantum = if self.tx_queues[tx_queue].is_empty() { room } else { most.min(room) };
+            let mut ctx = SessionContext {
                 config: &self.config,
                 cx,
                 up: &mut out.up,
@@ -667,16 +671,16 @@ impl Tcp {
                 challenges: &mut self.challenges,
                 counters: &mut self.counters,
             };
-            match session.output(quantum, &mut desk) {
+            match session.output(quantum, &mut ctx) {
                 Progress::Done => {
                     session.in_tx_queue = false;
                     let deadline = session.deadline();
                     self.timers.set(&mut session.timer, id.index, deadline);
                 }
-                Progress::More => self.tx_queues[lane].push_back(id),
+                Progress::More => self.tx_queues[tx_queue].push_back(id),
                 Progress::Starved => {
                     // The session keeps its turn: it has waited longest.
-                    self.tx_queues[lane].push_front(id);
+                    self.tx_queues[tx_queue].push_front(id);
                     return false;
                 }
             }
@@ -685,8 +689,8 @@ impl Tcp {
     }
 
     /// Returns whether sessions wait for a TX queue: it had no room, or a burst has not been settled.
-    pub fn has_work(&self, lane: usize) -> bool {
-        self.tx_queues.get(lane).is_some_and(|line| !line.is_empty())
+    pub fn has_work(&self, tx_queue: usize) -> bool {
+        self.tx_queues.get(tx_queue).is_some_and(|line| !line.is_empty())
     }
 
     /// Returns when [`Tcp::settle`] is next due; may be early, never late. [`Instant::NEVER`] if no timer
@@ -733,8 +737,8 @@ impl Tcp {
         work: impl FnOnce(&mut Session, &mut SessionContext<'_, '_>),
     ) {
         let Some(session) = self.table.at(index) else { return };
-        let (waiting, rested) = (session.listener, session.state == State::TimeWait);
-        let mut desk = SessionContext {
+        let (waiting, was_time_wait) = (session.listener, session.state == State::TimeWait);
+        let mut ctx = SessionContext {
             config: &self.config,
             cx,
             up: &mut out.up,
@@ -744,9 +748,9 @@ impl Tcp {
             challenges: &mut self.challenges,
             counters: &mut self.counters,
         };
-        work(session, &mut desk);
+        work(session, &mut ctx);
         let (id, closed, claim) = (session.id, session.state == State::Closed, session.claim);
-        let rests = session.state == State::TimeWait && !rested;
+        let enters_time_wait = session.state == State::TimeWait && !was_time_wait;
         if let Some(number) = waiting
             && (closed || session.listener.is_none())
             && let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number)
@@ -763,7 +767,7 @@ impl Tcp {
         } else if !session.in_tx_queue {
             self.enqueue_for_tx(index);
         }
-        if rests {
+        if enters_time_wait {
             self.on_time_wait(id, cx, out);
         }
     }

@@ -91,7 +91,7 @@ impl Tcp {
             }
             freed += u64::from(bytes) + u64::from(self.config.holder_bytes);
             self.counters.stuck_sessions_aborted += 1;
-            self.with(id.index, cx, out, |session, desk| session.give_up(desk));
+            self.with(id.index, cx, out, |session, ctx| session.give_up(ctx));
         }
         if freed < wanted && next != Instant::NEVER {
             self.sweep_at = next.max(cx.now + INTERVAL);

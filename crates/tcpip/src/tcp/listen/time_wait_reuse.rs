@@ -27,7 +27,7 @@ impl Tcp {
             self.time_wait_queue.sessions.pop_front();
             if !gone {
                 self.counters.time_wait_cut += 1;
-                self.with(first.index, cx, out, |session, desk| session.leave_time_wait(desk));
+                self.with(first.index, cx, out, |session, ctx| session.leave_time_wait(ctx));
             }
         }
     }
@@ -49,7 +49,7 @@ impl Tcp {
         let local = session.local;
         find_listener(&mut self.listeners, local)?;
         self.counters.time_wait_reused += 1;
-        self.with(index, cx, out, |session, desk| session.leave_time_wait(desk));
+        self.with(index, cx, out, |session, ctx| session.leave_time_wait(ctx));
         Some(least + ISN_REUSE_GAP)
     }
 }

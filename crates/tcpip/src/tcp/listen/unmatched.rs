@@ -26,7 +26,7 @@ impl Tcp {
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
         pdu: Pdu,
-        (lane, least): (usize, Option<Sequence>),
+        (tx_queue, least): (usize, Option<Sequence>),
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {
@@ -37,7 +37,7 @@ impl Tcp {
         let listener = find_listener(&mut self.listeners, local);
         let Some(listener) = listener else { return self.answer_reset(local, remote, header, pdu, out) };
         if flags.has(Flags::ACK) {
-            return self.on_listener_ack((local, remote), header, pdu, lane, cx, out);
+            return self.on_listener_ack((local, remote), header, pdu, tx_queue, cx, out);
         }
         if !flags.has(Flags::SYN) {
             // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
@@ -73,7 +73,7 @@ impl Tcp {
         }
         self.counters.requests_in += 1;
         let beginning = isn_not_before(self.secret.initial_numbers(local, remote, cx.now), least);
-        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), tx_queue);
         let is_bounded = self.config.syn_cookies == SynCookies::Off;
         if let Some(listener) = find_listener(&mut self.listeners, local) {
             listener.half_open_count += 1;
@@ -88,7 +88,7 @@ impl Tcp {
                 listener.half_open.push_back(id);
             }
         }
-        self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
+        self.with(id.index, cx, out, |session, ctx| session.on_first_syn(header, ctx));
     }
 
     /// Makes room in a full backlog for an address that has fewer entries: silently drops the oldest
@@ -115,7 +115,7 @@ impl Tcp {
         let most = listener.half_open.iter().rev().copied().max_by_key(count);
         let Some(id) = most.filter(|id| count(id) > own + 1) else { return false };
         self.counters.half_open_displaced += 1;
-        self.with(id.index, cx, out, |session, desk| session.displace(desk));
+        self.with(id.index, cx, out, |session, ctx| session.displace(ctx));
         true
     }
 
@@ -125,7 +125,7 @@ impl Tcp {
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
         pdu: Pdu,
-        lane: usize,
+        tx_queue: usize,
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {
@@ -152,11 +152,11 @@ impl Tcp {
             isn: header.acknowledgment - 1,
             ..self.secret.initial_numbers(local, remote, cx.now)
         };
-        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), tx_queue);
         if let Some(listener) = find_listener(&mut self.listeners, local) {
             listener.half_open_count += 1;
         }
-        self.with(id.index, cx, out, |session, desk| session.on_cookie(&syn, header, pdu, desk));
+        self.with(id.index, cx, out, |session, ctx| session.on_cookie(&syn, header, pdu, ctx));
     }
 
     /// Sends the RST that answers a segment without a session (RFC 9293 §3.10.7.1), in the segment's own PDU.

@@ -12,8 +12,8 @@ use crate::tcp::config::AckUnit;
 
 impl Session {
     /// Records `length` bytes that arrived in order, and makes an acknowledgement due at once or delayed.
-    pub(super) fn schedule_ack(&mut self, length: u32, desk: &mut SessionContext<'_, '_>) {
-        let config = desk.config;
+    pub(super) fn schedule_ack(&mut self, length: u32, ctx: &mut SessionContext<'_, '_>) {
+        let config = ctx.config;
         self.unacked_bytes += length;
         self.unacked_segments += 1;
         let enough = match config.ack_unit {
@@ -27,21 +27,21 @@ impl Session {
             self.pending_ack = PendingAck::Immediate;
         } else if self.pending_ack == PendingAck::None {
             self.pending_ack = PendingAck::Delayed;
-            self.delayed_ack_deadline = config.ack_due(desk.cx.now);
+            self.delayed_ack_deadline = config.ack_due(ctx.cx.now);
         }
     }
 
     /// Records that the host has consumed `count` bytes, which may make a window update due.
-    pub(in crate::tcp) fn consume(&mut self, count: u32, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn consume(&mut self, count: u32, ctx: &mut SessionContext<'_, '_>) {
         self.unread_bytes = self.unread_bytes.saturating_sub(count);
-        self.tune(count, desk);
-        let config = desk.config;
-        let most = self.window_most(desk);
+        self.tune(count, ctx);
+        let config = ctx.config;
+        let most = self.window_most(ctx);
         let share = (u64::from(most) * u64::from(config.update_percent) / 100) as u32;
         let step = config.update_segments.saturating_mul(self.rcv_mss.max(self.mss)).min(share);
         if self.state.receives() && self.rcv_adv.distance(self.right_edge(most, config)) >= step {
             self.pending_ack = PendingAck::Immediate;
         }
-        self.commit(desk);
+        self.commit(ctx);
     }
 }

@@ -15,26 +15,26 @@ impl Session {
         &mut self,
         header: &Header,
         pure: bool,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
         let ack = header.acknowledgment;
         if self.state == State::SynReceived {
             if !(self.snd_una.lt(ack) && ack.le(self.snd_max)) {
-                desk.counters.unacceptable += 1;
-                if let Some(pdu) = desk.cx.memory.pdus.take() {
-                    self.emit(ack, Flags::RST, Options::NONE, pdu, desk);
+                ctx.counters.unacceptable += 1;
+                if let Some(pdu) = ctx.cx.memory.pdus.take() {
+                    self.emit(ack, Flags::RST, Options::NONE, pdu, ctx);
                 }
                 return false;
             }
             self.snd_wl = (header.sequence, ack);
             self.snd_wnd = self.window_in(header);
             self.snd_wnd_max = self.snd_wnd;
-            self.establish(ack, desk);
+            self.establish(ack, ctx);
         }
         if self.snd_max.lt(ack) || ack.lt(self.snd_una - self.snd_wnd_max.max(self.mss)) {
             // RFC 5961 §5: the ACK acknowledges data that was never sent, or is older than any window.
-            desk.counters.unsent_acknowledged += 1;
-            self.challenge(desk);
+            ctx.counters.unsent_acknowledged += 1;
+            self.challenge(ctx);
             return false;
         }
         let window = self.window_in(header);
@@ -52,14 +52,14 @@ impl Session {
             let mut report = AckReport { acked: 0, outstanding, duplicate, delivery: Delivery::default() };
             if advances {
                 report.acked = self.snd_una.distance(ack);
-                self.advance(ack, &mut report.delivery, desk);
+                self.advance(ack, &mut report.delivery, ctx);
                 if self.state == State::Closed {
                     return false;
                 }
             } else {
-                desk.counters.duplicate_acks += u64::from(duplicate);
+                ctx.counters.duplicate_acks += u64::from(duplicate);
             }
-            self.on_report(header, report, desk);
+            self.on_report(header, report, ctx);
         }
         let (sequence, acknowledgment) = self.snd_wl;
         // RFC 9293 §3.10.7.4: the window of an old ACK is old too. An ACK that acknowledges new data is
@@ -81,18 +81,18 @@ impl Session {
             self.snd_wl = (header.sequence, ack);
         }
         if advances && self.writer_waits {
-            self.wake_writer(desk);
+            self.wake_writer(ctx);
         }
         true
     }
 
     /// Notifies a waiting writer that it can write again, or that memory is short.
-    fn wake_writer(&mut self, desk: &mut SessionContext<'_, '_>) {
-        if self.wakes_writer(desk.config, desk.send_share, desk.cx.now) {
+    fn wake_writer(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        if self.wakes_writer(ctx.config, ctx.send_share, ctx.cx.now) {
             self.writer_waits = false;
-            desk.up.push_back(Indication::Writable { session: self.id });
+            ctx.up.push_back(Indication::Writable { session: self.id });
         } else if self.send_queue.bytes() == 0 {
-            desk.up.push_back(Indication::Starved { session: self.id });
+            ctx.up.push_back(Indication::Starved { session: self.id });
         }
     }
 
@@ -110,19 +110,19 @@ impl Session {
         &mut self,
         ack: Sequence,
         delivery: &mut Delivery,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         let acknowledged = self.snd_una.distance(ack);
         let queued = self.send_queue.bytes();
         let bytes = acknowledged.min(queued);
-        self.send_queue.acknowledged(bytes, &mut desk.cx.memory.transmit);
-        desk.send_share.change(queued, self.send_queue.bytes(), self.claim);
+        self.send_queue.acknowledged(bytes, &mut ctx.cx.memory.transmit);
+        ctx.send_share.change(queued, self.send_queue.bytes(), self.claim);
         self.tally.bytes_acknowledged += u64::from(bytes);
         let finished = acknowledged > bytes;
         self.snd_una = ack;
-        self.watch.on_progress(bytes, self.send_queue.bytes(), desk.config.floor_bytes, desk.cx.now);
-        if let Some(period) = self.watch.counts_as_live(desk.cx.now) {
-            desk.send_share.note_live(self.claim, period);
+        self.watch.on_progress(bytes, self.send_queue.bytes(), ctx.config.floor_bytes, ctx.cx.now);
+        if let Some(period) = self.watch.counts_as_live(ctx.cx.now) {
+            ctx.send_share.note_live(self.claim, period);
         }
         self.forget_urgent();
         if self.snd_nxt.lt(ack) {
@@ -138,22 +138,20 @@ impl Session {
         if left == 0 {
             self.stop_timers();
         } else {
-            self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
+            self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         }
         if bytes > 0 {
-            desk.up.push_back(Indication::Sent { session: self.id, bytes, left: self.send_queue.bytes() });
+            ctx.up.push_back(Indication::Sent { session: self.id, bytes, left: self.send_queue.bytes() });
         }
         if finished && self.fin_queued {
             let before = self.state;
             self.state = self.state.on_finish_acknowledged();
             match self.state {
-                State::Closed => self.end(Reason::Closed, desk),
-                State::TimeWait if before != State::TimeWait => self.enter_time_wait(desk),
+                State::Closed => self.end(Reason::Closed, ctx),
+                State::TimeWait if before != State::TimeWait => self.enter_time_wait(ctx),
                 // The host has closed: limit the wait for the peer's FIN, so that a peer that never sends it
                 // does not keep the session.
-                State::FinWait2 if self.host_closed => {
-                    self.rto_deadline = desk.cx.now + desk.config.fin_wait_2
-                }
+                State::FinWait2 if self.host_closed => self.rto_deadline = ctx.cx.now + ctx.config.fin_wait_2,
                 _ => {}
             }
         }

@@ -21,9 +21,9 @@ const CHALLENGE_PERIOD: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Processes the SYN that a listener accepted.
-    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         self.state = State::SynReceived;
-        self.learn_from_syn(header, desk);
+        self.learn_from_syn(header, ctx);
     }
 
     /// Processes a segment (RFC 9293 §3.10.7.3 and §3.10.7.4). The header has been removed: the PDU's body is
@@ -32,103 +32,103 @@ impl Session {
         &mut self,
         header: &Header,
         mut pdu: Pdu,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         if self.state == State::SynSent {
-            return self.on_segment_in_syn_sent(header, desk);
+            return self.on_segment_in_syn_sent(header, ctx);
         }
         let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
         self.tally.segments_in += 1;
-        if !self.check_paws(header, pure, desk) {
+        if !self.check_paws(header, pure, ctx) {
             return;
         }
-        let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
+        let Some(flags) = self.check_sequence(header, &mut pdu, ctx) else { return };
         if flags.has(Flags::RST) {
             // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenged.
-            if self.state == State::TimeWait && !desk.config.resets_end_time_wait {
+            if self.state == State::TimeWait && !ctx.config.resets_end_time_wait {
                 // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
                 // arrive.
-                desk.counters.assassinations += 1;
+                ctx.counters.assassinations += 1;
             } else if header.sequence == self.rcv_nxt {
-                desk.counters.resets_in += 1;
+                ctx.counters.resets_in += 1;
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
-                self.end(reason, desk);
+                self.end(reason, ctx);
             } else {
-                self.challenge(desk);
+                self.challenge(ctx);
             }
             return;
         }
         if flags.has(Flags::SYN) {
             // RFC 5961 §4.2: a SYN on a synchronised connection is challenged.
-            return self.challenge(desk);
+            return self.challenge(ctx);
         }
         if !flags.has(Flags::ACK) {
-            desk.counters.without_ack += 1;
+            ctx.counters.without_ack += 1;
             return;
         }
         self.consecutive_timeouts = 0;
-        self.watch.on_heard(desk.cx.now);
-        if !self.on_acknowledgment(header, pure, desk) {
+        self.watch.on_heard(ctx.cx.now);
+        if !self.on_acknowledgment(header, pure, ctx) {
             return;
         }
-        self.update_ts_recent(header, desk);
+        self.update_ts_recent(header, ctx);
         if pdu.body_len() > 0 {
-            self.tally.received_at = desk.cx.now;
-            self.measure_arrival(header, desk);
+            self.tally.received_at = ctx.cx.now;
+            self.measure_arrival(header, ctx);
         }
         if self.state.receives() {
             if flags.has(Flags::URG) {
-                self.hear_urgent(header, desk);
+                self.hear_urgent(header, ctx);
             }
-            self.on_data(header.sequence, pdu, flags, desk);
+            self.on_data(header.sequence, pdu, flags, ctx);
         } else if pdu.body_len() > 0 {
-            desk.counters.after_finish += 1;
+            ctx.counters.after_finish += 1;
         }
     }
 
     /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
     /// about the connection would answer each other for ever.
-    pub(super) fn challenge(&mut self, desk: &mut SessionContext<'_, '_>) {
-        let now = desk.cx.now;
+    pub(super) fn challenge(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        let now = ctx.cx.now;
         if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
             (self.challenged_at, self.challenges) = (now, 0);
         }
-        if self.challenges < CHALLENGES_MAX && desk.challenges.admits(desk.config, desk.cx) {
+        if self.challenges < CHALLENGES_MAX && ctx.challenges.admits(ctx.config, ctx.cx) {
             self.challenges += 1;
-            desk.counters.challenged += 1;
+            ctx.counters.challenged += 1;
             self.pending_ack = PendingAck::Immediate;
         } else {
-            desk.counters.unchallenged += 1;
+            ctx.counters.unchallenged += 1;
         }
     }
 
     /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3).
-    fn on_segment_in_syn_sent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
+    fn on_segment_in_syn_sent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         let flags = header.flags;
         let acknowledged = flags.has(Flags::ACK);
         if acknowledged && !(self.snd_una.lt(header.acknowledgment) && header.acknowledgment.le(self.snd_max))
         {
-            desk.counters.unacceptable += 1;
+            ctx.counters.unacceptable += 1;
             if !flags.has(Flags::RST)
-                && let Some(pdu) = desk.cx.memory.pdus.take()
+                && let Some(pdu) = ctx.cx.memory.pdus.take()
             {
-                self.emit(header.acknowledgment, Flags::RST, Options::NONE, pdu, desk);
+                self.emit(header.acknowledgment, Flags::RST, Options::NONE, pdu, ctx);
             }
             return;
         }
         if flags.has(Flags::RST) {
             if acknowledged {
-                desk.counters.resets_in += 1;
-                self.end(Reason::Refused, desk);
+                ctx.counters.resets_in += 1;
+                self.end(Reason::Refused, ctx);
             }
             return;
         }
         if !flags.has(Flags::SYN) {
             return;
         }
-        self.learn_from_syn(header, desk);
+        self.learn_from_syn(header, ctx);
         if acknowledged {
-            self.establish(header.acknowledgment, desk);
+            self.establish(header.acknowledgment, ctx);
             self.pending_ack = PendingAck::Immediate;
         } else {
             // Simultaneous open (§3.5): resend our SYN with an acknowledgement.
@@ -139,8 +139,8 @@ impl Session {
 
     /// Takes MSS, window scale, SACK and initial numbers from the peer's SYN (RFC 9293 §3.7.1, RFC 7323
     /// §2.2).
-    pub(super) fn learn_from_syn(&mut self, header: &Header, desk: &SessionContext<'_, '_>) {
-        let config = desk.config;
+    pub(super) fn learn_from_syn(&mut self, header: &Header, ctx: &SessionContext<'_, '_>) {
+        let config = ctx.config;
         // An offered MSS below 64 bytes is raised to 64.
         let offered = header.options.mss.map_or(Config::mss_unsaid(self.remote), |mss| mss.max(64));
         self.mss = config.mss_towards(offered.min(config.mss_to(self.remote)));
@@ -158,21 +158,21 @@ impl Session {
         self.snd_wnd = u32::from(header.window);
         self.snd_wnd_max = self.snd_wnd;
         self.snd_wl = (header.sequence, header.acknowledgment);
-        self.learn_options(header, desk.cx.now);
+        self.learn_options(header, ctx.cx.now);
     }
 
     /// Establishes the connection: the peer has acknowledged our SYN.
-    pub(super) fn establish(&mut self, ack: Sequence, desk: &mut SessionContext<'_, '_>) {
+    pub(super) fn establish(&mut self, ack: Sequence, ctx: &mut SessionContext<'_, '_>) {
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         (self.snd_una, self.snd_nxt, self.snd_max) = (ack, ack, ack);
         if let Some(asked_at) = self.syn_sent_at.take() {
-            self.rtt.on_delivered(asked_at, desk.cx.now, desk.config);
+            self.rtt.on_delivered(asked_at, ctx.cx.now, ctx.config);
         }
         let lost = self.rtt.on_opened();
-        self.congestion = Congestion::new(desk.config, self.mss);
+        self.congestion = Congestion::new(ctx.config, self.mss);
         self.recover = ack - 1;
-        self.data_sent_at = desk.cx.now;
-        self.watch.on_heard(desk.cx.now);
+        self.data_sent_at = ctx.cx.now;
+        self.watch.on_heard(ctx.cx.now);
         self.watch.on_opened();
         if lost > 1 {
             // RFC 6928 §2: after more than one lost SYN the initial window is one segment.
@@ -180,12 +180,12 @@ impl Session {
         }
         self.rto_deadline = Instant::NEVER;
         self.consecutive_timeouts = 0;
-        desk.counters.opened += 1;
-        desk.up.push_back(match self.listener.take() {
+        ctx.counters.opened += 1;
+        ctx.up.push_back(match self.listener.take() {
             None => Indication::Opened { session: self.id, remote: self.remote },
             Some(listener) => Indication::Accepted { session: self.id, listener, remote: self.remote },
         });
-        self.commit(desk);
+        self.commit(ctx);
     }
 
     /// Checks the sequence number and trims the segment to the window (RFC 9293 §3.10.7.4, first). Returns
@@ -194,7 +194,7 @@ impl Session {
         &mut self,
         header: &Header,
         pdu: &mut Pdu,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) -> Option<Flags> {
         let mut flags = header.flags;
         let begin = header.sequence;
@@ -223,9 +223,9 @@ impl Session {
                 self.snd_nxt = self.snd_una;
                 return None;
             }
-            desk.counters.unacceptable += 1;
+            ctx.counters.unacceptable += 1;
             if length == 0 || flags.has(Flags::SYN) {
-                self.challenge(desk);
+                self.challenge(ctx);
             } else {
                 // The bytes are duplicates or beyond the window: the peer needs an ACK.
                 if end.le(self.rcv_nxt) {
@@ -236,7 +236,7 @@ impl Session {
             }
             if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.rcv_nxt {
                 // RFC 9293 §3.10.7.4, eighth: a retransmitted FIN restarts TIME-WAIT.
-                self.rto_deadline = desk.cx.now + desk.config.time_wait;
+                self.rto_deadline = ctx.cx.now + ctx.config.time_wait;
             }
             // RFC 9293 §3.10.7.4: a closed window still accepts ACKs (zero-window probes carry them too).
             if begin == self.rcv_nxt && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
@@ -251,11 +251,11 @@ impl Session {
             self.out_of_order.on_duplicate(begin, begin + old as u32);
             pdu.trim_front(old);
             self.pending_ack = PendingAck::Immediate;
-            desk.counters.duplicate_bytes += old as u64;
+            ctx.counters.duplicate_bytes += old as u64;
         }
         if self.rcv_adv.lt(end) && !flags.has(Flags::SYN) {
             let beyond = self.rcv_adv.distance(end) as usize;
-            desk.counters.beyond_window_bytes += beyond as u64;
+            ctx.counters.beyond_window_bytes += beyond as u64;
             let fin = usize::from(flags.has(Flags::FIN));
             flags = flags.without(Flags::FIN);
             pdu.truncate_body(pdu.body_len() - (beyond - fin).min(pdu.body_len()));

@@ -46,11 +46,11 @@ impl Session {
 
     /// Measures the receiver's round trip when payload arrives.
     #[inline]
-    pub(super) fn measure_arrival(&mut self, header: &Header, desk: &SessionContext<'_, '_>) {
-        if !desk.config.autotune {
+    pub(super) fn measure_arrival(&mut self, header: &Header, ctx: &SessionContext<'_, '_>) {
+        if !ctx.config.autotune {
             return;
         }
-        let now = desk.cx.now;
+        let now = ctx.cx.now;
         if let (Some(stamps), Some(theirs)) = (&self.timestamps, header.options.timestamps) {
             if let Some(trip) = stamps.rtt_of_echo(theirs.echo, now) {
                 // The timestamp clock ticks in milliseconds, so the sample is at least 1 ms.
@@ -68,11 +68,11 @@ impl Session {
 
     /// Grows the receive buffer after the host has consumed `count` bytes.
     #[inline]
-    pub(super) fn tune(&mut self, count: u32, desk: &SessionContext<'_, '_>) {
-        if !desk.config.autotune {
+    pub(super) fn tune(&mut self, count: u32, ctx: &SessionContext<'_, '_>) {
+        if !ctx.config.autotune {
             return;
         }
-        let now = desk.cx.now;
+        let now = ctx.cx.now;
         let trip = match self.rtt.srtt() {
             Some(ours) if !ours.is_zero() && (self.tuning.trip.is_zero() || ours < self.tuning.trip) => ours,
             _ => self.tuning.trip,
@@ -83,7 +83,7 @@ impl Session {
             return;
         }
         let wanted = tuning.taken.saturating_mul(2);
-        tuning.buffer = tuning.buffer.max(wanted.min(desk.config.receive_buffer_most()));
+        tuning.buffer = tuning.buffer.max(wanted.min(ctx.config.receive_buffer_most()));
         (tuning.taken, tuning.since) = (0, now);
     }
 }

@@ -14,14 +14,14 @@ impl Session {
         syn: &Header,
         ack: &Header,
         pdu: Pdu,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         self.state = State::SynReceived;
         // Our SYN-ACK has offered this window.
-        self.rcv_adv = self.rcv_nxt + u32::from(cookie::window(desk.config));
-        self.learn_from_syn(syn, desk);
+        self.rcv_adv = self.rcv_nxt + u32::from(cookie::window(ctx.config));
+        self.learn_from_syn(syn, ctx);
         self.snd_max = self.snd_una + 1;
         self.snd_nxt = self.snd_max;
-        self.on_segment(ack, pdu, desk);
+        self.on_segment(ack, pdu, ctx);
     }
 }

@@ -11,14 +11,14 @@ use kiban_base::Instant;
 
 impl Session {
     /// Enters TIME-WAIT.
-    pub(in crate::tcp) fn enter_time_wait(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn enter_time_wait(&mut self, ctx: &mut SessionContext<'_, '_>) {
         self.stop_timers();
-        self.rto_deadline = desk.cx.now + desk.config.time_wait;
+        self.rto_deadline = ctx.cx.now + ctx.config.time_wait;
         // TIME-WAIT keeps only the 4-tuple.
         (self.out_of_order, self.send_queue, self.scoreboard) =
             (OutOfOrder::default(), SendQueue::default(), Scoreboard::default());
-        self.commit(desk);
-        desk.up.push_back(Indication::Gone { session: self.id, reason: Reason::Closed });
+        self.commit(ctx);
+        ctx.up.push_back(Indication::Gone { session: self.id, reason: Reason::Closed });
     }
 
     /// Returns whether a SYN may reuse the 4-tuple of this session in TIME-WAIT; if so, the highest sequence
@@ -34,26 +34,26 @@ impl Session {
     }
 
     /// Leaves TIME-WAIT early and frees the 4-tuple.
-    pub(in crate::tcp) fn leave_time_wait(&mut self, desk: &mut SessionContext<'_, '_>) {
-        self.end(Reason::Closed, desk);
+    pub(in crate::tcp) fn leave_time_wait(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        self.end(Reason::Closed, ctx);
     }
 
     /// Ends the session and reports that once.
-    pub(in crate::tcp) fn end(&mut self, reason: Reason, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn end(&mut self, reason: Reason, ctx: &mut SessionContext<'_, '_>) {
         let told = self.state == State::TimeWait;
         self.state = State::Closed;
         (self.pending_ack, self.dup_acks_due) = (PendingAck::None, 0);
         self.stop_timers();
         (self.delayed_ack_deadline, self.watch.deadline) = (Instant::NEVER, Instant::NEVER);
-        desk.send_share.change(self.send_queue.bytes(), 0, self.claim);
+        ctx.send_share.change(self.send_queue.bytes(), 0, self.claim);
         self.send_queue = SendQueue::default();
         self.scoreboard = Scoreboard::default();
         self.out_of_order.clear();
-        self.commit(desk);
+        self.commit(ctx);
         if !told {
             // A connection that was never accepted ends without an indication to the host.
             if self.listener.is_none() {
-                desk.up.push_back(Indication::Gone { session: self.id, reason });
+                ctx.up.push_back(Indication::Gone { session: self.id, reason });
             }
         }
     }

@@ -31,25 +31,25 @@ impl Session {
         &mut self,
         trouble: IcmpErrorClass,
         sequence: Sequence,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         if !self.is_outstanding(sequence) {
-            desk.counters.troubles_disbelieved += 1;
+            ctx.counters.troubles_disbelieved += 1;
             return;
         }
-        desk.counters.troubles += 1;
+        ctx.counters.troubles += 1;
         match trouble {
             IcmpErrorClass::PortUnreachable | IcmpErrorClass::ProtocolUnreachable
                 if self.state == State::SynSent =>
             {
-                return self.end(Reason::Refused, desk);
+                return self.end(Reason::Refused, ctx);
             }
             IcmpErrorClass::Unreachable
-                if self.state == State::SynSent && self.count_unreachable_syn(desk.config) =>
+                if self.state == State::SynSent && self.count_unreachable_syn(ctx.config) =>
             {
-                return self.on_next_hop_unreachable(desk);
+                return self.on_next_hop_unreachable(ctx);
             }
-            IcmpErrorClass::PacketTooBig { mtu } => self.set_path_mtu(mtu, desk),
+            IcmpErrorClass::PacketTooBig { mtu } => self.set_path_mtu(mtu, ctx),
             _ => {}
         }
         self.icmp_error = Some(trouble);
@@ -66,32 +66,32 @@ impl Session {
     }
 
     /// Ends a connection attempt whose peer is unreachable. Established sessions are not affected.
-    pub(in crate::tcp) fn on_next_hop_unreachable(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn on_next_hop_unreachable(&mut self, ctx: &mut SessionContext<'_, '_>) {
         if self.state == State::SynSent {
-            desk.counters.unreachable += 1;
-            self.end(Reason::Unreachable, desk);
+            ctx.counters.unreachable += 1;
+            self.end(Reason::Unreachable, ctx);
         }
     }
 
     /// Sets segment size and initial window for a path MTU of `mtu` bytes, before anything was sent.
-    pub(in crate::tcp) fn set_initial_path_mtu(&mut self, mtu: u32, desk: &mut SessionContext<'_, '_>) {
-        self.set_path_mtu(mtu, desk);
-        let initial = Congestion::new(desk.config, self.mss).cwnd();
+    pub(in crate::tcp) fn set_initial_path_mtu(&mut self, mtu: u32, ctx: &mut SessionContext<'_, '_>) {
+        self.set_path_mtu(mtu, ctx);
+        let initial = Congestion::new(ctx.config, self.mss).cwnd();
         self.congestion.begin_with(initial.min(self.congestion.cwnd()));
     }
 
     /// Lowers the MSS for a path MTU of `mtu` bytes (IP packet), but not below `mss_min`, and never raises
     /// it. Outstanding data is resent in the new size.
-    pub(in crate::tcp) fn set_path_mtu(&mut self, mtu: u32, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn set_path_mtu(&mut self, mtu: u32, ctx: &mut SessionContext<'_, '_>) {
         let network = if self.remote.is_ipv4() { 20 } else { 40 };
         let stamps = if self.timestamps.is_some() { super::options::STAMPS_BYTES } else { 0 };
         let mss = mtu.saturating_sub(network + HEADER_BYTES as u32 + stamps);
-        let mss = mss.max(u32::from(desk.config.mss_min).min(self.mss));
+        let mss = mss.max(u32::from(ctx.config.mss_min).min(self.mss));
         if mss >= self.mss {
             return;
         }
         self.mss = mss;
-        desk.counters.mss_lowered += 1;
+        ctx.counters.mss_lowered += 1;
         if self.state.is_synchronised() && self.snd_una != self.snd_max {
             self.scoreboard.shorten(mss as u16);
             self.scoreboard.mark_all_lost();

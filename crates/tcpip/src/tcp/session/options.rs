@@ -37,7 +37,7 @@ impl Session {
         &mut self,
         header: &Header,
         pure: bool,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
         let Some(stamps) = &self.timestamps else { return true };
         // RFC 7323 §5.2: a RST is judged by its sequence number alone, and a SYN is challenged anyway (RFC
@@ -47,15 +47,15 @@ impl Session {
         }
         let Some(theirs) = header.options.timestamps else {
             // RFC 7323 §3.2: dropped silently.
-            desk.counters.without_timestamps += 1;
+            ctx.counters.without_timestamps += 1;
             return false;
         };
-        if stamps.fails_paws(theirs.value, desk.cx.now) {
-            desk.counters.old_timestamps += 1;
+        if stamps.fails_paws(theirs.value, ctx.cx.now) {
+            ctx.counters.old_timestamps += 1;
             if !pure {
                 self.pending_ack = PendingAck::Immediate;
             } else if header.sequence != self.rcv_nxt || self.snd_una.lt(header.acknowledgment) {
-                self.challenge(desk);
+                self.challenge(ctx);
             }
             // Otherwise it is a pure ACK that was reordered: an answer would look like a duplicate ACK to the
             // peer.
@@ -66,20 +66,20 @@ impl Session {
 
     /// Records the timestamp of an acceptable segment, to be echoed.
     #[inline]
-    pub(super) fn update_ts_recent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
+    pub(super) fn update_ts_recent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         if let (Some(stamps), Some(theirs)) = (&mut self.timestamps, header.options.timestamps) {
-            stamps.take(theirs.value, header.sequence, desk.cx.now);
+            stamps.take(theirs.value, header.sequence, ctx.cx.now);
         }
     }
 
     /// Takes an RTT sample from the timestamp echo of an ACK for new data (RFC 7323 §4.1). Used only if our
     /// own timing, which is finer than a millisecond, is ambiguous (Karn's rule).
-    pub(super) fn measure_by_echo(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
-        let now = desk.cx.now;
+    pub(super) fn measure_by_echo(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+        let now = ctx.cx.now;
         if let (Some(stamps), Some(theirs)) = (&self.timestamps, header.options.timestamps)
             && let Some(trip) = stamps.rtt_of_echo(theirs.echo, now)
         {
-            self.rtt.on_echo(trip, now, desk.config);
+            self.rtt.on_echo(trip, now, ctx.config);
         }
     }
 

@@ -35,21 +35,21 @@ impl Session {
     }
 
     /// Sends what may be sent, at most `quantum` segments, including a due acknowledgement.
-    pub(in crate::tcp) fn output(&mut self, quantum: usize, desk: &mut SessionContext<'_, '_>) -> Progress {
+    pub(in crate::tcp) fn output(&mut self, quantum: usize, ctx: &mut SessionContext<'_, '_>) -> Progress {
         match self.state {
             State::Closed => return Progress::Done,
-            State::SynSent | State::SynReceived => return self.output_syn(desk),
+            State::SynSent | State::SynReceived => return self.output_syn(ctx),
             _ => {}
         }
         let (mut progress, mut segments) = (Progress::Done, 0);
         while progress == Progress::Done {
-            let Some(next) = self.choose(desk) else { break };
+            let Some(next) = self.choose(ctx) else { break };
             if segments == quantum {
                 return Progress::More;
             }
-            for _ in 0..self.times(next, desk.config).min(quantum - segments) {
+            for _ in 0..self.times(next, ctx.config).min(quantum - segments) {
                 segments += 1;
-                if !self.send_chosen(next, desk) {
+                if !self.send_chosen(next, ctx) {
                     progress = Progress::Starved;
                     break;
                 }
@@ -62,58 +62,58 @@ impl Session {
                 return Progress::More;
             }
             segments += 1;
-            match desk.cx.memory.pdus.take() {
+            match ctx.cx.memory.pdus.take() {
                 Some(pdu) => {
-                    self.emit(self.acceptable_seq(), Flags::ACK, Options::NONE, pdu, desk);
+                    self.emit(self.acceptable_seq(), Flags::ACK, Options::NONE, pdu, ctx);
                     self.dup_acks_due = self.dup_acks_due.saturating_sub(1);
                 }
                 None => progress = Progress::Starved,
             }
         }
         if core::mem::take(&mut self.tlp_rearm) {
-            self.arm_tlp_timer(desk);
+            self.arm_tlp_timer(ctx);
         }
         let waits = self.send_queue.bytes() > 0 || self.snd_una != self.snd_max || self.state.owes_finish();
         if self.rto_deadline == Instant::NEVER && waits {
             // Data is outstanding, or the window is too small to send any: the timer runs in both cases.
-            self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
+            self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         }
-        self.arm_watch(waits, desk.cx.now);
-        self.watch.on_waiting(self.send_queue.bytes(), desk.config.floor_bytes, desk.cx.now);
-        self.note_limit(waits, desk.config, desk.cx.now);
+        self.arm_watch(waits, ctx.cx.now);
+        self.watch.on_waiting(self.send_queue.bytes(), ctx.config.floor_bytes, ctx.cx.now);
+        self.note_limit(waits, ctx.config, ctx.cx.now);
         progress
     }
 
-    fn output_syn(&mut self, desk: &mut SessionContext<'_, '_>) -> Progress {
+    fn output_syn(&mut self, ctx: &mut SessionContext<'_, '_>) -> Progress {
         if self.snd_nxt != self.snd_una {
             if self.state == State::SynReceived && self.pending_ack == PendingAck::Immediate {
-                let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
-                self.emit(self.snd_max, Flags::ACK, Options::NONE, pdu, desk);
+                let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
+                self.emit(self.snd_max, Flags::ACK, Options::NONE, pdu, ctx);
             }
             return Progress::Done;
         }
-        let Some(pdu) = desk.cx.memory.pdus.take() else { return Progress::Starved };
+        let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
         let scale =
-            desk.config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
+            ctx.config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
         let options = Options {
-            mss: Some(desk.config.mss_to(self.remote)),
-            sack_permitted: desk.config.sack && (!answer || self.sack),
-            window_shift: scale.then(|| desk.config.window_shift()),
+            mss: Some(ctx.config.mss_to(self.remote)),
+            sack_permitted: ctx.config.sack && (!answer || self.sack),
+            window_shift: scale.then(|| ctx.config.window_shift()),
             ..Options::NONE
         };
         if self.snd_max == self.snd_una {
-            self.syn_sent_at = Some(desk.cx.now);
+            self.syn_sent_at = Some(ctx.cx.now);
         } else {
-            desk.counters.retransmissions += 1;
+            ctx.counters.retransmissions += 1;
             self.syn_sent_at = None;
         }
-        self.emit(self.snd_una, flags, options, pdu, desk);
+        self.emit(self.snd_una, flags, options, pdu, ctx);
         self.snd_nxt = self.snd_una + 1;
         self.snd_max = self.snd_nxt;
-        self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
-        self.arm_watch(true, desk.cx.now);
+        self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
+        self.arm_watch(true, ctx.cx.now);
         Progress::Done
     }
 
@@ -128,13 +128,13 @@ impl Session {
     }
 
     /// Chooses the next segment: a due tail probe, then lost data, then new data.
-    fn choose(&mut self, desk: &mut SessionContext<'_, '_>) -> Option<Choice> {
+    fn choose(&mut self, ctx: &mut SessionContext<'_, '_>) -> Option<Choice> {
         if self.tlp_due {
             return Some(Choice::TailLossProbe);
         }
-        let again = self.scoreboard.lost() > 0 && self.may_retransmit(desk.config);
-        let new = if again { None } else { self.next_segment(desk.config) };
-        if (again || new.is_some()) && self.waits_for_pace(desk) {
+        let again = self.scoreboard.lost() > 0 && self.may_retransmit(ctx.config);
+        let new = if again { None } else { self.next_segment(ctx.config) };
+        if (again || new.is_some()) && self.waits_for_pace(ctx) {
             return None;
         }
         if again { Some(Choice::Retransmit) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
@@ -163,9 +163,9 @@ impl Session {
     }
 
     /// Sends the chosen segment. Returns false if no memory is free for the PDU.
-    fn send_chosen(&mut self, choice: Choice, desk: &mut SessionContext<'_, '_>) -> bool {
+    fn send_chosen(&mut self, choice: Choice, ctx: &mut SessionContext<'_, '_>) -> bool {
         match choice {
-            Choice::New { length, fin } => self.output_data(self.snd_nxt, length, fin, desk),
+            Choice::New { length, fin } => self.output_data(self.snd_nxt, length, fin, ctx),
             Choice::Retransmit => {
                 // As much as the congestion window admits; a closed or shrunken peer window still admits one
                 // segment (RFC 9293 §3.8.6).
@@ -173,32 +173,32 @@ impl Session {
                 let most = if shrunken || self.force_retransmit {
                     self.mss
                 } else {
-                    self.congestion_room(desk.config)
+                    self.congestion_room(ctx.config)
                 };
                 self.force_retransmit = false;
-                let most = most.min(self.segment_max(desk.config));
-                let Some((at, length)) = self.scoreboard.take_lost(most, desk.cx.now) else { return true };
-                let sent = self.retransmit(at, length, desk);
+                let most = most.min(self.segment_max(ctx.config));
+                let Some((at, length)) = self.scoreboard.take_lost(most, ctx.cx.now) else { return true };
+                let sent = self.retransmit(at, length, ctx);
                 if sent < length {
                     self.scoreboard.put_back(at, sent);
                 }
                 sent > 0
             }
-            Choice::TailLossProbe => self.send_tail_loss_probe(desk),
+            Choice::TailLossProbe => self.send_tail_loss_probe(ctx),
         }
     }
 
     /// Sends a tail loss probe (RFC 8985 §7.3): new data if the peer's window admits any, else the last
     /// outstanding segment.
-    fn send_tail_loss_probe(&mut self, desk: &mut SessionContext<'_, '_>) -> bool {
+    fn send_tail_loss_probe(&mut self, ctx: &mut SessionContext<'_, '_>) -> bool {
         let sent = self.snd_una.distance(self.snd_nxt);
         let length = self.send_queue.bytes().saturating_sub(sent).min(self.mss);
         let new = length > 0 && sent + length <= self.snd_wnd;
         let left = if new {
-            self.output_data(self.snd_nxt, length, false, desk)
+            self.output_data(self.snd_nxt, length, false, ctx)
         } else {
-            match self.scoreboard.take_last(desk.cx.now) {
-                Some((at, length)) => self.retransmit(at, length, desk) > 0,
+            match self.scoreboard.take_last(ctx.cx.now) {
+                Some((at, length)) => self.retransmit(at, length, ctx) > 0,
                 None => {
                     self.tlp_due = false;
                     return true;
@@ -206,25 +206,25 @@ impl Session {
             }
         };
         if left {
-            desk.counters.tail_probes += 1;
+            ctx.counters.tail_probes += 1;
             self.rack.on_tlp_sent(self.snd_nxt, !new);
             (self.tlp_deadline, self.tlp_due) = (Instant::NEVER, false);
-            self.rto_deadline = desk.cx.now + self.rtt.rto(desk.config);
+            self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         }
         left
     }
 
     /// Retransmits `length` bytes of the stream from `at` on, including our FIN if the range covers it.
     /// Returns the bytes sent.
-    fn retransmit(&mut self, at: Sequence, length: u32, desk: &mut SessionContext<'_, '_>) -> u32 {
-        let Some(mut pdu) = desk.cx.memory.pdus.take() else { return 0 };
+    fn retransmit(&mut self, at: Sequence, length: u32, ctx: &mut SessionContext<'_, '_>) -> u32 {
+        let Some(mut pdu) = ctx.cx.memory.pdus.take() else { return 0 };
         let from = self.snd_una.distance(at);
         let data = length.min(self.send_queue.bytes().saturating_sub(from));
         let taken = self.send_queue.gather(from, data, &mut pdu);
         let fin = data < length && taken == data;
-        desk.counters.retransmissions += 1;
+        ctx.counters.retransmissions += 1;
         self.retransmitted_bytes += u64::from(taken);
-        self.send_off(at, taken, fin, pdu, desk);
+        self.send_off(at, taken, fin, pdu, ctx);
         taken + u32::from(fin)
     }
 
@@ -234,25 +234,25 @@ impl Session {
         at: Sequence,
         length: u32,
         fin: bool,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
-        let Some(mut pdu) = desk.cx.memory.pdus.take() else { return false };
-        let now = desk.cx.now;
+        let Some(mut pdu) = ctx.cx.memory.pdus.take() else { return false };
+        let now = ctx.cx.now;
         if self.snd_una == self.snd_max {
             // RFC 6298 §5.1: nothing was outstanding, so restart the timer; it may have run for a closed
             // window.
             self.rto_deadline = Instant::NEVER;
-            if desk.config.idle_restart && now.since(self.data_sent_at) > self.rtt.rto(desk.config) {
-                self.congestion.on_idle(desk.config, self.mss);
+            if ctx.config.idle_restart && now.since(self.data_sent_at) > self.rtt.rto(ctx.config) {
+                self.congestion.on_idle(ctx.config, self.mss);
             }
         }
         let taken = self.send_queue.gather(self.snd_una.distance(at), length, &mut pdu);
         let fin = fin && taken == length;
         let end = at + (taken + u32::from(fin));
         let again = at.lt(self.snd_max);
-        desk.counters.retransmissions += u64::from(again);
+        ctx.counters.retransmissions += u64::from(again);
         if self.snd_max.lt(end) {
-            desk.counters.bytes_out += u64::from(self.snd_max.distance(end));
+            ctx.counters.bytes_out += u64::from(self.snd_max.distance(end));
             self.snd_max = end;
         }
         if taken < self.mss {
@@ -261,7 +261,7 @@ impl Session {
         self.scoreboard.on_sent(at, end, self.mss as u16, now, again);
         self.snd_nxt = end;
         self.tlp_rearm = !self.zero_window_probe;
-        self.send_off(at, taken, fin, pdu, desk);
+        self.send_off(at, taken, fin, pdu, ctx);
         true
     }
 
@@ -272,7 +272,7 @@ impl Session {
         taken: u32,
         fin: bool,
         mut pdu: Pdu,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         let mut flags = Flags::ACK;
         if self.snd_una.distance(at) + taken == self.send_queue.bytes() {
@@ -284,15 +284,15 @@ impl Session {
         if taken > self.mss {
             pdu.set_segment_bytes(self.mss as u16);
         }
-        self.emit(at, flags, Options::NONE, pdu, desk);
-        let now = desk.cx.now;
+        self.emit(at, flags, Options::NONE, pdu, ctx);
+        let now = ctx.cx.now;
         self.data_sent_at = now;
         self.congestion.on_sent(taken + u32::from(fin));
-        if desk.config.pacing {
+        if ctx.config.pacing {
             self.pace(taken, now);
         }
         if self.rto_deadline == Instant::NEVER {
-            self.rto_deadline = now + self.rtt.rto(desk.config);
+            self.rto_deadline = now + self.rtt.rto(ctx.config);
         }
     }
 
@@ -307,8 +307,8 @@ impl Session {
     }
 
     /// Returns whether pacing delays the next segment, and sets the pacing timer if so.
-    fn waits_for_pace(&mut self, desk: &SessionContext<'_, '_>) -> bool {
-        let waits = desk.config.pacing && self.paced_until > desk.cx.now;
+    fn waits_for_pace(&mut self, ctx: &SessionContext<'_, '_>) -> bool {
+        let waits = ctx.config.pacing && self.paced_until > ctx.cx.now;
         self.pacing_deadline = if waits { self.paced_until } else { Instant::NEVER };
         waits
     }
@@ -320,11 +320,11 @@ impl Session {
         flags: Flags,
         mut options: Options,
         mut pdu: Pdu,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         let acknowledges = flags.has(Flags::ACK);
-        let window = self.advertise_window(flags, desk);
-        let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, desk.cx.now);
+        let window = self.advertise_window(flags, ctx);
+        let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, ctx.cx.now);
         let (flags, urgent) = self.urgent_at(at, flags);
         let header = Header {
             source_port: self.local.port(),
@@ -347,9 +347,9 @@ impl Session {
             (self.unacked_bytes, self.unacked_segments) = (0, 0);
             self.delayed_ack_deadline = Instant::NEVER;
         }
-        desk.counters.segments_out += 1;
+        ctx.counters.segments_out += 1;
         self.tally.segments_out += 1;
-        desk.down.push_back(Segment {
+        ctx.down.push_back(Segment {
             source: self.local.ip(),
             target: self.remote.ip(),
             traffic_class: self.traffic_class,
@@ -371,10 +371,10 @@ impl Session {
 
     /// Returns the largest receive window in bytes: the least of the buffer, our share of memory, and what
     /// the window field can hold.
-    pub(super) fn window_most(&self, desk: &SessionContext<'_, '_>) -> u32 {
-        let config = desk.config;
+    pub(super) fn window_most(&self, ctx: &SessionContext<'_, '_>) -> u32 {
+        let config = ctx.config;
         self.receive_most(config)
-            .min(desk.receive_share.promise(self.receive_charge, config.floor_bytes, self.claim))
+            .min(ctx.receive_share.promise(self.receive_charge, config.floor_bytes, self.claim))
             .min(0xffff << self.rcv_wind_shift)
     }
 
@@ -396,24 +396,24 @@ impl Session {
 
     /// Returns the window field and records the right edge that it promises.
     #[inline]
-    fn advertise_window(&mut self, flags: Flags, desk: &mut SessionContext<'_, '_>) -> u16 {
+    fn advertise_window(&mut self, flags: Flags, ctx: &mut SessionContext<'_, '_>) -> u16 {
         if flags.has(Flags::SYN) {
-            return self.update_advertised_window(flags, desk);
+            return self.update_advertised_window(flags, ctx);
         }
         let (at, expected, held, field) = self.last_advertised;
-        if at == desk.cx.now && expected == self.rcv_nxt && held == self.unread_bytes {
+        if at == ctx.cx.now && expected == self.rcv_nxt && held == self.unread_bytes {
             // Nothing has changed within this burst.
             return field;
         }
-        let field = self.update_advertised_window(flags, desk);
-        self.last_advertised = (desk.cx.now, self.rcv_nxt, self.unread_bytes, field);
+        let field = self.update_advertised_window(flags, ctx);
+        self.last_advertised = (ctx.cx.now, self.rcv_nxt, self.unread_bytes, field);
         field
     }
 
-    fn update_advertised_window(&mut self, flags: Flags, desk: &mut SessionContext<'_, '_>) -> u16 {
-        let most = self.window_most(desk);
-        let edge = self.right_edge(most, desk.config);
-        let moves = match desk.config.offer {
+    fn update_advertised_window(&mut self, flags: Flags, ctx: &mut SessionContext<'_, '_>) -> u16 {
+        let most = self.window_most(ctx);
+        let edge = self.right_edge(most, ctx.config);
+        let moves = match ctx.config.offer {
             // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
             Offer::Steps => self.rcv_adv.distance(edge) >= self.rcv_mss.max(self.mss).min(most / 2),
             Offer::Room | Offer::Whole => self.rcv_nxt.distance(edge) >= self.mss.min(most / 4),
@@ -427,17 +427,17 @@ impl Session {
         // Round up by less than one unit of the scale: rounding down would shrink the window. At the end of
         // the buffer round down (RFC 7323 §2.4), or many short segments would push the edge beyond it.
         let field = match window.div_ceil(1 << shift) {
-            up if up << shift <= self.offered(most, desk.config) => up,
+            up if up << shift <= self.offered(most, ctx.config) => up,
             _ => window >> shift,
         }
         .min(0xffff);
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (field << shift));
-        self.commit(desk);
+        self.commit(ctx);
         field as u16
     }
 
     /// Updates the memory share with the bytes now held and promised.
-    pub(super) fn commit(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(super) fn commit(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let now = match self.state {
             State::Closed => 0,
             state if state.receives() || !state.is_synchronised() => {
@@ -445,7 +445,7 @@ impl Session {
             }
             _ => self.unread_bytes,
         };
-        desk.receive_share.change(self.receive_charge, now, self.claim);
+        ctx.receive_share.change(self.receive_charge, now, self.claim);
         self.receive_charge = now;
     }
 }

@@ -35,16 +35,16 @@ impl Session {
         &mut self,
         header: &Header,
         mut report: AckReport,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) {
         if self.zero_window_probe {
             return;
         }
-        let now = desk.cx.now;
+        let now = ctx.cx.now;
         self.tlp_rearm = true;
         let mut twice = false;
         if self.sack && !header.options.sack.is_empty() {
-            twice = self.on_sack(&header.options.sack, &mut report.delivery, desk);
+            twice = self.on_sack(&header.options.sack, &mut report.delivery, ctx);
         } else if !self.sack && report.outstanding > 0 {
             self.count_duplicates(&mut report);
         }
@@ -60,17 +60,17 @@ impl Session {
             return;
         }
         if let (Some((left, _)), false) = (delivery.rtt_sample, delivery.acks_retransmission) {
-            self.rtt.on_delivered(left, now, desk.config);
+            self.rtt.on_delivered(left, now, ctx.config);
         } else if report.acked > 0 {
-            self.measure_by_echo(header, desk);
+            self.measure_by_echo(header, ctx);
         }
-        let newly_lost = self.detect(&report, desk);
+        let newly_lost = self.detect(&report, ctx);
         let heard = self.heard(&report, now);
         if self.congestion.on_acknowledged(&heard) {
             self.rack.on_recovered();
         }
         if newly_lost {
-            self.begin_recovery(&heard, desk);
+            self.begin_recovery(&heard, ctx);
         }
         if self.rack.tlp_outstanding() && self.rack.on_tlp_ack(self.snd_una, twice, report.duplicate) {
             self.congestion.on_repaired(self.mss);
@@ -96,7 +96,7 @@ impl Session {
         &mut self,
         blocks: &SackBlocks,
         delivery: &mut Delivery,
-        desk: &mut SessionContext<'_, '_>,
+        ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
         let mut good = [SackBlock::default(); crate::wire::tcp::SACK_BLOCKS_MAX];
         let mut count = 0;
@@ -116,12 +116,12 @@ impl Session {
                 good[count] = *block;
                 count += 1;
             } else if !block.right.le(self.snd_una) {
-                desk.counters.sack_unbelieved += 1;
+                ctx.counters.sack_unbelieved += 1;
             }
         }
         self.scoreboard.on_sack(&good[..count], delivery);
         if twice {
-            desk.counters.duplicate_sacks += 1;
+            ctx.counters.duplicate_sacks += 1;
             self.tally.duplicate_sacks += 1;
             self.rack.on_duplicate_sack(self.snd_una, self.snd_max);
         }
@@ -158,9 +158,9 @@ impl Session {
     }
 
     /// Runs loss detection. Returns whether anything was newly marked as lost.
-    fn detect(&mut self, report: &AckReport, desk: &mut SessionContext<'_, '_>) -> bool {
-        let now = desk.cx.now;
-        if !self.sack || desk.config.loss_detection == LossDetection::NewReno {
+    fn detect(&mut self, report: &AckReport, ctx: &mut SessionContext<'_, '_>) -> bool {
+        let now = ctx.cx.now;
+        if !self.sack || ctx.config.loss_detection == LossDetection::NewReno {
             let before = self.scoreboard.lost();
             if report.acked > 0 && self.congestion.in_recovery() && self.snd_una.lt(self.recover) {
                 // RFC 6582 §3.2 step 3: a partial ACK reveals the next lost segment.
@@ -170,7 +170,7 @@ impl Session {
             }
             return self.scoreboard.lost() > before;
         }
-        if desk.config.loss_detection == LossDetection::Sack {
+        if ctx.config.loss_detection == LossDetection::Sack {
             let beyond = (u32::from(THRESHOLD) - 1) * self.mss + 1;
             return report.delivery.sacked_bytes > 0 && self.scoreboard.mark_lost_below(beyond);
         }
@@ -183,34 +183,34 @@ impl Session {
             // Everything arrives in order: nothing can be overdue.
             return false;
         }
-        self.detect_overdue(desk)
+        self.detect_overdue(ctx)
     }
 
-    fn detect_overdue(&mut self, desk: &mut SessionContext<'_, '_>) -> bool {
+    fn detect_overdue(&mut self, ctx: &mut SessionContext<'_, '_>) -> bool {
         let times = (self.rtt.min_rtt(), self.rtt.srtt().unwrap_or_default());
-        let (recovers, now) = (self.congestion.in_recovery(), desk.cx.now);
+        let (recovers, now) = (self.congestion.in_recovery(), ctx.cx.now);
         let (found, again_at) = self.rack.detect(&mut self.scoreboard, recovers, self.mss, times, now);
         self.rack_reorder_deadline = again_at;
         found
     }
 
     /// Handles the RACK reordering timer: overdue segments are now lost (RFC 8985 §6.2, step 5).
-    pub(super) fn on_reorder_timer(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(super) fn on_reorder_timer(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let outstanding = self.snd_una.distance(self.snd_max);
-        if !self.detect_overdue(desk) {
+        if !self.detect_overdue(ctx) {
             return;
         }
         let report = AckReport { acked: 0, outstanding, duplicate: false, delivery: Delivery::default() };
-        let heard = self.heard(&report, desk.cx.now);
-        self.begin_recovery(&heard, desk);
+        let heard = self.heard(&report, ctx.cx.now);
+        self.begin_recovery(&heard, ctx);
     }
 
     /// Enters recovery after a loss; the first lost segment is resent at once (RFC 5681 §3.2, RFC 6582 §3.2,
     /// RFC 6675 §5).
-    fn begin_recovery(&mut self, heard: &AckSample, desk: &mut SessionContext<'_, '_>) {
+    fn begin_recovery(&mut self, heard: &AckSample, ctx: &mut SessionContext<'_, '_>) {
         let begins = !self.congestion.in_recovery();
         if begins {
-            desk.counters.fast_retransmits += 1;
+            ctx.counters.fast_retransmits += 1;
             self.recover = self.snd_max;
         }
         self.congestion.on_loss(self.snd_max, heard);
@@ -243,8 +243,8 @@ impl Session {
 
     /// Sets the tail probe timer (RFC 8985 §7.2), after a burst of ACKs and data.
     #[inline]
-    pub(super) fn arm_tlp_timer(&mut self, desk: &SessionContext<'_, '_>) {
-        let config = desk.config;
+    pub(super) fn arm_tlp_timer(&mut self, ctx: &SessionContext<'_, '_>) {
+        let config = ctx.config;
         let flight = self.scoreboard.flight();
         let fit = config.tail_probe
             && config.loss_detection == LossDetection::Rack
@@ -265,7 +265,7 @@ impl Session {
             Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_probe_least,
         };
         // RFC 8985 §7.2: not later than the RTO, which the probe replaces if both would fire together.
-        self.tlp_deadline = (desk.cx.now + wait).min(self.rto_deadline);
+        self.tlp_deadline = (ctx.cx.now + wait).min(self.rto_deadline);
     }
 
     /// Stops the timers that wait for the peer.

@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Aborts the session, with a RST if the peer knows of the connection.
-    pub(in crate::tcp) fn abort(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn abort(&mut self, ctx: &mut SessionContext<'_, '_>) {
         // RFC 9293 §3.10.5: in the other states the peer does not know of the connection, or expects nothing
         // more.
         use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
@@ -136,25 +136,25 @@ impl Session {
         let fin_waits = self.fin_queued && self.snd_una.distance(self.snd_max) <= self.send_queue.bytes();
         let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
         if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
-            && let Some(pdu) = desk.cx.memory.pdus.take()
+            && let Some(pdu) = ctx.cx.memory.pdus.take()
         {
-            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, ctx);
         }
-        self.end(Reason::Aborted, desk);
+        self.end(Reason::Aborted, ctx);
     }
 
     /// Drops a half-open session to make room in the backlog. The host has not been notified of it.
-    pub(in crate::tcp) fn displace(&mut self, desk: &mut SessionContext<'_, '_>) {
-        self.end(Reason::Aborted, desk);
+    pub(in crate::tcp) fn displace(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        self.end(Reason::Aborted, ctx);
     }
 
     /// Closes the session for the host, which neither writes nor reads any more.
-    pub(in crate::tcp) fn close(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn close(&mut self, ctx: &mut SessionContext<'_, '_>) {
         self.host_closed = true;
-        self.watch.on_left(desk.config);
+        self.watch.on_left(ctx.config);
         self.finish();
         if self.state == State::FinWait2 {
-            self.rto_deadline = desk.cx.now + desk.config.fin_wait_2;
+            self.rto_deadline = ctx.cx.now + ctx.config.fin_wait_2;
         }
     }
 }

@@ -18,47 +18,46 @@ impl Session {
     }
 
     /// Handles the timers that are due.
-    pub(in crate::tcp) fn on_time(&mut self, desk: &mut SessionContext<'_, '_>) {
-        let now = desk.cx.now;
+    pub(in crate::tcp) fn on_time(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        let now = ctx.cx.now;
         if self.delayed_ack_deadline <= now {
             self.delayed_ack_deadline = Instant::NEVER;
             if self.pending_ack == PendingAck::Delayed {
-                desk.counters.delayed_acks += 1;
+                ctx.counters.delayed_acks += 1;
                 self.pending_ack = PendingAck::Immediate;
             }
         }
         if self.rack_reorder_deadline <= now {
             self.rack_reorder_deadline = Instant::NEVER;
-            self.on_reorder_timer(desk);
+            self.on_reorder_timer(ctx);
         }
         if self.tlp_deadline <= now {
             self.tlp_deadline = Instant::NEVER;
             self.tlp_due = true;
             // RFC 8985 §7.3: send the probe first, and restart the retransmission timer.
-            self.rto_deadline = self.rto_deadline.max(now + self.rtt.rto(desk.config));
+            self.rto_deadline = self.rto_deadline.max(now + self.rtt.rto(ctx.config));
         }
         if self.pacing_deadline <= now {
             self.pacing_deadline = Instant::NEVER;
         }
         if self.watch.deadline <= now {
-            self.on_watch(desk);
+            self.on_watch(ctx);
         }
         if self.rto_deadline <= now {
             self.rto_deadline = Instant::NEVER;
-            self.on_timeout(desk);
+            self.on_timeout(ctx);
         }
     }
 
-    fn on_timeout(&mut self, desk: &mut SessionContext<'_, '_>) {
+    fn on_timeout(&mut self, ctx: &mut SessionContext<'_, '_>) {
         if self.state == State::TimeWait || (self.state == State::FinWait2 && self.host_closed) {
-            return self.end(Reason::Closed, desk);
+            return self.end(Reason::Closed, ctx);
         }
-        let retries =
-            if self.state.is_synchronised() { desk.config.retries } else { desk.config.syn_retries };
+        let retries = if self.state.is_synchronised() { ctx.config.retries } else { ctx.config.syn_retries };
         self.consecutive_timeouts += 1;
         if self.consecutive_timeouts > retries {
-            desk.counters.timed_out += 1;
-            return self.end(Reason::TimedOut, desk);
+            ctx.counters.timed_out += 1;
+            return self.end(Reason::TimedOut, ctx);
         }
         let outstanding = self.snd_una.distance(self.snd_max);
         if outstanding == 0 || self.zero_window_probe {
@@ -66,17 +65,17 @@ impl Session {
             self.rtt.on_timeout();
             self.restart_from_snd_una();
             self.zero_window_probe = true;
-            desk.counters.probes += 1;
+            ctx.counters.probes += 1;
             return;
         }
-        desk.counters.timeouts += 1;
+        ctx.counters.timeouts += 1;
         self.rtt.on_timeout();
         // The SYN that a SYN-ACK answers may have had a forged source, so its loss is no evidence against the
         // route.
         let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
-        if self.consecutive_timeouts == desk.config.doubt_retries && may_doubt {
+        if self.consecutive_timeouts == ctx.config.doubt_retries && may_doubt {
             // RFC 9293 §3.8.3, R1, also for our SYN: IP may know another route, or that there is none.
-            desk.up
+            ctx.up
                 .push_back(Indication::NegativeAdvice { source: self.local.ip(), target: self.remote.ip() });
         }
         if !self.state.is_synchronised() {

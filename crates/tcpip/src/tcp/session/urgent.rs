@@ -57,13 +57,13 @@ impl Session {
     }
 
     /// Processes URG (RFC 9293 §3.10.7.4, sixth), before the data of the segment.
-    pub(super) fn hear_urgent(&mut self, header: &Header, desk: &mut SessionContext<'_, '_>) {
+    pub(super) fn hear_urgent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         let mark = header.sequence + u32::from(header.urgent);
         let urgent = self.urgent.get_or_insert_with(Box::default);
         if self.rcv_nxt.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {
             urgent.heard = Some(mark);
             let bytes = self.rcv_nxt.distance(mark);
-            desk.up.push_back(Indication::Urgent { session: self.id, bytes });
+            ctx.up.push_back(Indication::Urgent { session: self.id, bytes });
         }
     }
 }

@@ -57,15 +57,15 @@ impl Session {
     }
 
     /// Handles the timer: aborts the session, sends a keep-alive probe, or rearms.
-    pub(super) fn on_watch(&mut self, desk: &mut SessionContext<'_, '_>) {
-        let now = desk.cx.now;
+    pub(super) fn on_watch(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        let now = ctx.cx.now;
         self.watch.deadline = Instant::NEVER;
         if self.state == State::TimeWait {
             return;
         }
         if self.watch.user_timeout_deadline() <= now {
-            desk.counters.timed_out += 1;
-            return self.give_up(desk);
+            ctx.counters.timed_out += 1;
+            return self.give_up(ctx);
         }
         let Some(idle) = self.watch.keep_alive else { return };
         if self.watch.keep_alives_unanswered == 0 && self.watch.heard_at + idle > now {
@@ -76,28 +76,28 @@ impl Session {
         if self.watch.keep_alive_deadline > now {
             return;
         }
-        if self.watch.keep_alives_unanswered >= desk.config.keep_alive_probes {
-            desk.counters.timed_out += 1;
-            return self.give_up(desk);
+        if self.watch.keep_alives_unanswered >= ctx.config.keep_alive_probes {
+            ctx.counters.timed_out += 1;
+            return self.give_up(ctx);
         }
-        if let Some(pdu) = desk.cx.memory.pdus.take() {
+        if let Some(pdu) = ctx.cx.memory.pdus.take() {
             // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer takes for new data.
-            desk.counters.keep_alives += 1;
-            self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, desk);
+            ctx.counters.keep_alives += 1;
+            self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, ctx);
         }
         self.watch.keep_alives_unanswered += 1;
-        self.watch.keep_alive_deadline = now + desk.config.keep_alive_interval;
+        self.watch.keep_alive_deadline = now + ctx.config.keep_alive_interval;
         self.watch.deadline = self.watch.keep_alive_deadline.min(self.watch.user_timeout_deadline());
     }
 
     /// Aborts a session whose peer was silent or accepted nothing for too long, with a RST in case the peer
     /// is alive.
-    pub(in crate::tcp) fn give_up(&mut self, desk: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp) fn give_up(&mut self, ctx: &mut SessionContext<'_, '_>) {
         if self.state.is_synchronised()
-            && let Some(pdu) = desk.cx.memory.pdus.take()
+            && let Some(pdu) = ctx.cx.memory.pdus.take()
         {
-            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.acceptable_seq(), Flags::RST | Flags::ACK, Options::NONE, pdu, ctx);
         }
-        self.end(Reason::TimedOut, desk);
+        self.end(Reason::TimedOut, ctx);
     }
 }
