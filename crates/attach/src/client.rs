@@ -1,6 +1,6 @@
 //! The client's side: slots, requests and indications.
 
-use super::entry::{Ask, ENTRY_BYTES, Told};
+use super::entry::{ENTRY_BYTES, Indication, Request};
 use super::{BELLS_BYTES, CLIENT_BELL, Layout, PIPE_FRONT_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -33,13 +33,13 @@ pub struct Client {
     work: Producer,
     done: Consumer,
     /// Requests that did not fit into the ring.
-    waiting: VecDeque<Ask>,
+    waiting: VecDeque<Request>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
     /// Indications taken since the board was last rung for the room they freed.
     taken: usize,
     /// Whether the board must be rung.
-    rings: bool,
+    ring_pending: bool,
 }
 
 impl fmt::Debug for Client {
@@ -64,7 +64,7 @@ impl Client {
             slots: (0..layout.slots()).map(|_| None).collect(),
             free: (0..layout.slots() as u32).rev().collect(),
             taken: 0,
-            rings: false,
+            ring_pending: false,
             layout,
             region,
         }
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol.
-    pub fn ask(&mut self, ask: Ask) -> Result<(), Poisoned> {
+    pub fn request(&mut self, ask: Request) -> Result<(), Poisoned> {
         self.waiting.push_back(ask);
         self.flush()
     }
@@ -109,7 +109,7 @@ impl Client {
                 break;
             }
             self.waiting.pop_front();
-            self.rings = true;
+            self.ring_pending = true;
         }
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol or sent an invalid indication.
-    pub fn told(&mut self) -> Result<Option<Told>, Poisoned> {
+    pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         if !self.waiting.is_empty() {
             self.flush()?;
         }
@@ -131,10 +131,10 @@ impl Client {
         if self.taken >= self.layout.shape().slots() / 4 {
             // A board that found the ring full waits for room.
             self.taken = 0;
-            self.rings = true;
+            self.ring_pending = true;
         }
-        let told = Told::read(&entry).ok_or(Poisoned)?;
-        if let Told::Free { slot } = told {
+        let told = Indication::read(&entry).ok_or(Poisoned)?;
+        if let Indication::Free { slot } = told {
             let ends = self.slots.get_mut(slot as usize).ok_or(Poisoned)?;
             ends.take().ok_or(Poisoned)?;
             self.free.push(slot);
@@ -143,13 +143,13 @@ impl Client {
     }
 
     /// Returns whether an indication is available; one load.
-    pub fn has_news(&self) -> bool {
+    pub fn has_indication(&self) -> bool {
         self.done.is_ready()
     }
 
     /// Returns whether the board must be rung, and resets the flag.
-    pub fn take_ring(&mut self) -> bool {
-        core::mem::take(&mut self.rings)
+    pub fn take_ring_pending(&mut self) -> bool {
+        core::mem::take(&mut self.ring_pending)
     }
 
     fn ends(&mut self, slot: u32) -> Result<&mut Ends, Poisoned> {
@@ -157,9 +157,9 @@ impl Client {
     }
 
     /// Sends [`Ask::Look`] if the board is waiting for this slot.
-    fn moved(&mut self, slot: u32) -> Result<(), Poisoned> {
+    fn notify_board(&mut self, slot: u32) -> Result<(), Poisoned> {
         // No time is recorded here: the channel's bell has it.
-        if self.bell(slot, 0).ring(|| 0) { self.ask(Ask::Look { slot }) } else { Ok(()) }
+        if self.bell(slot, 0).ring(|| 0) { self.request(Request::Notify { slot }) } else { Ok(()) }
     }
 
     /// Reads available bytes into `target`.
@@ -193,7 +193,7 @@ impl Client {
             return Ok(if is_last { Read::End } else { Read::Nothing });
         }
         let count = ends.into.take(most, put);
-        self.moved(slot)?;
+        self.notify_board(slot)?;
         Ok(Read::Bytes(count))
     }
 
@@ -213,7 +213,7 @@ impl Client {
     }
 
     /// Returns whether the board has taken everything written.
-    pub fn is_taken(&mut self, slot: u32) -> bool {
+    pub fn is_drained(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.out.is_drained())
     }
 
@@ -246,7 +246,7 @@ impl Client {
         }
         ends.out.publish();
         if count > 0 {
-            self.moved(slot)?;
+            self.notify_board(slot)?;
         }
         Ok(count)
     }
@@ -257,7 +257,7 @@ impl Client {
     /// [`Condemned`] if the board violated the ring's protocol, or the slot is not in use.
     pub fn finish(&mut self, slot: u32) -> Result<(), Poisoned> {
         self.ends(slot)?.out.end();
-        self.moved(slot)
+        self.notify_board(slot)
     }
 
     /// Arms the slot's bell before waiting. The client must check the slot once more after this.

@@ -14,7 +14,7 @@ pub const ENTRY_BYTES: usize = 48;
 
 /// A request of a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum Request {
     /// Opens a stream in a free slot; answered by [`Told::Opened`] or [`Told::Ended`].
     Connect {
         /// The slot.
@@ -45,7 +45,7 @@ pub enum Ask {
         slot: u32,
     },
     /// Reports that bytes have been put in or taken out.
-    Look {
+    Notify {
         /// The slot.
         slot: u32,
     },
@@ -69,7 +69,7 @@ pub enum Ask {
     },
     /// Asks how a finished stream ended; answered by [`Told::Ended`]. For clients without slots (`kiban
     /// run`).
-    Fate {
+    QueryEnd {
         /// The local end, on the board.
         local: SocketAddr,
         /// The remote end.
@@ -79,13 +79,13 @@ pub enum Ask {
 
 /// An indication of a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Indication {
     /// The result of a request to listen.
     Listening {
         /// The listener.
         listener: u16,
         /// The local address, or why it failed.
-        result: Result<SocketAddr, Why>,
+        result: Result<SocketAddr, EndReason>,
     },
     /// A stream is open.
     Opened {
@@ -106,7 +106,7 @@ pub enum Told {
         remote: SocketAddr,
     },
     /// Bytes have arrived, or there is room again.
-    Look {
+    Notify {
         /// The slot.
         slot: u32,
     },
@@ -115,7 +115,7 @@ pub enum Told {
         /// The slot.
         slot: u32,
         /// The cause.
-        why: Why,
+        why: EndReason,
     },
     /// The slot belongs to the client again.
     Free {
@@ -127,7 +127,7 @@ pub enum Told {
 /// Why a request failed or a stream ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Why {
+pub enum EndReason {
     /// Both sides finished.
     Closed = 1,
     /// No one is listening there.
@@ -150,45 +150,45 @@ pub enum Why {
     Unreachable = 10,
 }
 
-impl Why {
-    const ALL: [Why; 10] = [
-        Why::Closed,
-        Why::Refused,
-        Why::Reset,
-        Why::TimedOut,
-        Why::Aborted,
-        Why::NoRoute,
-        Why::BadAddress,
-        Why::InUse,
-        Why::TooMany,
-        Why::Unreachable,
+impl EndReason {
+    const ALL: [EndReason; 10] = [
+        EndReason::Closed,
+        EndReason::Refused,
+        EndReason::Reset,
+        EndReason::TimedOut,
+        EndReason::Aborted,
+        EndReason::NoRoute,
+        EndReason::BadAddress,
+        EndReason::InUse,
+        EndReason::TooMany,
+        EndReason::Unreachable,
     ];
 
-    fn of(code: u8) -> Option<Why> {
-        Why::ALL.into_iter().find(|why| *why as u8 == code)
+    fn of(code: u8) -> Option<EndReason> {
+        EndReason::ALL.into_iter().find(|why| *why as u8 == code)
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::Closed => "both sides have finished",
-            Why::Refused => "nobody listens there",
-            Why::Reset => "the peer has reset the stream",
-            Why::TimedOut => "the peer was silent for too long",
-            Why::Aborted => "the board has given the stream up",
-            Why::NoRoute => "the board has no route to that address: add one to its configuration",
-            Why::BadAddress => "that is no address of the board's, or none that can be connected to",
-            Why::InUse => "somebody else has that address and port on the board",
-            Why::TooMany => "the board takes no more of these: close some, or raise its bounds",
-            Why::Unreachable => {
+            EndReason::Closed => "both sides have finished",
+            EndReason::Refused => "nobody listens there",
+            EndReason::Reset => "the peer has reset the stream",
+            EndReason::TimedOut => "the peer was silent for too long",
+            EndReason::Aborted => "the board has given the stream up",
+            EndReason::NoRoute => "the board has no route to that address: add one to its configuration",
+            EndReason::BadAddress => "that is no address of the board's, or none that can be connected to",
+            EndReason::InUse => "somebody else has that address and port on the board",
+            EndReason::TooMany => "the board takes no more of these: close some, or raise its bounds",
+            EndReason::Unreachable => {
                 "no route to that host: nobody answers on the board's net for it, or for the next router"
             }
         })
     }
 }
 
-impl core::error::Error for Why {}
+impl core::error::Error for EndReason {}
 
 /// The decoded fields of an entry.
 #[derive(Clone, Copy, Default)]
@@ -249,22 +249,22 @@ impl Fields {
     }
 }
 
-impl Ask {
+impl Request {
     /// Encodes the request as a ring entry or a packet.
     pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
-            Ask::Connect { slot, local, remote } => {
+            Request::Connect { slot, local, remote } => {
                 Fields { what: 1, slot, local, remote: Some(remote), ..none }
             }
-            Ask::Listen { listener, local } => Fields { what: 2, listener, local: Some(local), ..none },
-            Ask::Unlisten { listener } => Fields { what: 3, listener, ..none },
-            Ask::Offer { listener, slot } => Fields { what: 4, listener, slot, ..none },
-            Ask::Look { slot } => Fields { what: 5, slot, ..none },
-            Ask::Close { slot } => Fields { what: 6, slot, ..none },
-            Ask::Abort { slot } => Fields { what: 7, slot, ..none },
-            Ask::Nagle { slot, is_on } => Fields { what: 8, slot, code: is_on.into(), ..none },
-            Ask::Fate { local, remote } => {
+            Request::Listen { listener, local } => Fields { what: 2, listener, local: Some(local), ..none },
+            Request::Unlisten { listener } => Fields { what: 3, listener, ..none },
+            Request::Offer { listener, slot } => Fields { what: 4, listener, slot, ..none },
+            Request::Notify { slot } => Fields { what: 5, slot, ..none },
+            Request::Close { slot } => Fields { what: 6, slot, ..none },
+            Request::Abort { slot } => Fields { what: 7, slot, ..none },
+            Request::Nagle { slot, is_on } => Fields { what: 8, slot, code: is_on.into(), ..none },
+            Request::QueryEnd { local, remote } => {
                 Fields { what: 9, local: Some(local), remote: Some(remote), ..none }
             }
         }
@@ -272,54 +272,54 @@ impl Ask {
     }
 
     /// Decodes an entry; returns `None` if it is invalid.
-    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Ask> {
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Request> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
-            1 => Ask::Connect { slot, local, remote: remote? },
-            2 => Ask::Listen { listener, local: local? },
-            3 => Ask::Unlisten { listener },
-            4 => Ask::Offer { listener, slot },
-            5 => Ask::Look { slot },
-            6 => Ask::Close { slot },
-            7 => Ask::Abort { slot },
-            8 => Ask::Nagle { slot, is_on: code != 0 },
-            9 => Ask::Fate { local: local?, remote: remote? },
+            1 => Request::Connect { slot, local, remote: remote? },
+            2 => Request::Listen { listener, local: local? },
+            3 => Request::Unlisten { listener },
+            4 => Request::Offer { listener, slot },
+            5 => Request::Notify { slot },
+            6 => Request::Close { slot },
+            7 => Request::Abort { slot },
+            8 => Request::Nagle { slot, is_on: code != 0 },
+            9 => Request::QueryEnd { local: local?, remote: remote? },
             _ => return None,
         })
     }
 }
 
-impl Told {
+impl Indication {
     /// Encodes the indication as a ring entry or a packet.
     pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
-            Told::Listening { listener, result } => {
+            Indication::Listening { listener, result } => {
                 let code = result.err().map_or(0, |why| why as u8);
                 Fields { what: 1, listener, code, local: result.ok(), ..none }
             }
-            Told::Opened { slot, local } => Fields { what: 2, slot, local: Some(local), ..none },
-            Told::Accepted { listener, slot, local, remote } => {
+            Indication::Opened { slot, local } => Fields { what: 2, slot, local: Some(local), ..none },
+            Indication::Accepted { listener, slot, local, remote } => {
                 Fields { what: 3, listener, slot, local: Some(local), remote: Some(remote), ..none }
             }
-            Told::Look { slot } => Fields { what: 4, slot, ..none },
-            Told::Ended { slot, why } => Fields { what: 5, slot, code: why as u8, ..none },
-            Told::Free { slot } => Fields { what: 6, slot, ..none },
+            Indication::Notify { slot } => Fields { what: 4, slot, ..none },
+            Indication::Ended { slot, why } => Fields { what: 5, slot, code: why as u8, ..none },
+            Indication::Free { slot } => Fields { what: 6, slot, ..none },
         }
         .bytes()
     }
 
     /// Decodes an entry; returns `None` if it is invalid.
-    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Told> {
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Indication> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
-            1 if code == 0 => Told::Listening { listener, result: Ok(local?) },
-            1 => Told::Listening { listener, result: Err(Why::of(code)?) },
-            2 => Told::Opened { slot, local: local? },
-            3 => Told::Accepted { listener, slot, local: local?, remote: remote? },
-            4 => Told::Look { slot },
-            5 => Told::Ended { slot, why: Why::of(code)? },
-            6 => Told::Free { slot },
+            1 if code == 0 => Indication::Listening { listener, result: Ok(local?) },
+            1 => Indication::Listening { listener, result: Err(EndReason::of(code)?) },
+            2 => Indication::Opened { slot, local: local? },
+            3 => Indication::Accepted { listener, slot, local: local?, remote: remote? },
+            4 => Indication::Notify { slot },
+            5 => Indication::Ended { slot, why: EndReason::of(code)? },
+            6 => Indication::Free { slot },
             _ => return None,
         })
     }

@@ -40,7 +40,7 @@ mod client;
 mod entry;
 
 pub use client::{Client, Read};
-pub use entry::{Ask, ENTRY_BYTES, Told, Why};
+pub use entry::{ENTRY_BYTES, EndReason, Indication, Request};
 
 use core::ops::RangeInclusive;
 use kiban_base::pipe;

@@ -26,14 +26,14 @@ const MANAGEMENT: u32 = 0b1000;
 /// Makes capture records of one link type.
 #[derive(Debug)]
 pub struct Recorder {
-    file: capture::File,
+    file: capture::FileHeader,
     circuits: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Recorder {
     /// Returns a recorder for a link type: one of `capture::LINK_TYPE_*`.
     pub fn new(link_type: u32) -> Recorder {
-        Recorder { file: capture::File::new(link_type), circuits: BTreeMap::new() }
+        Recorder { file: capture::FileHeader::new(link_type), circuits: BTreeMap::new() }
     }
 
     /// Returns the link type of the records.
@@ -54,8 +54,9 @@ impl Recorder {
         target: &mut Vec<u8>,
     ) {
         let length: usize = runs.clone().map(<[u8]>::len).sum();
-        let kept = length.min(self.file.kept_bytes_max as usize);
-        let record = capture::Record { nanoseconds, kept_bytes: kept as u32, wire_bytes: length as u32 };
+        let kept = length.min(self.file.snap_bytes as usize);
+        let record =
+            capture::RecordHeader { nanoseconds, captured_bytes: kept as u32, original_bytes: length as u32 };
         record.write(&self.file, target);
         let end = target.len() + kept;
         for run in runs {

@@ -6,7 +6,7 @@ mod common;
 mod refusal;
 
 use common::{Pair, socket};
-use kiban_attach::{Ask, BACKLOG_MAX, Client, Layout, Read, Told, Why};
+use kiban_attach::{BACKLOG_MAX, Client, EndReason, Indication, Layout, Read, Request};
 use kiban_base::ring::Shape;
 use kiban_base::{Instant, Region, SimRng};
 use kiban_board::streams::Desk;
@@ -23,7 +23,7 @@ struct Rig {
     memory: Region,
     client: Client,
     desk: Desk,
-    told: VecDeque<Told>,
+    told: VecDeque<Indication>,
     /// What board 1 is told.
     world: Vec<Completion>,
 }
@@ -59,7 +59,7 @@ impl Rig {
             }
             self.desk.tell().expect("a decent client");
             self.world.extend(self.pair.told(1));
-            while let Some(told) = self.client.told().expect("a decent board") {
+            while let Some(told) = self.client.next_indication().expect("a decent board") {
                 self.told.push_back(told);
             }
             if !busy {
@@ -77,14 +77,14 @@ impl Rig {
         self.run();
     }
 
-    fn ask(&mut self, ask: Ask) {
-        self.client.ask(ask).expect("a decent board");
+    fn ask(&mut self, ask: Request) {
+        self.client.request(ask).expect("a decent board");
         self.run();
     }
 
     fn connect(&mut self, port: u16) -> u32 {
         let slot = self.client.claim().expect("a slot is free");
-        self.ask(Ask::Connect { slot, local: None, remote: socket(1, port) });
+        self.ask(Request::Connect { slot, local: None, remote: socket(1, port) });
         slot
     }
 
@@ -93,7 +93,7 @@ impl Rig {
         self.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
         let slot = self.connect(80);
         let told = self.told.pop_front();
-        assert!(matches!(told, Some(Told::Opened { slot: own, .. }) if own == slot), "{told:?}");
+        assert!(matches!(told, Some(Indication::Opened { slot: own, .. }) if own == slot), "{told:?}");
         (slot, self.accepted())
     }
 
@@ -166,7 +166,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
         rig.pass(Duration::from_millis(1));
     }
     assert!(got == bytes);
-    assert!(rig.told.iter().any(|told| *told == Told::Look { slot }), "who arms is told");
+    assert!(rig.told.iter().any(|told| *told == Indication::Notify { slot }), "who arms is told");
     rig.told.clear();
     // The client's FIN, then the peer's.
     rig.client.finish(slot).expect("a decent board");
@@ -176,8 +176,8 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     rig.pair.boards[1].host().close(far).expect("it is open");
     rig.pass(Duration::from_millis(1));
     assert_eq!(rig.read(slot, &mut got), Read::End);
-    rig.ask(Ask::Close { slot });
-    assert_eq!(rig.told.back(), Some(&Told::Free { slot }));
+    rig.ask(Request::Close { slot });
+    assert_eq!(rig.told.back(), Some(&Indication::Free { slot }));
     let counters = rig.desk.counters();
     assert_eq!((counters.opened, counters.ended, counters.cut, counters.misuse), (1, 1, 0, 0));
     assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
@@ -195,7 +195,7 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
     let (mut sent, mut got) = ([0; 2], [Vec::new(), Vec::new()]);
     for _ in 0..10_000 {
         rig.pass(tick);
-        is_open |= rig.told.iter().any(|told| matches!(told, Told::Opened { .. }));
+        is_open |= rig.told.iter().any(|told| matches!(told, Indication::Opened { .. }));
         far = far.or(rig.world.iter().find_map(|told| match told {
             Completion::Accepted { stream, .. } => Some(*stream),
             _ => None,
@@ -214,7 +214,7 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
     rig.pass(tick);
     let _ = rig.pair.boards[1].host().close(far.expect("it was accepted"));
     rig.pass(tick);
-    rig.ask(Ask::Close { slot });
+    rig.ask(Request::Close { slot });
     rig.is_home();
     refusal.has_happened(rig.pair.boards[refusal.side].memory_mut())
 }
@@ -250,16 +250,16 @@ fn who_waits_for_room_is_told_when_half_of_it_is_free() {
         let count = rig.pair.boards[1].host().read(far, &mut buffer).unwrap_or(0);
         got.extend_from_slice(&buffer[..count]);
         rig.pass(Duration::from_secs(1));
-        if rig.told.contains(&Told::Look { slot }) {
+        if rig.told.contains(&Indication::Notify { slot }) {
             break;
         }
         quiet += usize::from(rig.client.has_room(slot));
     }
-    assert!(rig.told.contains(&Told::Look { slot }), "it is told in the end");
+    assert!(rig.told.contains(&Indication::Notify { slot }), "it is told in the end");
     let more = rig.client.write(slot, sent[written..].into()).expect("a decent board");
     assert!((ROOM / 2..ROOM).contains(&more), "{more} of {ROOM} bytes are free");
     assert!(quiet > 0, "there was some room before");
-    rig.ask(Ask::Close { slot });
+    rig.ask(Request::Close { slot });
     while got.len() < written + more {
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_secs(1));
@@ -272,14 +272,19 @@ fn who_waits_for_room_is_told_when_half_of_it_is_free() {
 #[test]
 fn callers_have_the_slots_that_were_offered_and_others_wait() {
     let mut rig = Rig::new(4);
-    rig.ask(Ask::Listen { listener: 7, local: socket(0, 9) });
-    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 7, result: Ok(socket(0, 9)) }));
-    rig.ask(Ask::Listen { listener: 8, local: socket(0, 9) });
-    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 8, result: Err(Why::InUse) }));
+    rig.ask(Request::Listen { listener: 7, local: socket(0, 9) });
+    assert_eq!(rig.told.pop_front(), Some(Indication::Listening { listener: 7, result: Ok(socket(0, 9)) }));
+    rig.ask(Request::Listen { listener: 8, local: socket(0, 9) });
+    assert_eq!(
+        rig.told.pop_front(),
+        Some(Indication::Listening { listener: 8, result: Err(EndReason::InUse) })
+    );
     let offered = rig.client.claim().expect("a slot");
-    rig.ask(Ask::Offer { listener: 7, slot: offered });
+    rig.ask(Request::Offer { listener: 7, slot: offered });
     let callers = [rig.call(9), rig.call(9), rig.call(9)];
-    let Some(Told::Accepted { listener: 7, slot, local, remote }) = rig.told.pop_front() else { panic!() };
+    let Some(Indication::Accepted { listener: 7, slot, local, remote }) = rig.told.pop_front() else {
+        panic!()
+    };
     assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
     assert!(rig.told.is_empty(), "nobody else has a slot yet");
     // The second says something and finishes, the third goes away, before there is a slot for them.
@@ -288,14 +293,14 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     rig.pair.boards[1].host().abort(callers[2]).expect("it is open");
     rig.run();
     let second = rig.client.claim().expect("a slot");
-    rig.ask(Ask::Offer { listener: 7, slot: second });
-    assert!(matches!(rig.told.pop_front(), Some(Told::Accepted { slot, .. }) if slot == second));
+    rig.ask(Request::Offer { listener: 7, slot: second });
+    assert!(matches!(rig.told.pop_front(), Some(Indication::Accepted { slot, .. }) if slot == second));
     let mut got = Vec::new();
     assert_eq!(rig.read(second, &mut got), Read::Bytes(4));
     assert_eq!(rig.read(second, &mut got), Read::End);
     assert_eq!(got, b"late");
     let third = rig.client.claim().expect("a slot");
-    rig.ask(Ask::Offer { listener: 7, slot: third });
+    rig.ask(Request::Offer { listener: 7, slot: third });
     assert!(rig.told.is_empty(), "it has gone");
     // Whoever comes beyond the backlog is reset.
     for _ in 0..BACKLOG_MAX + 3 {
@@ -303,7 +308,7 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     }
     assert_eq!(rig.desk.counters().refused, 2);
     rig.told.clear();
-    rig.ask(Ask::Unlisten { listener: 7 });
+    rig.ask(Request::Unlisten { listener: 7 });
     assert!(rig.call(9) != callers[0]);
     rig.run();
     let refused = |told: &Completion| matches!(told, Completion::Ended { .. });
@@ -322,35 +327,35 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
 fn what_cannot_be_is_said_with_its_reason() {
     let mut rig = Rig::new(1);
     let slot = rig.connect(81);
-    assert_eq!(rig.told.pop_front(), Some(Told::Ended { slot, why: Why::Refused }));
+    assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why: EndReason::Refused }));
     assert_eq!(rig.client.claim(), None, "the slot is in use until it is closed");
     for (local, remote, why) in [
-        (None, "192.0.2.1:80", Why::NoRoute),
-        (Some(socket(1, 0)), "10.0.0.2:80", Why::BadAddress),
-        (None, "224.0.0.1:80", Why::NoRoute),
+        (None, "192.0.2.1:80", EndReason::NoRoute),
+        (Some(socket(1, 0)), "10.0.0.2:80", EndReason::BadAddress),
+        (None, "224.0.0.1:80", EndReason::NoRoute),
     ] {
-        rig.ask(Ask::Close { slot });
-        assert_eq!(rig.told.pop_front(), Some(Told::Free { slot }));
+        rig.ask(Request::Close { slot });
+        assert_eq!(rig.told.pop_front(), Some(Indication::Free { slot }));
         assert_eq!(rig.client.claim(), Some(slot));
         let remote: SocketAddr = remote.parse().expect("an address");
-        rig.ask(Ask::Connect { slot, local, remote });
-        assert_eq!(rig.told.pop_front(), Some(Told::Ended { slot, why }), "{remote}");
+        rig.ask(Request::Connect { slot, local, remote });
+        assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
     }
     // What is nobody's, or not free, is counted and has no effect.
     for ask in [
-        Ask::Look { slot: 9 },
-        Ask::Close { slot: u32::MAX },
-        Ask::Abort { slot: 1 },
-        Ask::Offer { listener: 3, slot },
-        Ask::Connect { slot, local: None, remote: socket(1, 80) },
-        Ask::Unlisten { listener: 1 },
-        Ask::Nagle { slot, is_on: true },
+        Request::Notify { slot: 9 },
+        Request::Close { slot: u32::MAX },
+        Request::Abort { slot: 1 },
+        Request::Offer { listener: 3, slot },
+        Request::Connect { slot, local: None, remote: socket(1, 80) },
+        Request::Unlisten { listener: 1 },
+        Request::Nagle { slot, is_on: true },
     ] {
         rig.ask(ask);
     }
     assert!(rig.told.is_empty());
     assert_eq!(rig.desk.counters().misuse, 7);
-    rig.ask(Ask::Abort { slot });
+    rig.ask(Request::Abort { slot });
     rig.is_home();
 }
 
@@ -364,20 +369,23 @@ fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
     }
     let mut ports = Vec::new();
     for listener in 0..3 {
-        rig.ask(Ask::Listen { listener, local: socket(0, 0) });
-        let Some(Told::Listening { result: Ok(local), .. }) = rig.told.pop_front() else { panic!() };
+        rig.ask(Request::Listen { listener, local: socket(0, 0) });
+        let Some(Indication::Listening { result: Ok(local), .. }) = rig.told.pop_front() else { panic!() };
         assert_eq!(local.ip(), socket(0, 0).ip());
         ports.push(local.port());
     }
     free.sort_by_key(|free| ports.iter().position(|port| port == free));
     assert_eq!(ports, free);
     let offered = rig.client.claim().expect("a slot");
-    rig.ask(Ask::Offer { listener: 0, slot: offered });
+    rig.ask(Request::Offer { listener: 0, slot: offered });
     rig.call(ports[0]);
-    assert!(matches!(rig.told.pop_front(), Some(Told::Accepted { listener: 0, .. })));
+    assert!(matches!(rig.told.pop_front(), Some(Indication::Accepted { listener: 0, .. })));
     // The peer's address is not the board's.
-    rig.ask(Ask::Listen { listener: 9, local: socket(1, 9) });
-    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 9, result: Err(Why::BadAddress) }));
+    rig.ask(Request::Listen { listener: 9, local: socket(1, 9) });
+    assert_eq!(
+        rig.told.pop_front(),
+        Some(Indication::Listening { listener: 9, result: Err(EndReason::BadAddress) })
+    );
     rig.desk.leave(&mut rig.pair.boards[0].host());
 }
 
@@ -385,10 +393,10 @@ fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
 fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     const ASKS: usize = 5000;
     let mut rig = Rig::new(4);
-    rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });
-    assert!(matches!(rig.told.pop_front(), Some(Told::Listening { result: Ok(_), .. })));
+    rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
+    assert!(matches!(rig.told.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
-        rig.client.ask(Ask::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
+        rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
         rig.desk.work(&mut rig.pair.boards[0].host()).expect("a decent client");
     }
     assert!(!rig.desk.is_ready(), "what it asks waits in its own ring");
@@ -397,7 +405,7 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
         rig.run();
         assert!(rig.told.len() > before, "{before} of {ASKS}");
     }
-    let taken = Told::Listening { listener: 2, result: Err(Why::InUse) };
+    let taken = Indication::Listening { listener: 2, result: Err(EndReason::InUse) };
     assert!(rig.told.iter().all(|told| *told == taken));
     rig.desk.leave(&mut rig.pair.boards[0].host());
     rig.is_home();
@@ -411,19 +419,22 @@ fn a_reset_is_told_after_what_came_before_it() {
     rig.pass(Duration::from_secs(1));
     rig.pair.boards[1].host().abort(far).expect("it is open");
     rig.run();
-    assert!(!rig.told.contains(&Told::Ended { slot, why: Why::Reset }), "there are bytes to read yet");
+    assert!(
+        !rig.told.contains(&Indication::Ended { slot, why: EndReason::Reset }),
+        "there are bytes to read yet"
+    );
     let mut got = Vec::new();
     while let Read::Bytes(_) = rig.read(slot, &mut got) {
         rig.run();
     }
     assert!(got == noise(3 * ROOM));
-    assert!(rig.told.contains(&Told::Ended { slot, why: Why::Reset }));
-    rig.ask(Ask::Close { slot });
+    assert!(rig.told.contains(&Indication::Ended { slot, why: EndReason::Reset }));
+    rig.ask(Request::Close { slot });
     // Its own reset reaches the peer.
     rig.pair.boards[1].host().listen(socket(1, 82)).expect("a free port");
     let slot = rig.connect(82);
     let far = rig.accepted();
-    rig.ask(Ask::Abort { slot });
+    rig.ask(Request::Abort { slot });
     let reset = |told: &Completion| matches!(told, Completion::Ended { stream, .. } if *stream == far);
     assert!(rig.world.iter().any(reset));
     rig.is_home();
@@ -445,7 +456,7 @@ fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
         }
     }
     let connecting = rig.client.claim().expect("a slot");
-    rig.ask(Ask::Connect { slot: connecting, local: None, remote: socket(1, 99) });
+    rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99) });
     rig.desk.leave(&mut rig.pair.boards[0].host());
     assert!(!rig.desk.is_over());
     while got.len() < sent {
@@ -468,9 +479,9 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
         let mut chance = SimRng::from_seed(seed);
         let mut rig = Rig::new(3);
         let (slot, far) = rig.connected();
-        rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });
+        rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
         let offered = rig.client.claim().expect("a slot");
-        rig.ask(Ask::Offer { listener: 1, slot: offered });
+        rig.ask(Request::Offer { listener: 1, slot: offered });
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
         let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
@@ -484,7 +495,7 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
             };
             let (at, count) = (at & !3, 1 + chance.below(8) as usize);
             rig.memory.write(at, bytes[..count].into());
-            let _ = rig.client.ask(Ask::Look { slot });
+            let _ = rig.client.request(Request::Notify { slot });
             let mut host = rig.pair.boards[0].host();
             let mut broken = rig.desk.work(&mut host).is_err();
             rig.pair.run();

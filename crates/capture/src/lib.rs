@@ -53,29 +53,29 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A file header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct File {
+pub struct FileHeader {
     /// Whether the file is big-endian.
-    pub highest_first: bool,
+    pub big_endian: bool,
     /// Whether fractions of a second are in nanoseconds; otherwise in microseconds.
     pub nanoseconds: bool,
     /// Snapshot length: maximum bytes captured of any frame.
-    pub kept_bytes_max: u32,
+    pub snap_bytes: u32,
     /// Link type of the records: see the `LINK_TYPE_` constants.
     pub link_type: u32,
 }
 
-impl File {
+impl FileHeader {
     /// Creates the header of files written here: little-endian, nanoseconds.
     #[inline]
     pub const fn new(link_type: u32) -> Self {
-        File { highest_first: false, nanoseconds: true, kept_bytes_max: 262_144, link_type }
+        FileHeader { big_endian: false, nanoseconds: true, snap_bytes: 262_144, link_type }
     }
 
     /// Reads the header at the front of a file and returns it with its length.
     ///
     /// # Errors
     /// `Truncated`; `Magic`; `Version` for any version other than 2.4.
-    pub fn read(bytes: &[u8]) -> Result<(File, usize), Malformed> {
+    pub fn read(bytes: &[u8]) -> Result<(FileHeader, usize), Malformed> {
         let header = bytes.first_chunk::<FILE_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
         let [m0, m1, m2, m3, ..] = *header;
         let magic = [m0, m1, m2, m3];
@@ -86,12 +86,12 @@ impl File {
             (_, MAGIC_MICROSECONDS) => (true, false),
             _ => return Err(Malformed::Magic),
         };
-        let mut file = File { highest_first, nanoseconds, kept_bytes_max: 0, link_type: 0 };
+        let mut file = FileHeader { big_endian: highest_first, nanoseconds, snap_bytes: 0, link_type: 0 };
         let version = if highest_first { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
         if header[4..8] != version {
             return Err(Malformed::Version);
         }
-        file.kept_bytes_max = file.number(header, 16);
+        file.snap_bytes = file.number(header, 16);
         // The high bits of this word may give the length of the frames' FCS.
         file.link_type = file.number(header, 20) & 0xffff;
         Ok((file, FILE_HEADER_BYTES))
@@ -101,9 +101,9 @@ impl File {
     pub fn write(&self, file: &mut Vec<u8>) {
         let magic = if self.nanoseconds { MAGIC_NANOSECONDS } else { MAGIC_MICROSECONDS };
         file.extend(self.bytes(magic));
-        file.extend(if self.highest_first { [0, 2, 0, 4] } else { [2, 0, 4, 0] });
+        file.extend(if self.big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] });
         file.extend([0; 8]);
-        file.extend(self.bytes(self.kept_bytes_max));
+        file.extend(self.bytes(self.snap_bytes));
         file.extend(self.bytes(self.link_type));
     }
 
@@ -116,73 +116,73 @@ impl File {
 
     fn number(&self, bytes: &[u8], at: usize) -> u32 {
         let bytes = *bytes[at..].first_chunk().expect("the caller counted the header");
-        if self.highest_first { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
     fn bytes(&self, number: u32) -> [u8; 4] {
-        if self.highest_first { number.to_be_bytes() } else { number.to_le_bytes() }
+        if self.big_endian { number.to_be_bytes() } else { number.to_le_bytes() }
     }
 }
 
 /// A record header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct RecordHeader {
     /// Time in nanoseconds since 1970-01-01 00:00. Written modulo 2^32 seconds.
     pub nanoseconds: u64,
     /// Number of bytes captured, which follow in the file.
-    pub kept_bytes: u32,
+    pub captured_bytes: u32,
     /// Length of the packet on the wire in bytes.
-    pub wire_bytes: u32,
+    pub original_bytes: u32,
 }
 
-impl Record {
+impl RecordHeader {
     /// Reads the record header at the front of `bytes`, which its data follows, and returns it with its
     /// length.
     ///
     /// # Errors
     /// `Truncated`; `RecordLength` if the data extends beyond `bytes`.
-    pub fn read(file: &File, bytes: &[u8]) -> Result<(Record, usize), Malformed> {
+    pub fn read(file: &FileHeader, bytes: &[u8]) -> Result<(RecordHeader, usize), Malformed> {
         let (header, data) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
         let unit = if file.nanoseconds { 1 } else { 1000 };
-        let record = Record {
+        let record = RecordHeader {
             nanoseconds: u64::from(file.number(header, 0)) * SECOND
                 + u64::from(file.number(header, 4)) * unit,
-            kept_bytes: file.number(header, 8),
-            wire_bytes: file.number(header, 12),
+            captured_bytes: file.number(header, 8),
+            original_bytes: file.number(header, 12),
         };
-        if record.kept_bytes as usize > data.len() {
+        if record.captured_bytes as usize > data.len() {
             return Err(Malformed::RecordLength);
         }
         Ok((record, RECORD_HEADER_BYTES))
     }
 
     /// Appends the record header to a file with the header `file`. The caller appends the data.
-    pub fn write(&self, file: &File, target: &mut Vec<u8>) {
+    pub fn write(&self, file: &FileHeader, target: &mut Vec<u8>) {
         let fraction = (self.nanoseconds % SECOND) as u32;
         target.extend(file.bytes((self.nanoseconds / SECOND) as u32));
         target.extend(file.bytes(if file.nanoseconds { fraction } else { fraction / 1000 }));
-        target.extend(file.bytes(self.kept_bytes));
-        target.extend(file.bytes(self.wire_bytes));
+        target.extend(file.bytes(self.captured_bytes));
+        target.extend(file.bytes(self.original_bytes));
     }
 }
 
 /// An iterator over the records of a file: header and data.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    file: File,
+    file: FileHeader,
     rest: &'a [u8],
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<(Record, &'a [u8]), Malformed>;
+    type Item = Result<(RecordHeader, &'a [u8]), Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        match Record::read(&self.file, self.rest) {
+        match RecordHeader::read(&self.file, self.rest) {
             Ok((record, header_bytes)) => {
-                let (data, rest) = self.rest[header_bytes..].split_at(record.kept_bytes as usize);
+                let (data, rest) = self.rest[header_bytes..].split_at(record.captured_bytes as usize);
                 self.rest = rest;
                 Some(Ok((record, data)))
             }
@@ -205,9 +205,9 @@ pub struct Erf {
     /// The cells' header word without HEC; Wireshark decodes it as a UNI header.
     pub word: u32,
     /// Number of bytes of the frame in the record.
-    pub kept_bytes: u16,
+    pub captured_bytes: u16,
     /// Length of the frame on the wire in bytes, limited to 16 bits.
-    pub wire_bytes: u16,
+    pub original_bytes: u16,
 }
 
 impl Erf {
@@ -236,8 +236,8 @@ impl Erf {
                 + ((time & 0xffff_ffff) * SECOND).div_ceil(1 << 32).min(SECOND - 1),
             interface: flags & 0b11,
             word: u32::from_be_bytes([h0, h1, h2, h3]),
-            kept_bytes: kept_bytes as u16,
-            wire_bytes: u16::from_be_bytes([w0, w1]).saturating_sub(4),
+            captured_bytes: kept_bytes as u16,
+            original_bytes: u16::from_be_bytes([w0, w1]).saturating_sub(4),
         };
         Ok((erf, ERF_HEADER_BYTES))
     }
@@ -247,14 +247,17 @@ impl Erf {
     /// # Panics
     /// If `kept_bytes` is above [`Erf::KEPT_BYTES_MAX`].
     pub fn write(&self, target: &mut Vec<u8>) {
-        assert!(usize::from(self.kept_bytes) <= Self::KEPT_BYTES_MAX, "an ERF record is at most 65535 bytes");
+        assert!(
+            usize::from(self.captured_bytes) <= Self::KEPT_BYTES_MAX,
+            "an ERF record is at most 65535 bytes"
+        );
         // Rounded down here and up on reading, which is exact: a nanosecond is four ERF units.
         let fraction = ((self.nanoseconds % SECOND) << 32) / SECOND;
         target.extend((((self.nanoseconds / SECOND) << 32) | fraction).to_le_bytes());
         target.extend([ERF_AAL5, ERF_VARYING_LENGTH | (self.interface & 0b11)]);
-        target.extend((self.kept_bytes + ERF_HEADER_BYTES as u16).to_be_bytes());
+        target.extend((self.captured_bytes + ERF_HEADER_BYTES as u16).to_be_bytes());
         target.extend([0, 0]);
-        target.extend(self.wire_bytes.saturating_add(4).to_be_bytes());
+        target.extend(self.original_bytes.saturating_add(4).to_be_bytes());
         target.extend(self.word.to_be_bytes());
     }
 }
@@ -265,14 +268,15 @@ impl Erf {
 /// A frame longer than [`Erf::KEPT_BYTES_MAX`] is truncated.
 pub fn write_aal5(nanoseconds: u64, interface: u8, word: u32, frame: &[u8], target: &mut Vec<u8>) {
     let kept = &frame[..frame.len().min(Erf::KEPT_BYTES_MAX)];
-    let record = Record {
+    let record = RecordHeader {
         nanoseconds,
-        kept_bytes: (ERF_HEADER_BYTES + kept.len()) as u32,
-        wire_bytes: (ERF_HEADER_BYTES + frame.len()) as u32,
+        captured_bytes: (ERF_HEADER_BYTES + kept.len()) as u32,
+        original_bytes: (ERF_HEADER_BYTES + frame.len()) as u32,
     };
-    record.write(&File::new(LINK_TYPE_ERF), target);
+    record.write(&FileHeader::new(LINK_TYPE_ERF), target);
     let wire_bytes = frame.len().min(usize::from(u16::MAX)) as u16;
-    Erf { nanoseconds, interface, word, kept_bytes: kept.len() as u16, wire_bytes }.write(target);
+    Erf { nanoseconds, interface, word, captured_bytes: kept.len() as u16, original_bytes: wire_bytes }
+        .write(target);
     target.extend(kept);
 }
 

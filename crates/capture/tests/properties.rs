@@ -332,20 +332,20 @@ proptest! {
         file in (any::<bool>(), any::<bool>(), any::<u32>(), any::<u16>()),
         frames in vec((0..u64::from(u32::MAX) * 1_000_000_000, vec(any::<u8>(), 0..60)), 0..5),
     ) {
-        let (highest_first, nanoseconds, kept_bytes_max, link_type) = file;
-        let file = capture::File { highest_first, nanoseconds, kept_bytes_max, link_type: link_type.into() };
+        let (big_endian, nanoseconds, snap_bytes, link_type) = file;
+        let file = capture::FileHeader { big_endian, nanoseconds, snap_bytes, link_type: link_type.into() };
         let mut bytes = Vec::new();
         file.write(&mut bytes);
         let mut expected = Vec::new();
         for (time, data) in &frames {
             let nanoseconds = if nanoseconds { *time } else { time / 1000 * 1000 };
-            let kept_bytes = data.len() as u32;
-            let record = capture::Record { nanoseconds, kept_bytes, wire_bytes: kept_bytes + 1 };
+            let captured_bytes = data.len() as u32;
+            let record = capture::RecordHeader { nanoseconds, captured_bytes, original_bytes: captured_bytes + 1 };
             record.write(&file, &mut bytes);
             bytes.extend(data);
             expected.push(Ok((record, &data[..])));
         }
-        let (read, _) = capture::File::read(&bytes).expect("our own file");
+        let (read, _) = capture::FileHeader::read(&bytes).expect("our own file");
         prop_assert_eq!(read, file);
         prop_assert_eq!(read.records(&bytes).collect::<Vec<_>>(), expected);
     }
@@ -357,7 +357,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         let length = frame.len() as u16;
-        let erf = capture::Erf { nanoseconds, interface, word, kept_bytes: length, wire_bytes: length };
+        let erf = capture::Erf { nanoseconds, interface, word, captured_bytes: length, original_bytes: length };
         erf.write(&mut bytes);
         bytes.extend(&frame);
         prop_assert_eq!(capture::Erf::read(&bytes), Ok((erf, capture::ERF_HEADER_BYTES)));
@@ -388,8 +388,8 @@ proptest! {
             icmpv6::Header::read(&bytes).map(|read| read.1),
             udp::Header::read(&bytes).map(|read| read.1 + read.0.payload_bytes()),
             tcp::Header::read(&bytes).map(|read| read.1),
-            capture::File::read(&bytes).map(|read| read.1),
-            capture::Erf::read(&bytes).map(|read| read.1 + usize::from(read.0.kept_bytes)),
+            capture::FileHeader::read(&bytes).map(|read| read.1),
+            capture::Erf::read(&bytes).map(|read| read.1 + usize::from(read.0.captured_bytes)),
             capture::SunAtm::read(&bytes).map(|read| read.1),
             aal5::open(&bytes).map(|read| read.1.len()),
         ];
@@ -403,7 +403,7 @@ proptest! {
         let _ = udp::verify_over_ipv6(&bytes, Sum::ZERO);
         let _ = crc::crc10(&bytes);
         prop_assert_eq!(checksum::of_header(&bytes), Sum::of(&bytes));
-        if let Ok((file, _)) = capture::File::read(&bytes) {
+        if let Ok((file, _)) = capture::FileHeader::read(&bytes) {
             prop_assert!(file.records(&bytes).count() <= bytes.len());
         }
     }

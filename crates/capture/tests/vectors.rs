@@ -546,8 +546,8 @@ fn sequence_numbers_are_compared_the_shorter_way_round() {
 
 // Captures
 
-fn records(bytes: &'static [u8], link_type: u32) -> Vec<(capture::Record, &'static [u8])> {
-    let (file, header_bytes) = capture::File::read(bytes).expect("a capture");
+fn records(bytes: &'static [u8], link_type: u32) -> Vec<(capture::RecordHeader, &'static [u8])> {
+    let (file, header_bytes) = capture::FileHeader::read(bytes).expect("a capture");
     assert_eq!(
         (header_bytes, file.link_type, file.nanoseconds),
         (capture::FILE_HEADER_BYTES, link_type, false)
@@ -561,7 +561,7 @@ fn every_ping_of_linux_classical_ip_is_understood_down_to_its_last_sum() {
     let packets = records(CLIP, capture::LINK_TYPE_SUNATM);
     assert_eq!(packets.len(), 18);
     for (record, data) in packets {
-        assert_eq!(record.kept_bytes, record.wire_bytes);
+        assert_eq!(record.captured_bytes, record.original_bytes);
         let (sun, sun_bytes) = capture::SunAtm::read(data).expect("a SUNATM header");
         assert_eq!((sun.kind, sun.vc), (2, Vc::new(0, 100)));
         let frame = &data[sun_bytes..];
@@ -662,7 +662,7 @@ fn an_aal5_frame_in_a_capture_file_has_the_bytes_that_wireshark_reads() {
     let word = atm::Header::user(Vc::new(1, 100), true).to_word(Interface::Uni);
 
     let mut bytes = Vec::new();
-    capture::File::new(capture::LINK_TYPE_ERF).write(&mut bytes);
+    capture::FileHeader::new(capture::LINK_TYPE_ERF).write(&mut bytes);
     capture::write_aal5(3_500_000_001, 1, word, &frame, &mut bytes);
     let expected = hex("4d3cb2a1 0200 0400 00000000 00000000 00000400 c5000000
          03000000 0165cd1d 44000000 44000000
@@ -670,12 +670,12 @@ fn an_aal5_frame_in_a_capture_file_has_the_bytes_that_wireshark_reads() {
     assert_eq!(bytes[..expected.len()], expected[..]);
     assert_eq!(bytes[expected.len()..], frame[..]);
 
-    let (file, _) = capture::File::read(&bytes).expect("our own file");
+    let (file, _) = capture::FileHeader::read(&bytes).expect("our own file");
     let (record, data) = file.records(&bytes).next().expect("one record").expect("a whole one");
     assert_eq!(record.nanoseconds, 3_500_000_001);
     let (erf, erf_bytes) = capture::Erf::read(data).expect("our own record");
     assert_eq!((erf.nanoseconds, erf.interface, erf.word), (3_500_000_001, 1, word));
-    assert_eq!((erf.kept_bytes, erf.wire_bytes), (48, 48));
+    assert_eq!((erf.captured_bytes, erf.original_bytes), (48, 48));
     assert!(aal5::open(&data[erf_bytes..]).is_ok());
 }
 
@@ -683,28 +683,28 @@ fn an_aal5_frame_in_a_capture_file_has_the_bytes_that_wireshark_reads() {
 fn a_frame_too_long_for_an_erf_record_is_kept_in_part() {
     let frame = vec![7; aal5::PDU_BYTES_MAX];
     let mut bytes = Vec::new();
-    capture::File::new(capture::LINK_TYPE_ERF).write(&mut bytes);
+    capture::FileHeader::new(capture::LINK_TYPE_ERF).write(&mut bytes);
     capture::write_aal5(0, 0, 0, &frame, &mut bytes);
-    let (file, _) = capture::File::read(&bytes).expect("our own file");
+    let (file, _) = capture::FileHeader::read(&bytes).expect("our own file");
     let records: Vec<_> = file.records(&bytes).collect();
     let [Ok((record, data))] = records[..] else { panic!("one record: {}", records.len()) };
-    assert_eq!((record.kept_bytes, record.wire_bytes as usize), (65535, 20 + aal5::PDU_BYTES_MAX));
+    assert_eq!((record.captured_bytes, record.original_bytes as usize), (65535, 20 + aal5::PDU_BYTES_MAX));
     let (erf, erf_bytes) = capture::Erf::read(data).expect("our own record");
-    assert_eq!(usize::from(erf.kept_bytes), data.len() - erf_bytes);
+    assert_eq!(usize::from(erf.captured_bytes), data.len() - erf_bytes);
 }
 
 #[test]
 fn a_capture_that_breaks_a_rule_says_which() {
-    assert_eq!(capture::File::read(&CLIP[..23]), Err(Malformed::Truncated));
-    assert_eq!(capture::File::read(&[0x0a; 24]), Err(Malformed::Magic));
+    assert_eq!(capture::FileHeader::read(&CLIP[..23]), Err(Malformed::Truncated));
+    assert_eq!(capture::FileHeader::read(&[0x0a; 24]), Err(Malformed::Magic));
     let mut newer = CLIP[..24].to_vec();
     newer[4] = 3;
-    assert_eq!(capture::File::read(&newer), Err(Malformed::Version));
-    let (file, _) = capture::File::read(CLIP).expect("a capture");
+    assert_eq!(capture::FileHeader::read(&newer), Err(Malformed::Version));
+    let (file, _) = capture::FileHeader::read(CLIP).expect("a capture");
     for (cut, rule) in [(24 + 15, Malformed::Truncated), (24 + 17, Malformed::RecordLength)] {
         assert_eq!(file.records(&CLIP[..cut]).collect::<Vec<_>>(), [Err(rule)]);
     }
-    let erf = |text: &str| capture::Erf::read(&hex(text)).map(|(erf, _)| erf.kept_bytes);
+    let erf = |text: &str| capture::Erf::read(&hex(text)).map(|(erf, _)| erf.captured_bytes);
     let time = "00".repeat(8);
     assert_eq!(erf(&format!("{time} 04 04 0014 0000 0004 00000000")), Ok(0));
     assert_eq!(erf(&format!("{time} 03 04 0014 0000 0004 00000000")), Err(Malformed::RecordType));

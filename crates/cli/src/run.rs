@@ -9,7 +9,7 @@ use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
-use kiban_streams::{boards, lives, sockets_door};
+use kiban_streams::{boards, has_listener, run_socket_path};
 use std::env::var_os;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -73,8 +73,8 @@ fn door(board: Option<&str>) -> Result<PathBuf, String> {
         },
     };
     for folder in folders_of_boards() {
-        let door = sockets_door(&folder, &name);
-        if lives(&door).map_err(|error| format!("board {name}: {error}"))? {
+        let door = run_socket_path(&folder, &name);
+        if has_listener(&door).map_err(|error| format!("board {name}: {error}"))? {
             return Ok(door);
         }
     }

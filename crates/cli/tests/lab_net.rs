@@ -162,7 +162,7 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
     assert!(gap_ms(&cases[1]) < Some(20), "none was: {trace:#}");
     for name in ["slow", "fast"] {
         let file = std::fs::read(Path::new(&pcap).join(format!("{name}.pcap"))).expect("it was written");
-        let (header, _) = kiban_capture::File::read(&file).expect("a capture");
+        let (header, _) = kiban_capture::FileHeader::read(&file).expect("a capture");
         assert!(header.records(&file).filter(Result::is_ok).count() > 10);
         assert!(Path::new(&svg).join(format!("{name}.svg")).exists());
     }

@@ -11,7 +11,7 @@
 use super::strangers::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
 use kiban_os::Clock;
-use kiban_os::lines::Lines;
+use kiban_os::lines::LogLimiter;
 use kiban_os::{ignore_poison, lock};
 use kiban_osi::ftam::filestore::{Doorkeeper, Judgement, Refusal, Visitor};
 use std::sync::{Arc, Mutex, RwLock};
@@ -33,7 +33,7 @@ pub struct Gate {
     /// Memory for verifications, one for each that runs at the same time.
     memories: Mutex<Vec<Memory>>,
     /// Rate limit for log lines about visitors that are refused unverified.
-    lines: Mutex<Lines>,
+    lines: Mutex<LogLimiter>,
     clock: Clock,
 }
 
@@ -46,7 +46,7 @@ impl Gate {
             attempts: Mutex::new(attempts),
             permits: Semaphore::new(JUDGED_AT_A_TIME),
             memories: Mutex::default(),
-            lines: Mutex::new(Lines::new(clock.now())),
+            lines: Mutex::new(LogLimiter::new(clock.now())),
             clock,
         }
     }
@@ -66,7 +66,7 @@ impl Gate {
             let now = self.clock.now();
             let not_before = attempts().not_before(&user, &address, now);
             if not_before.since(came) > WAIT_MAX {
-                if let Some(untold) = lock(&self.lines).may(now) {
+                if let Some(untold) = lock(&self.lines).try_take(now) {
                     tracing::warn!(user, address, untold, "too many failures: not judged");
                 }
                 return Judgement::Refused(Refusal::Later);

@@ -25,7 +25,7 @@ use crate::osi::lanes::{Lanes, into_lane};
 use crate::osi::pump::pump;
 use crate::osi::socket;
 use kiban_os::Clock;
-use kiban_os::lines::Lines;
+use kiban_os::lines::LogLimiter;
 use kiban_os::lock;
 use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, Locks, Path, Refused};
 use kiban_osi::ftam::responder::{self, Responder, Setback, Store};
@@ -105,7 +105,7 @@ pub struct Service {
     locks: Arc<Mutex<Locks>>,
     strangers: Arc<Mutex<Strangers<AbortHandle>>>,
     /// Rate limit for log lines about strangers.
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Mutex<LogLimiter>>,
     lanes: Lanes,
     clock: Clock,
 }
@@ -119,7 +119,7 @@ impl Service {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
         let (lanes, clock) = (Lanes::new()?, Clock::new());
-        let lines = Arc::new(Mutex::new(Lines::new(clock.now())));
+        let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
         Ok(Service { config, gate, locks, strangers: Arc::default(), lines, lanes, clock })
     }
 
@@ -138,7 +138,7 @@ impl Service {
                     Err(error) => {
                         // Usually no descriptors are left: the oldest stranger has held one for the longest
                         // time.
-                        if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+                        if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                             tracing::warn!(%error, untold, "a connection cannot be accepted");
                         }
                         self.evict();
@@ -161,7 +161,7 @@ impl Service {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         // Authenticated associations stay; a stranger makes room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
-            if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+            if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                 tracing::warn!(%peer, untold, "too many associations: refused");
             }
             return;
@@ -189,7 +189,7 @@ impl Service {
                         let error = failed.map_or("not in time".into(), |failed| {
                             failed.err().map_or_else(String::new, |error| error.to_string())
                         });
-                        if let Some(untold) = lock(&lines).may(clock.now()) {
+                        if let Some(untold) = lock(&lines).try_take(clock.now()) {
                             tracing::warn!(%peer, error, untold, "no TLS session");
                         }
                     }
@@ -212,7 +212,7 @@ impl Service {
         let evicted = lock(&self.strangers).evict();
         let Some((origin, oldest)) = evicted else { return false };
         oldest.abort();
-        if let Some(untold) = lock(&self.lines).may(self.clock.now()) {
+        if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
             tracing::warn!(%origin, untold, "too many strangers: the oldest made room");
         }
         true
@@ -233,7 +233,7 @@ impl Service {
             silence_max: self.config.silence_max,
             strangers: self.strangers.clone(),
             strangers_lines: self.lines.clone(),
-            lines: Lines::new(self.clock.now()),
+            lines: LogLimiter::new(self.clock.now()),
             clock: self.clock,
             peer,
             number,
@@ -264,7 +264,7 @@ async fn drive(
     // The end of a stranger is not worth a line when there are thousands.
     let untold = match end.user.is_known {
         true => Some(0),
-        false => lock(&end.user.strangers_lines).may(clock.now()),
+        false => lock(&end.user.strangers_lines).try_take(clock.now()),
     };
     let Some(untold) = untold else { return };
     tracing::info!(
@@ -317,9 +317,9 @@ struct Served {
     tsdu_bytes_max: usize,
     silence_max: Duration,
     strangers: Arc<Mutex<Strangers<AbortHandle>>>,
-    strangers_lines: Arc<Mutex<Lines>>,
+    strangers_lines: Arc<Mutex<LogLimiter>>,
     /// Rate limit for log lines about this association.
-    lines: Lines,
+    lines: LogLimiter,
     clock: Clock,
     peer: SocketAddr,
     number: u64,
@@ -366,7 +366,7 @@ impl Served {
             if at_door.contains(&item.error()) {
                 continue;
             }
-            let Some(untold) = self.lines.may(self.clock.now()) else { continue };
+            let Some(untold) = self.lines.try_take(self.clock.now()) else { continue };
             tracing::warn!(
                 peer = %self.peer,
                 user = self.responder.user(),

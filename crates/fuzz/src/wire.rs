@@ -191,25 +191,28 @@ fn atmarp_seeds() -> Vec<Vec<u8>> {
 }
 
 fn capture(bytes: &[u8], features: &mut Features<'_>) {
-    match capture::File::read(bytes) {
+    match capture::FileHeader::read(bytes) {
         Ok((file, used)) => {
             assert!(used <= bytes.len());
             let mut again = Vec::new();
             file.write(&mut again);
-            assert_eq!(capture::File::read(&again).map(|(file, _)| file), Ok(file));
+            assert_eq!(capture::FileHeader::read(&again).map(|(file, _)| file), Ok(file));
             for record in file.records(bytes) {
                 let Ok((record, data)) = record else {
                     features.show("a record is cut off");
                     break;
                 };
-                assert_eq!(record.kept_bytes as usize, data.len());
+                assert_eq!(record.captured_bytes as usize, data.len());
                 if record.nanoseconds / 1_000_000_000 <= u64::from(u32::MAX) {
                     let mut again = Vec::new();
                     record.write(&file, &mut again);
                     again.extend_from_slice(data);
-                    assert_eq!(capture::Record::read(&file, &again).map(|(record, _)| record), Ok(record));
+                    assert_eq!(
+                        capture::RecordHeader::read(&file, &again).map(|(record, _)| record),
+                        Ok(record)
+                    );
                 }
-                features.show(("a record", file.highest_first, file.nanoseconds));
+                features.show(("a record", file.big_endian, file.nanoseconds));
             }
         }
         Err(rule) => broken(features, rule),
@@ -232,7 +235,7 @@ fn capture(bytes: &[u8], features: &mut Features<'_>) {
 
 fn capture_seeds() -> Vec<Vec<u8>> {
     let mut file = Vec::new();
-    capture::File::new(capture::LINK_TYPE_ERF).write(&mut file);
+    capture::FileHeader::new(capture::LINK_TYPE_ERF).write(&mut file);
     let head = file.len();
     capture::write_aal5(1_000_000_001, 1, 0x0640, &aal5_frame(b"a frame"), &mut file);
     let record = file[head + 16..].to_vec();

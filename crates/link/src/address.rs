@@ -26,13 +26,13 @@ use super::cells::pseudowire::{Pseudowire, PseudowireConfig};
 use super::cells::stream::{TcpUnits, UdpUnits};
 use super::cells::udp_cells::{PACKED_CELLS, PACKED_CELLS_MAX, UdpCells};
 use super::frames::ethernet::EthernetLink;
-use super::frames::tun::{Carries, TunLink};
+use super::frames::tun::{TunLink, TunMode};
 use super::frames::xdp::XdpLink;
 use super::impair::{ImpairConfig, Impaired};
-use super::pcap::{Capture, Holds, Replay, Speed, Take};
+use super::pcap::{Capture, RecordFilter, Replay, Speed, UnitKind};
 use super::record::Recorded;
 use super::unit::Unit;
-use super::{Link, Traits};
+use super::{Link, LinkTraits};
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::Pdu;
@@ -55,14 +55,14 @@ const UDP_MTU_BYTES: usize = 1452;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Address {
     /// What carries the units, and where.
-    pub carrier: Carrier,
+    pub transport: Transport,
     /// The options.
     pub options: Options,
 }
 
 /// What carries a link's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum Transport {
     /// A TUN device: IP packets to and from this host's kernel.
     Tun(String),
     /// A TAP device: Ethernet frames, likewise.
@@ -72,9 +72,9 @@ pub enum Carrier {
     /// Ethernet frames of one queue of an interface, bypassing the kernel's stack.
     Xdp(String),
     /// Units in UDP datagrams; cells have 53 bytes each.
-    Udp(Holds, Ends),
+    Udp(UnitKind, Ends),
     /// Units on a TCP connection.
-    Tcp(Holds, Role, Host),
+    Tcp(UnitKind, Role, Host),
     /// Linux's atmtcp protocol.
     AtmTcp(Role, Host),
     /// Cells in an RFC 4717 pseudowire.
@@ -128,7 +128,7 @@ pub struct Options {
     /// Circuits that use AAL0.
     pub aal0: Vec<Vc>,
     /// Which records of a capture are replayed.
-    pub take: Take,
+    pub take: RecordFilter,
     /// When they are replayed.
     pub speed: Speed,
     /// The file to record to.
@@ -157,15 +157,15 @@ pub struct Options {
 
 /// What is wrong with an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotAnAddress(String);
+pub struct AddressError(String);
 
-impl fmt::Display for NotAnAddress {
+impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotAnAddress {}
+impl std::error::Error for AddressError {}
 
 /// An open link.
 pub enum AnyLink {
@@ -179,7 +179,7 @@ pub enum AnyLink {
 
 impl AnyLink {
     /// Returns the link's properties.
-    pub fn traits(&self) -> Traits {
+    pub fn traits(&self) -> LinkTraits {
         match self {
             AnyLink::Packets(link) | AnyLink::Frames(link) => link.traits(),
             AnyLink::Cells(link) => link.traits(),
@@ -187,18 +187,18 @@ impl AnyLink {
     }
 
     /// Returns the kind of its units.
-    pub fn holds(&self) -> Holds {
+    pub fn unit_kind(&self) -> UnitKind {
         match self {
-            AnyLink::Packets(_) => Holds::Packets,
-            AnyLink::Frames(_) => Holds::Frames,
-            AnyLink::Cells(_) => Holds::Cells,
+            AnyLink::Packets(_) => UnitKind::Packets,
+            AnyLink::Frames(_) => UnitKind::Frames,
+            AnyLink::Cells(_) => UnitKind::Cells,
         }
     }
 }
 
 impl fmt::Debug for AnyLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AnyLink({:?}, {:?})", self.holds(), self.traits())
+        write!(f, "AnyLink({:?}, {:?})", self.unit_kind(), self.traits())
     }
 }
 
@@ -227,10 +227,10 @@ const COMMON: [&str; 11] =
     ["record", "loss", "corrupt", "duplicate", "reorder", "hold", "delay", "jitter", "rate", "queue", "seed"];
 
 impl FromStr for Address {
-    type Err = NotAnAddress;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Address, NotAnAddress> {
-        parse(text).map_err(|what| NotAnAddress(format!("link address '{text}': {what}")))
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        parse(text).map_err(|what| AddressError(format!("link address '{text}': {what}")))
     }
 }
 
@@ -253,25 +253,25 @@ fn parse(text: &str) -> Result<Address, String> {
         return Err(format!("it does not say where; write {form}"));
     }
     let carrier = match *kind {
-        "tun" => Carrier::Tun(interface_name(place)?),
-        "tap" => Carrier::Tap(interface_name(place)?),
-        "packet" => Carrier::Packet(interface_name(place)?),
-        "xdp" => Carrier::Xdp(interface_name(place)?),
-        "udp-packets" => Carrier::Udp(Holds::Packets, ends(place, None)?),
-        "udp-frames" => Carrier::Udp(Holds::Frames, ends(place, None)?),
-        "udp-cells" => Carrier::Udp(Holds::Cells, ends(place, None)?),
-        "pseudowire" => Carrier::Pseudowire(ends(place, Some(pseudowire::PORT))?),
-        "pcap" => Carrier::Pcap(file_name(place)?),
+        "tun" => Transport::Tun(interface_name(place)?),
+        "tap" => Transport::Tap(interface_name(place)?),
+        "packet" => Transport::Packet(interface_name(place)?),
+        "xdp" => Transport::Xdp(interface_name(place)?),
+        "udp-packets" => Transport::Udp(UnitKind::Packets, ends(place, None)?),
+        "udp-frames" => Transport::Udp(UnitKind::Frames, ends(place, None)?),
+        "udp-cells" => Transport::Udp(UnitKind::Cells, ends(place, None)?),
+        "pseudowire" => Transport::Pseudowire(ends(place, Some(pseudowire::PORT))?),
+        "pcap" => Transport::Pcap(file_name(place)?),
         _ => {
             let (role, place) = match place.strip_prefix("listen:") {
                 Some(place) => (Role::Listen, place),
                 None => (Role::Call, place),
             };
             match *kind {
-                "atmtcp" => Carrier::AtmTcp(role, host(place, Some(atmtcp::PORT))?),
-                "tcp-packets" => Carrier::Tcp(Holds::Packets, role, host(place, None)?),
-                "tcp-frames" => Carrier::Tcp(Holds::Frames, role, host(place, None)?),
-                _ => Carrier::Tcp(Holds::Cells, role, host(place, None)?),
+                "atmtcp" => Transport::AtmTcp(role, host(place, Some(atmtcp::PORT))?),
+                "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(place, None)?),
+                "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(place, None)?),
+                _ => Transport::Tcp(UnitKind::Cells, role, host(place, None)?),
             }
         }
     };
@@ -294,10 +294,10 @@ fn parse(text: &str) -> Result<Address, String> {
         let key = if (*kind, key) == ("xdp", "queue") { "device-queue" } else { key };
         set(&mut options, key, value)?;
     }
-    if matches!(carrier, Carrier::Pseudowire(_)) && options.label.is_none() {
+    if matches!(carrier, Transport::Pseudowire(_)) && options.label.is_none() {
         return Err("it has no label; both ends agree on one, such as label=1000".to_owned());
     }
-    let address = Address { carrier, options };
+    let address = Address { transport: carrier, options };
     if address.is_impaired() && address.options.offload == Some(true) {
         return Err("offload=on and impairments: units are harmed one by one, and segments of 64 KB would be; leave offload=on out"
             .to_owned());
@@ -344,9 +344,9 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         }
         "take" => {
             options.take = match value {
-                "received" => Take::Received,
-                "sent" => Take::Sent,
-                "all" => Take::All,
+                "received" => RecordFilter::Received,
+                "sent" => RecordFilter::Sent,
+                "all" => RecordFilter::All,
                 _ => return Err(wrong()),
             }
         }
@@ -534,24 +534,24 @@ impl Ends {
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = |holds: &Holds| match holds {
-            Holds::Packets => "packets",
-            Holds::Frames => "frames",
-            Holds::Cells => "cells",
+        let unit = |holds: &UnitKind| match holds {
+            UnitKind::Packets => "packets",
+            UnitKind::Frames => "frames",
+            UnitKind::Cells => "cells",
         };
         let listen = |role: &Role| if *role == Role::Listen { "listen:" } else { "" };
         match self {
-            Carrier::Tun(name) => write!(f, "tun:{name}"),
-            Carrier::Tap(name) => write!(f, "tap:{name}"),
-            Carrier::Packet(name) => write!(f, "packet:{name}"),
-            Carrier::Xdp(name) => write!(f, "xdp:{name}"),
-            Carrier::Udp(holds, Ends { local, peer }) => write!(f, "udp-{}:{local}-{peer}", unit(holds)),
-            Carrier::Tcp(holds, role, host) => write!(f, "tcp-{}:{}{host}", unit(holds), listen(role)),
-            Carrier::AtmTcp(role, host) => write!(f, "atmtcp:{}{host}", listen(role)),
-            Carrier::Pseudowire(Ends { local, peer }) => write!(f, "pseudowire:{local}-{peer}"),
-            Carrier::Pcap(file) => write!(f, "pcap:{}", Escaped(file)),
+            Transport::Tun(name) => write!(f, "tun:{name}"),
+            Transport::Tap(name) => write!(f, "tap:{name}"),
+            Transport::Packet(name) => write!(f, "packet:{name}"),
+            Transport::Xdp(name) => write!(f, "xdp:{name}"),
+            Transport::Udp(holds, Ends { local, peer }) => write!(f, "udp-{}:{local}-{peer}", unit(holds)),
+            Transport::Tcp(holds, role, host) => write!(f, "tcp-{}:{}{host}", unit(holds), listen(role)),
+            Transport::AtmTcp(role, host) => write!(f, "atmtcp:{}{host}", listen(role)),
+            Transport::Pseudowire(Ends { local, peer }) => write!(f, "pseudowire:{local}-{peer}"),
+            Transport::Pcap(file) => write!(f, "pcap:{}", Escaped(file)),
         }
     }
 }
@@ -577,7 +577,7 @@ impl fmt::Display for Address {
             offload, promiscuous, mtu, packed, label, label_in, control_word, sequence, cells, ..
         } = &self.options;
         let Options { aal0, take, speed, record, hold, delay, jitter, rate, queue, seed, .. } = &self.options;
-        write!(f, "{}", self.carrier)?;
+        write!(f, "{}", self.transport)?;
         let mut say = |key: &str, value: Option<String>| match value {
             Some(value) => write!(f, ",{key}={value}"),
             None => Ok(()),
@@ -601,9 +601,9 @@ impl fmt::Display for Address {
         say(
             "take",
             match take {
-                Take::Received => None,
-                Take::Sent => Some("sent".to_owned()),
-                Take::All => Some("all".to_owned()),
+                RecordFilter::Received => None,
+                RecordFilter::Sent => Some("sent".to_owned()),
+                RecordFilter::All => Some("all".to_owned()),
             },
         )?;
         say("speed", (*speed == Speed::Fast).then(|| "fast".to_owned()))?;
@@ -627,8 +627,8 @@ impl Address {
     /// # Errors
     /// The interface does not exist.
     pub fn mac(&self) -> io::Result<Option<Mac>> {
-        match &self.carrier {
-            Carrier::Packet(name) | Carrier::Xdp(name) => interface::mac(name).map(Some),
+        match &self.transport {
+            Transport::Packet(name) | Transport::Xdp(name) => interface::mac(name).map(Some),
             _ => Ok(None),
         }
     }
@@ -649,39 +649,41 @@ impl Address {
     pub fn open(&self) -> io::Result<AnyLink> {
         let options = &self.options;
         let offload = options.offload.unwrap_or(!self.is_impaired());
-        let name = self.carrier.to_string();
+        let name = self.transport.to_string();
         let mtu = options.mtu.unwrap_or(MTU_BYTES);
-        let udp_mtu = |holds: Holds| {
-            let taken = if holds == Holds::Frames { HEADER_BYTES } else { 0 };
+        let udp_mtu = |holds: UnitKind| {
+            let taken = if holds == UnitKind::Frames { HEADER_BYTES } else { 0 };
             options.mtu.unwrap_or(UDP_MTU_BYTES - taken)
         };
-        Ok(match &self.carrier {
-            Carrier::Tun(name) => self.packets(TunLink::open(name, Carries::Packets, offload)?)?,
-            Carrier::Tap(name) => self.frames(TunLink::open(name, Carries::Frames, offload)?)?,
-            Carrier::Packet(name) => self.frames(EthernetLink::open(name, offload, options.promiscuous)?)?,
-            Carrier::Xdp(name) => {
+        Ok(match &self.transport {
+            Transport::Tun(name) => self.packets(TunLink::open(name, TunMode::Packets, offload)?)?,
+            Transport::Tap(name) => self.frames(TunLink::open(name, TunMode::Frames, offload)?)?,
+            Transport::Packet(name) => {
+                self.frames(EthernetLink::open(name, offload, options.promiscuous)?)?
+            }
+            Transport::Xdp(name) => {
                 let queue = options.device_queue.unwrap_or(0);
                 self.frames(XdpLink::open(name, queue, options.promiscuous)?)?
             }
-            Carrier::Udp(Holds::Cells, ends) => {
+            Transport::Udp(UnitKind::Cells, ends) => {
                 self.cells(UdpCells::open(ends.local, ends.peer()?, options.packed.unwrap_or(1))?)?
             }
-            Carrier::Udp(holds, ends) => {
+            Transport::Udp(holds, ends) => {
                 let link = UdpUnits::open(ends.local, ends.peer()?, &name, udp_mtu(*holds))?;
-                if *holds == Holds::Frames { self.frames(link)? } else { self.packets(link)? }
+                if *holds == UnitKind::Frames { self.frames(link)? } else { self.packets(link)? }
             }
-            Carrier::Tcp(holds, role, host) => {
+            Transport::Tcp(holds, role, host) => {
                 let addresses = &host.resolve()?;
                 match holds {
-                    Holds::Packets => self.packets(TcpUnits::open(*role, addresses, &name, mtu)?)?,
-                    Holds::Frames => self.frames(TcpUnits::open(*role, addresses, &name, mtu)?)?,
-                    Holds::Cells => self.cells(TcpUnits::open(*role, addresses, &name, 0)?)?,
+                    UnitKind::Packets => self.packets(TcpUnits::open(*role, addresses, &name, mtu)?)?,
+                    UnitKind::Frames => self.frames(TcpUnits::open(*role, addresses, &name, mtu)?)?,
+                    UnitKind::Cells => self.cells(TcpUnits::open(*role, addresses, &name, 0)?)?,
                 }
             }
-            Carrier::AtmTcp(role, host) => {
+            Transport::AtmTcp(role, host) => {
                 self.cells(AtmTcp::open(*role, &host.resolve()?, &name, &options.aal0)?)?
             }
-            Carrier::Pseudowire(ends) => {
+            Transport::Pseudowire(ends) => {
                 let label = options.label.unwrap_or(pseudowire::LABEL_FIRST);
                 let config = PseudowireConfig {
                     label,
@@ -692,13 +694,13 @@ impl Address {
                 };
                 self.cells(Pseudowire::open(ends.local, ends.peer()?, config)?)?
             }
-            Carrier::Pcap(file) => {
+            Transport::Pcap(file) => {
                 let capture = Capture::open(file)?;
-                let holds = capture.holds();
+                let holds = capture.unit_kind();
                 let replay = Replay::new(capture, options.take, options.speed, mtu);
                 match holds {
-                    Some(Holds::Cells) => self.cells(replay)?,
-                    Some(Holds::Frames) => self.frames(replay)?,
+                    Some(UnitKind::Cells) => self.cells(replay)?,
+                    Some(UnitKind::Frames) => self.frames(replay)?,
                     _ => self.packets(replay)?,
                 }
             }
@@ -739,12 +741,12 @@ impl Address {
             bit_error: corrupt,
             duplicate,
             reorder,
-            hold_back: hold.unwrap_or(usual.harm.hold_back),
+            hold_back: hold.unwrap_or(usual.impairment.hold_back),
             ..Harm::NONE
         };
         let units_max = queue.unwrap_or(usual.units_max);
         let seed = seed.unwrap_or(usual.seed);
-        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, harm, units_max, seed })
+        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, impairment: harm, units_max, seed })
     }
 }
 

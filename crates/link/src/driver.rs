@@ -21,8 +21,8 @@
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::gone`]); the board
 //!                  continues.
 
-use crate::outward::Outward;
-use crate::{AnyLink, Lent, Link, LinkCounters};
+use crate::outward::FdProgram;
+use crate::{AnyLink, Link, LinkContext, LinkCounters};
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, Wait};
 use kiban_board::{Board, Host, Input, Output, Program};
@@ -38,37 +38,37 @@ use std::time::Duration;
 
 /// Once this many bytes wait for a link, they are sent to it; what it does not take waits at the port, where
 /// it holds back the senders.
-const OUTWARD_BYTES: usize = 256 << 10;
+const TX_QUEUE_BYTES: usize = 256 << 10;
 /// How late a cell of a long frame may leave: a frame of a slow circuit leaves in pieces.
 const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 
 /// What is attached to a port.
-enum Place {
+enum PortLink {
     Empty,
-    Packets(Joint<Pdu>),
-    Cells(Joint<TimedCell>),
+    Packets(Attachment<Pdu>),
+    Cells(Attachment<TimedCell>),
 }
 
 /// A link attachment: a link, and the queues between it and the port.
-struct Joint<U> {
+struct Attachment<U> {
     link: Box<dyn Link<U>>,
-    inward: VecDeque<U>,
-    outward: VecDeque<U>,
+    rx_queue: VecDeque<U>,
+    tx_queue: VecDeque<U>,
     /// Bytes queued since the link was last given something.
-    outward_bytes: usize,
+    tx_bytes: usize,
     /// Whether the link did not take everything it was given.
     held: bool,
     /// Cells that the link did not take.
     lost: u64,
 }
 
-impl<U> Joint<U> {
-    fn new(link: Box<dyn Link<U>>) -> Joint<U> {
-        Joint {
+impl<U> Attachment<U> {
+    fn new(link: Box<dyn Link<U>>) -> Attachment<U> {
+        Attachment {
             link,
-            inward: VecDeque::new(),
-            outward: VecDeque::new(),
-            outward_bytes: 0,
+            rx_queue: VecDeque::new(),
+            tx_queue: VecDeque::new(),
+            tx_bytes: 0,
             held: false,
             lost: 0,
         }
@@ -76,23 +76,23 @@ impl<U> Joint<U> {
 }
 
 /// A program at the host edge.
-enum Worker {
+enum ProgramEntry {
     Pure(Box<dyn Program>),
-    Outward(Box<dyn Outward>),
+    Fd(Box<dyn FdProgram>),
 }
 
-impl Worker {
+impl ProgramEntry {
     fn program(&self) -> &dyn Program {
         match self {
-            Worker::Pure(program) => &**program,
-            Worker::Outward(program) => &**program,
+            ProgramEntry::Pure(program) => &**program,
+            ProgramEntry::Fd(program) => &**program,
         }
     }
 
     fn program_mut(&mut self) -> &mut dyn Program {
         match self {
-            Worker::Pure(program) => &mut **program,
-            Worker::Outward(program) => &mut **program,
+            ProgramEntry::Pure(program) => &mut **program,
+            ProgramEntry::Fd(program) => &mut **program,
         }
     }
 }
@@ -100,8 +100,8 @@ impl Worker {
 /// Drives a board in real time.
 pub struct Driver {
     board: Board,
-    places: Vec<Place>,
-    programs: Vec<Worker>,
+    ports: Vec<PortLink>,
+    programs: Vec<ProgramEntry>,
     /// Number of programs that have not been started yet; they are the last ones.
     fresh: usize,
     clock: Clock,
@@ -119,7 +119,7 @@ impl Driver {
     pub fn new(board: Board, clock: Clock) -> io::Result<Driver> {
         Ok(Driver {
             board,
-            places: Vec::new(),
+            ports: Vec::new(),
             programs: Vec::new(),
             fresh: 0,
             clock,
@@ -147,60 +147,60 @@ impl Driver {
 
     /// Attaches a link to a port of its kind: packets to an IP port, frames to an Ethernet port, cells to an
     /// ATM port.
-    pub fn join(&mut self, port: usize, link: AnyLink) {
+    pub fn attach(&mut self, port: usize, link: AnyLink) {
         match link {
-            AnyLink::Packets(link) | AnyLink::Frames(link) => self.join_packets(port, link),
-            AnyLink::Cells(link) => self.join_cells(port, link),
+            AnyLink::Packets(link) | AnyLink::Frames(link) => self.attach_packets(port, link),
+            AnyLink::Cells(link) => self.attach_cells(port, link),
         }
     }
 
     /// Attaches a link of packets or of frames to an IP or Ethernet port.
-    pub fn join_packets(&mut self, port: usize, link: Box<dyn Link<Pdu>>) {
-        self.put(port, Place::Packets(Joint::new(link)));
+    pub fn attach_packets(&mut self, port: usize, link: Box<dyn Link<Pdu>>) {
+        self.put(port, PortLink::Packets(Attachment::new(link)));
     }
 
     /// Attaches a link of cells to an ATM port.
-    pub fn join_cells(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
-        self.put(port, Place::Cells(Joint::new(link)));
+    pub fn attach_cells(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
+        self.put(port, PortLink::Cells(Attachment::new(link)));
     }
 
-    fn put(&mut self, port: usize, place: Place) {
-        if self.places.len() <= port {
-            self.places.resize_with(port + 1, || Place::Empty);
+    fn put(&mut self, port: usize, place: PortLink) {
+        if self.ports.len() <= port {
+            self.ports.resize_with(port + 1, || PortLink::Empty);
         }
         let file = match &place {
-            Place::Empty => None,
-            Place::Packets(joint) => joint.link.file(),
-            Place::Cells(joint) => joint.link.file(),
+            PortLink::Empty => None,
+            PortLink::Packets(joint) => joint.link.file(),
+            PortLink::Cells(joint) => joint.link.file(),
         };
         self.wait_set.watch_link(port, file);
-        self.places[port] = place;
+        self.ports[port] = place;
         self.board.hold(port, false);
         // The link is up: the port looks for its addresses and announces itself.
         self.deadline = Instant::ZERO;
     }
 
     /// Detaches the link from a port.
-    pub fn part(&mut self, port: usize) {
-        if let Some(place) = self.places.get_mut(port) {
+    pub fn detach(&mut self, port: usize) {
+        if let Some(place) = self.ports.get_mut(port) {
             self.wait_set.forget(port);
-            *place = Place::Empty;
+            *place = PortLink::Empty;
         }
     }
 
     /// Adds a program at the host edge, which is started in the next turn. Returns its number.
     pub fn add(&mut self, program: Box<dyn Program>) -> usize {
-        self.put_program(Worker::Pure(program))
+        self.put_program(ProgramEntry::Pure(program))
     }
 
     /// Adds a program that also has files of the system, which is started in the next turn. Returns its
     /// number.
-    pub fn add_outward(&mut self, program: Box<dyn Outward>) -> usize {
+    pub fn add_fd_program(&mut self, program: Box<dyn FdProgram>) -> usize {
         self.wait_set.watch_program(program.file(), program.doorbell());
-        self.put_program(Worker::Outward(program))
+        self.put_program(ProgramEntry::Fd(program))
     }
 
-    fn put_program(&mut self, program: Worker) -> usize {
+    fn put_program(&mut self, program: ProgramEntry) -> usize {
         self.programs.push(program);
         self.fresh += 1;
         self.deadline = Instant::ZERO;
@@ -229,21 +229,21 @@ impl Driver {
     }
 
     /// Returns whether any link has gone since [`Driver::gone`] was last called.
-    pub fn has_lost(&self) -> bool {
+    pub fn has_lost_links(&self) -> bool {
         !self.gone.is_empty()
     }
 
     /// Returns the links that have gone since the last call: their ports, and the errors.
-    pub fn gone(&mut self) -> Vec<(usize, io::Error)> {
+    pub fn take_lost_links(&mut self) -> Vec<(usize, io::Error)> {
         std::mem::take(&mut self.gone)
     }
 
     /// Returns the counters of a port's link; cells that the link did not take count as refused.
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
-        match self.places.get(port)? {
-            Place::Empty => None,
-            Place::Packets(joint) => Some(joint.link.counters()),
-            Place::Cells(joint) => {
+        match self.ports.get(port)? {
+            PortLink::Empty => None,
+            PortLink::Packets(joint) => Some(joint.link.counters()),
+            PortLink::Cells(joint) => {
                 let counters = joint.link.counters();
                 Some(LinkCounters { refused: counters.refused + joint.lost, ..counters })
             }
@@ -256,10 +256,10 @@ impl Driver {
         let mut worked = self.wait_set.take_woken();
         // Before anything arrives, so that listeners are in place.
         self.start(now);
-        for port in 0..self.places.len() {
+        for port in 0..self.ports.len() {
             worked |= self.receive(port, now);
         }
-        worked |= self.look_outward(now);
+        worked |= self.poll_fd_programs(now);
         if now >= self.deadline.min(self.programs_deadline()) {
             self.board.handle(Input::Timeout, now);
             for (number, program) in self.programs.iter_mut().enumerate() {
@@ -270,7 +270,7 @@ impl Driver {
             self.drain(now);
             worked = true;
         }
-        for port in 0..self.places.len() {
+        for port in 0..self.ports.len() {
             worked |= self.send_cells(port, now);
         }
         worked
@@ -278,11 +278,11 @@ impl Driver {
 
     /// Passes what has arrived at a port to the board, and sends what results.
     fn receive(&mut self, port: usize, now: Instant) -> bool {
-        let Driver { board, places, .. } = self;
-        let lent = &mut Lent { now, memory: board.memory_mut() };
+        let Driver { board, ports: places, .. } = self;
+        let lent = &mut LinkContext { now, memory: board.memory_mut() };
         let failed = match &mut places[port] {
-            Place::Empty => return false,
-            Place::Packets(Joint { link, inward, outward, held, .. }) => {
+            PortLink::Empty => return false,
+            PortLink::Packets(Attachment { link, rx_queue: inward, tx_queue: outward, held, .. }) => {
                 let mut result = link.receive(lent, inward);
                 let mut freed = false;
                 if *held && result.is_ok() {
@@ -301,7 +301,7 @@ impl Driver {
                 board.handle(Input::Packets { port, packets: inward }, now);
                 result
             }
-            Place::Cells(Joint { link, inward, .. }) => {
+            PortLink::Cells(Attachment { link, rx_queue: inward, .. }) => {
                 let result = link.receive(lent, inward);
                 if result.is_ok() && inward.is_empty() {
                     return false;
@@ -319,10 +319,10 @@ impl Driver {
     }
 
     /// Calls the programs whose system files are ready.
-    fn look_outward(&mut self, now: Instant) -> bool {
+    fn poll_fd_programs(&mut self, now: Instant) -> bool {
         let mut worked = false;
         for (number, worker) in self.programs.iter_mut().enumerate() {
-            if let Worker::Outward(program) = worker
+            if let ProgramEntry::Fd(program) = worker
                 && program.is_ready()
             {
                 self.board.handle(Input::Timeout, now);
@@ -342,7 +342,7 @@ impl Driver {
 
     fn lose(&mut self, port: usize, error: io::Error) {
         self.gone.push((port, error));
-        self.part(port);
+        self.detach(port);
     }
 
     /// Polls the board until it is idle, calls the programs, and sends the output.
@@ -350,11 +350,11 @@ impl Driver {
         loop {
             match self.board.poll() {
                 Output::Completions => self.tell(now),
-                Output::Transmit { port, pdu } => match self.places.get_mut(port) {
-                    Some(Place::Packets(joint)) => {
-                        joint.outward_bytes += pdu.len();
-                        joint.outward.push_back(pdu);
-                        if joint.outward_bytes >= OUTWARD_BYTES {
+                Output::Transmit { port, pdu } => match self.ports.get_mut(port) {
+                    Some(PortLink::Packets(joint)) => {
+                        joint.tx_bytes += pdu.len();
+                        joint.tx_queue.push_back(pdu);
+                        if joint.tx_bytes >= TX_QUEUE_BYTES {
                             self.send(now);
                         }
                     }
@@ -386,15 +386,15 @@ impl Driver {
 
     /// Sends what waits for packet links.
     fn send(&mut self, now: Instant) {
-        for port in 0..self.places.len() {
-            let Driver { board, places, wait_set, .. } = self;
-            let Place::Packets(joint) = &mut places[port] else { continue };
-            let Joint { link, outward, outward_bytes, held, .. } = joint;
+        for port in 0..self.ports.len() {
+            let Driver { board, ports: places, wait_set, .. } = self;
+            let PortLink::Packets(joint) = &mut places[port] else { continue };
+            let Attachment { link, tx_queue: outward, tx_bytes: outward_bytes, held, .. } = joint;
             *outward_bytes = 0;
             if outward.is_empty() || *held {
                 continue;
             }
-            let lent = &mut Lent { now, memory: board.memory_mut() };
+            let lent = &mut LinkContext { now, memory: board.memory_mut() };
             match link.send(outward, lent) {
                 Ok(()) if outward.is_empty() => {}
                 Ok(()) => {
@@ -409,14 +409,16 @@ impl Driver {
 
     /// Sends the cells whose slots have passed.
     fn send_cells(&mut self, port: usize, now: Instant) -> bool {
-        let Driver { board, places, train, .. } = self;
-        let Place::Cells(Joint { link, outward, lost, .. }) = &mut places[port] else { return false };
+        let Driver { board, ports: places, train, .. } = self;
+        let PortLink::Cells(Attachment { link, tx_queue: outward, lost, .. }) = &mut places[port] else {
+            return false;
+        };
         board.cells(port, now, train);
         if train.is_empty() && outward.is_empty() {
             return false;
         }
         outward.extend(train.drain(..));
-        let lent = &mut Lent { now, memory: board.memory_mut() };
+        let lent = &mut LinkContext { now, memory: board.memory_mut() };
         let sent = link.send(outward, lent);
         // A line does not wait: cells that the link cannot take are lost.
         *lost += outward.len() as u64;
@@ -434,11 +436,11 @@ impl Driver {
     /// Returns when the driver must look again, even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let mut deadline = self.deadline.min(self.programs_deadline());
-        for (port, place) in self.places.iter().enumerate() {
+        for (port, place) in self.ports.iter().enumerate() {
             deadline = deadline.min(match place {
-                Place::Empty => Instant::NEVER,
-                Place::Packets(joint) => joint.link.deadline(),
-                Place::Cells(joint) => {
+                PortLink::Empty => Instant::NEVER,
+                PortLink::Packets(joint) => joint.link.deadline(),
+                PortLink::Cells(joint) => {
                     let line = self.board.next_cell_end(port).min(self.board.next_room(port));
                     let late = match line {
                         Instant::NEVER => Instant::NEVER,

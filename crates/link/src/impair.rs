@@ -12,8 +12,8 @@
 //!                  offloads.
 //! Time             real time: units leave when the driver next looks, within the accuracy of its sleep.
 
-use super::unit::{Desk, Unit};
-use super::{Lent, Link, LinkCounters, Traits};
+use super::unit::{ReceivePage, Unit};
+use super::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::{Instant, SimRng};
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
 use kiban_board::pace::Pace;
@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// When to retry if the link below has no room.
-const AGAIN: Duration = Duration::from_micros(200);
+const RETRY_AFTER: Duration = Duration::from_micros(200);
 
 /// The impairments, for each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct ImpairConfig {
     /// The maximum additional delay.
     pub jitter: Duration,
     /// Loss, flipped bits, duplicates, reordering.
-    pub harm: Harm,
+    pub impairment: Harm,
     /// Limit of the units that wait for the line, and of those in transit.
     pub units_max: usize,
     /// Seed of the random numbers.
@@ -49,7 +49,7 @@ impl Default for ImpairConfig {
             rate: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
-            harm,
+            impairment: harm,
             units_max: 4096,
             seed: 1,
         }
@@ -65,24 +65,24 @@ kiban_base::counters! {
 }
 
 /// One direction.
-struct Way<C> {
+struct Direction<C> {
     pace: Pace,
     harm: Harmful,
-    chance: SimRng,
+    rng: SimRng,
     /// Arrival time of the last unit: no later unit arrives before it, unless it is reordered.
     last: Instant,
-    under_way: VecDeque<(Instant, C)>,
+    in_transit: VecDeque<(Instant, C)>,
 }
 
-impl<C> Way<C> {
-    fn new(config: &ImpairConfig, number: u64) -> Way<C> {
-        let chance = SimRng::from_seed(config.seed).fork(number);
-        Way {
+impl<C> Direction<C> {
+    fn new(config: &ImpairConfig, number: u64) -> Direction<C> {
+        let rng = SimRng::from_seed(config.seed).fork(number);
+        Direction {
             pace: Pace::default(),
-            harm: Harmful::new(config.harm, chance.fork(1)),
-            chance,
+            harm: Harmful::new(config.impairment, rng.fork(1)),
+            rng,
             last: Instant::ZERO,
-            under_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
         }
     }
 
@@ -92,14 +92,14 @@ impl<C> Way<C> {
             Some(rate) => self.pace.admit(unit.bytes(), rate, config.units_max, now),
             None => Some(now),
         };
-        let (Some(left), true) = (left, self.under_way.len() < 2 * config.units_max) else { return false };
+        let (Some(left), true) = (left, self.in_transit.len() < 2 * config.units_max) else { return false };
         let jitter = Duration::from_nanos(match config.jitter.as_nanos() as u64 {
             0 => 0,
-            most => self.chance.below(most + 1),
+            most => self.rng.below(most + 1),
         });
         self.last = self.last.max(left + config.delay + jitter);
-        let under_way = &mut self.under_way;
-        U::meet(unit.copy(), self.last, &mut self.harm, &mut |at, copy| {
+        let under_way = &mut self.in_transit;
+        U::impair(unit.copy(), self.last, &mut self.harm, &mut |at, copy| {
             // A unit that was held back goes behind those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|other| other.0 <= at),
@@ -114,14 +114,14 @@ impl<C> Way<C> {
     /// is none.
     fn leave<U: Unit<Copy = C>>(
         &mut self,
-        desk: &mut Desk,
-        lent: &mut Lent<'_>,
+        desk: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
         into: &mut VecDeque<U>,
         starved: &mut u64,
     ) {
-        while self.under_way.front().is_some_and(|front| front.0 <= lent.now) {
-            let (_, copy) = self.under_way.pop_front().expect("there is one");
-            match U::of_copy(&copy, desk, lent) {
+        while self.in_transit.front().is_some_and(|front| front.0 <= lent.now) {
+            let (_, copy) = self.in_transit.pop_front().expect("there is one");
+            match U::from_copy(&copy, desk, lent) {
                 Some(unit) => into.push_back(unit),
                 None => *starved += 1,
             }
@@ -129,24 +129,24 @@ impl<C> Way<C> {
     }
 
     fn deadline(&self) -> Instant {
-        self.under_way.front().map_or(Instant::NEVER, |front| front.0)
+        self.in_transit.front().map_or(Instant::NEVER, |front| front.0)
     }
 }
 
 /// An impairment around a link.
 pub struct Impaired<U: Unit, L: ?Sized = dyn Link<U>> {
     config: ImpairConfig,
-    inward: Way<U::Copy>,
-    outward: Way<U::Copy>,
+    inward: Direction<U::Copy>,
+    outward: Direction<U::Copy>,
     /// Units that the link below delivered in one call.
     fresh: VecDeque<U>,
     /// Units that have travelled, but that the link below has not taken yet.
     leaving: VecDeque<U>,
-    desk: Desk,
+    desk: ReceivePage,
     /// Units in and out, as seen from above.
     counters: LinkCounters,
     impaired: ImpairCounters,
-    again: Instant,
+    retry_at: Instant,
     link: Box<L>,
 }
 
@@ -155,39 +155,39 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
     pub fn new(link: Box<L>, config: ImpairConfig) -> Impaired<U, L> {
         Impaired {
             config,
-            inward: Way::new(&config, 0x696e),
-            outward: Way::new(&config, 0x6f7574),
+            inward: Direction::new(&config, 0x696e),
+            outward: Direction::new(&config, 0x6f7574),
             fresh: VecDeque::new(),
             leaving: VecDeque::new(),
-            desk: Desk::default(),
+            desk: ReceivePage::default(),
             counters: LinkCounters::default(),
             impaired: ImpairCounters::default(),
-            again: Instant::NEVER,
+            retry_at: Instant::NEVER,
             link,
         }
     }
 
     /// Returns the impairment counters of the receive and of the transmit direction.
-    pub fn harm(&self) -> [&HarmCounters; 2] {
+    pub fn impairment_counters(&self) -> [&HarmCounters; 2] {
         [self.inward.harm.counters(), self.outward.harm.counters()]
     }
 
     /// Returns the counters of other drops.
-    pub fn impaired(&self) -> ImpairCounters {
+    pub fn drop_counters(&self) -> ImpairCounters {
         self.impaired
     }
 
     /// Passes units that have travelled to the link below.
-    fn push(&mut self, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn push(&mut self, lent: &mut LinkContext<'_>) -> io::Result<()> {
         let Impaired { outward, desk, leaving, counters, .. } = self;
         outward.leave(desk, lent, leaving, &mut counters.starved);
-        self.again = Instant::NEVER;
+        self.retry_at = Instant::NEVER;
         if self.leaving.is_empty() {
             return Ok(());
         }
         self.link.send(&mut self.leaving, lent)?;
         if !self.leaving.is_empty() {
-            self.again = lent.now + AGAIN;
+            self.retry_at = lent.now + RETRY_AFTER;
         }
         // If the link below takes nothing for long, drop the oldest units, which hold the board's memory.
         while self.leaving.len() > self.config.units_max {
@@ -199,11 +199,11 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
 }
 
 impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.link.traits()
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         self.push(lent)?;
         let result = self.link.receive(lent, &mut self.fresh);
         for unit in self.fresh.drain(..) {
@@ -220,7 +220,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
         result
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         for unit in units.drain(..) {
             self.counters.units_out += 1;
             self.counters.bytes_out += unit.bytes() as u64;
@@ -236,12 +236,12 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
     }
 
     fn deadline(&self) -> Instant {
-        self.inward.deadline().min(self.outward.deadline()).min(self.again).min(self.link.deadline())
+        self.inward.deadline().min(self.outward.deadline()).min(self.retry_at).min(self.link.deadline())
     }
 
     fn counters(&self) -> LinkCounters {
         let below = self.link.counters();
-        let harm = |of: fn(&HarmCounters) -> u64| self.harm().into_iter().map(of).sum();
+        let harm = |of: fn(&HarmCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
         LinkCounters {
             starved: self.counters.starved + below.starved,
             malformed: below.malformed,

@@ -48,7 +48,7 @@ pub mod unit;
 pub use address::{Address, AnyLink};
 pub use cells::connection::Role;
 pub use driver::Driver;
-pub use outward::{Files, Interest, Outward};
+pub use outward::{EpollSet, FdProgram, Interest};
 
 use kiban_base::{Instant, Memory};
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ kiban_base::counters! {
 }
 
 /// What a driver lends to a link for one call.
-pub struct Lent<'a> {
+pub struct LinkContext<'a> {
     /// The time of this call.
     pub now: Instant,
     /// The packet memory of the board behind the link.
@@ -107,7 +107,7 @@ pub struct Lent<'a> {
 
 /// Properties of a link that its port needs to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Traits {
+pub struct LinkTraits {
     /// The longest IP packet, in bytes; meaningless for cells.
     pub mtu_bytes: usize,
     /// Whether the link takes whole TCP segments, which are cut further down (the note `cut` of a PDU).
@@ -120,20 +120,20 @@ pub struct Traits {
 /// PDUs from a link know the sums of their bytes, or are marked as verified.
 pub trait Link<U>: Send {
     /// Returns the link's properties.
-    fn traits(&self) -> Traits;
+    fn traits(&self) -> LinkTraits;
 
     /// Appends what has arrived to `into`, until there are [`BURST`] units, and does the work that its
     /// deadline was for.
     ///
     /// # Errors
     /// The link is gone.
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()>;
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()>;
 
     /// Sends from the front of `units` what the link can take now; the rest stays.
     ///
     /// # Errors
     /// The link is gone.
-    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()>;
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()>;
 
     /// Returns the file that is readable when something has arrived, and writable when there is room again.
     /// `None` if only time makes the link act.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub const READY_MAX: usize = 64;
 
 /// A program that also works with files of the system.
-pub trait Outward: Program {
+pub trait FdProgram: Program {
     /// Returns the file that is readable when there is work to do.
     fn file(&self) -> BorrowedFd<'_>;
 
@@ -74,15 +74,15 @@ impl Interest {
 
 /// A set of files, watched through one (epoll).
 #[derive(Debug)]
-pub struct Files(OwnedFd);
+pub struct EpollSet(OwnedFd);
 
-impl Files {
+impl EpollSet {
     /// Returns an empty set.
     ///
     /// # Errors
     /// The process has too many open files.
-    pub fn new() -> io::Result<Files> {
-        Ok(Files(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    pub fn new() -> io::Result<EpollSet> {
+        Ok(EpollSet(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
     /// Watches a file under a number. Closing the file ends the watch.
@@ -124,7 +124,7 @@ impl Files {
     }
 }
 
-impl AsFd for Files {
+impl AsFd for EpollSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

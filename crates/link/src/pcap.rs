@@ -9,10 +9,12 @@
 //! Limits           the file is read whole. Truncated packets count as malformed.
 //! End              after the last record the link is silent.
 
-use super::unit::{Desk, NoUnit, Unit};
-use super::{BURST, Lent, Link, LinkCounters, Traits};
+use super::unit::{ReceivePage, Unit, UnitError};
+use super::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::Instant;
-use kiban_capture::{Erf, File, LINK_TYPE_ERF, LINK_TYPE_ETHERNET, LINK_TYPE_RAW, LINK_TYPE_SUNATM, SunAtm};
+use kiban_capture::{
+    Erf, FileHeader, LINK_TYPE_ERF, LINK_TYPE_ETHERNET, LINK_TYPE_RAW, LINK_TYPE_SUNATM, SunAtm,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 /// The kind of units in a capture, or on a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holds {
+pub enum UnitKind {
     /// IP packets.
     Packets,
     /// Ethernet frames.
@@ -33,7 +35,7 @@ pub enum Holds {
 
 /// Which records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Take {
+pub enum RecordFilter {
     /// Received ones, if the records say so; otherwise all.
     #[default]
     Received,
@@ -90,7 +92,7 @@ impl Capture {
             read_records(&bytes).map_err(invalid)?
         };
         let mut capture = Capture { bytes, link_type, entries, name };
-        if capture.holds().is_none() {
+        if capture.unit_kind().is_none() {
             let what = format!(
                 "link type {link_type} is not known here: {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), {LINK_TYPE_ERF} (ERF), \
                  {LINK_TYPE_SUNATM} (SUNATM) are"
@@ -109,12 +111,12 @@ impl Capture {
     }
 
     /// Returns the kind of units in it, or `None` if its link type is unknown.
-    pub fn holds(&self) -> Option<Holds> {
+    pub fn unit_kind(&self) -> Option<UnitKind> {
         match self.link_type {
             // LINKTYPE_RAW, and what some systems write for it; IPv4 and IPv6 alone.
-            LINK_TYPE_RAW | 12 | 14 | 228 | 229 => Some(Holds::Packets),
-            LINK_TYPE_ETHERNET => Some(Holds::Frames),
-            LINK_TYPE_ERF | LINK_TYPE_SUNATM => Some(Holds::Cells),
+            LINK_TYPE_RAW | 12 | 14 | 228 | 229 => Some(UnitKind::Packets),
+            LINK_TYPE_ETHERNET => Some(UnitKind::Frames),
+            LINK_TYPE_ERF | LINK_TYPE_SUNATM => Some(UnitKind::Cells),
             _ => None,
         }
     }
@@ -127,14 +129,14 @@ impl Capture {
 
 /// Reads the records of a classic pcap file. If the file ends inside a record, returns those before it.
 fn read_records(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
-    let (file, _) = File::read(bytes).map_err(|_| "it is neither pcap nor pcapng")?;
+    let (file, _) = FileHeader::read(bytes).map_err(|_| "it is neither pcap nor pcapng")?;
     let mut entries = Vec::new();
     for (record, data) in file.records(bytes).map_while(Result::ok) {
         let start = data.as_ptr() as usize - bytes.as_ptr() as usize;
         entries.push(Entry {
             nanoseconds: record.nanoseconds,
             range: start..start + data.len(),
-            is_whole: record.kept_bytes >= record.wire_bytes,
+            is_whole: record.captured_bytes >= record.original_bytes,
             is_sent: None,
         });
     }
@@ -250,7 +252,7 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
 #[derive(Debug)]
 pub struct Replay {
     capture: Capture,
-    take: Take,
+    take: RecordFilter,
     speed: Speed,
     next: usize,
     /// The driver's time and the capture's time of the first record.
@@ -258,13 +260,13 @@ pub struct Replay {
     /// When the next record is due, once the first has arrived.
     due: Instant,
     mtu_bytes: usize,
-    desk: Desk,
+    desk: ReceivePage,
     counters: LinkCounters,
 }
 
 impl Replay {
     /// Replays a capture; its units are of the kind [`Capture::holds`].
-    pub fn new(capture: Capture, take: Take, speed: Speed, mtu_bytes: usize) -> Replay {
+    pub fn new(capture: Capture, take: RecordFilter, speed: Speed, mtu_bytes: usize) -> Replay {
         let mut replay = Replay {
             capture,
             take,
@@ -273,7 +275,7 @@ impl Replay {
             origin: None,
             due: Instant::ZERO,
             mtu_bytes,
-            desk: Desk::default(),
+            desk: ReceivePage::default(),
             counters: LinkCounters::default(),
         };
         replay.skip();
@@ -288,9 +290,9 @@ impl Replay {
     /// Skips to the next record that arrives.
     fn skip(&mut self) {
         let unwanted = match self.take {
-            Take::All => None,
-            Take::Received => Some(true),
-            Take::Sent => Some(false),
+            RecordFilter::All => None,
+            RecordFilter::Received => Some(true),
+            RecordFilter::Sent => Some(false),
         };
         let rest = &self.capture.entries[self.next..];
         let passed =
@@ -308,11 +310,11 @@ impl Replay {
 }
 
 impl<U: Unit> Link<U> for Replay {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: self.mtu_bytes, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let enough = into.len() + BURST;
         while self.due <= lent.now && into.len() < enough {
             let entry = self.capture.entries[self.next].clone();
@@ -320,15 +322,15 @@ impl<U: Unit> Link<U> for Replay {
             let (before, record) = (into.len(), &self.capture.bytes[entry.range]);
             let result = match entry.is_whole {
                 true => U::replay(self.capture.link_type, record, &mut self.desk, lent, into),
-                false => Err(NoUnit::Malformed),
+                false => Err(UnitError::Malformed),
             };
             match result {
                 Ok(()) => {
                     self.counters.units_in += (into.len() - before) as u64;
                     self.counters.bytes_in += record.len() as u64;
                 }
-                Err(NoUnit::Malformed) => self.counters.malformed += 1,
-                Err(NoUnit::Starved) => self.counters.starved += 1,
+                Err(UnitError::Malformed) => self.counters.malformed += 1,
+                Err(UnitError::Starved) => self.counters.starved += 1,
             }
             self.next += 1;
             self.skip();
@@ -336,7 +338,7 @@ impl<U: Unit> Link<U> for Replay {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut LinkContext<'_>) -> io::Result<()> {
         for unit in units.drain(..) {
             self.counters.units_out += 1;
             self.counters.bytes_out += unit.bytes() as u64;

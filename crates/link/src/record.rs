@@ -10,7 +10,7 @@
 //! Errors           a write error ends the recording, not the link; what is not recorded is counted.
 
 use super::unit::Unit;
-use super::{Lent, Link, LinkCounters, Traits};
+use super::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 use kiban_os::clock::unix_nanos;
@@ -101,11 +101,11 @@ impl<U: Unit, L: Link<U> + ?Sized> Recorded<U, L> {
 }
 
 impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Recorded<U, L> {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.link.traits()
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let before = into.len();
         let result = self.link.receive(lent, into);
         if into.len() > before {
@@ -127,7 +127,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Recorded<U, L> {
         result
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         // Only what the link takes is recorded. How much that is, is known only after the units have gone, so
         // the records are made first.
         let nanoseconds = self.nanoseconds(lent.now);

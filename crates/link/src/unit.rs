@@ -6,7 +6,7 @@
 //! Memory           a unit that enters the board's memory is copied and summed in one pass; packets share
 //!                  pages ([`Desk`]).
 
-use super::Lent;
+use super::LinkContext;
 use super::cells::sar;
 use kiban_atm::TimedCell;
 use kiban_atm::wire::aal5::FRAME_BYTES_MAX;
@@ -24,7 +24,7 @@ pub(super) const LONGEST_BYTES: usize = kiban_tcpip::wire::ipv4::PACKET_BYTES_MA
 
 /// Why bytes did not become a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoUnit {
+pub enum UnitError {
     /// There is no memory for it.
     Starved,
     /// It is malformed.
@@ -33,13 +33,13 @@ pub enum NoUnit {
 
 /// The page that is being filled with received packets.
 #[derive(Default, Debug)]
-pub struct Desk {
+pub struct ReceivePage {
     page: Option<Page>,
 }
 
-impl Desk {
+impl ReceivePage {
     /// Copies bytes into a PDU whose sums are known; `None` if there is no memory.
-    pub(super) fn lay_down(&mut self, bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
+    pub(super) fn copy_in(&mut self, bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
         let mut pdu = memory.pdus.take()?;
         let (head, mut rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
         pdu.extend_head(head);
@@ -70,16 +70,20 @@ pub trait Unit: Sized + Send + 'static {
     ///
     /// # Errors
     /// They are malformed, or there is no memory.
-    fn of_bytes(bytes: &[u8], desk: &mut Desk, lent: &mut Lent<'_>) -> Result<Self, NoUnit>;
+    fn from_received(
+        bytes: &[u8],
+        desk: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
+    ) -> Result<Self, UnitError>;
 
     /// Returns a copy in memory of its own.
     fn copy(&self) -> Self::Copy;
 
     /// Makes a unit of a copy; `None` if there is no memory.
-    fn of_copy(copy: &Self::Copy, desk: &mut Desk, lent: &mut Lent<'_>) -> Option<Self>;
+    fn from_copy(copy: &Self::Copy, desk: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
 
     /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.
-    fn meet(copy: Self::Copy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, Self::Copy));
+    fn impair(copy: Self::Copy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, Self::Copy));
 
     /// Returns the link type of captures; `frames` distinguishes frames from packets.
     fn link_type(frames: bool) -> u32;
@@ -91,10 +95,10 @@ pub trait Unit: Sized + Send + 'static {
     fn replay(
         link_type: u32,
         record: &[u8],
-        desk: &mut Desk,
-        lent: &mut Lent<'_>,
+        desk: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
         into: &mut VecDeque<Self>,
-    ) -> Result<(), NoUnit>;
+    ) -> Result<(), UnitError>;
 
     /// Records the unit; `interface` is 0 for received units and 1 for sent ones.
     fn record(&self, recorder: &mut Recorder, nanoseconds: u64, interface: u8, target: &mut Vec<u8>);
@@ -119,11 +123,15 @@ impl Unit for Pdu {
         self.runs().for_each(|run| target.extend_from_slice(run));
     }
 
-    fn of_bytes(bytes: &[u8], desk: &mut Desk, lent: &mut Lent<'_>) -> Result<Pdu, NoUnit> {
+    fn from_received(
+        bytes: &[u8],
+        desk: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
+    ) -> Result<Pdu, UnitError> {
         if bytes.is_empty() || bytes.len() > LONGEST_BYTES {
-            return Err(NoUnit::Malformed);
+            return Err(UnitError::Malformed);
         }
-        desk.lay_down(bytes, lent.memory).ok_or(NoUnit::Starved)
+        desk.copy_in(bytes, lent.memory).ok_or(UnitError::Starved)
     }
 
     fn copy(&self) -> PduCopy {
@@ -132,8 +140,8 @@ impl Unit for Pdu {
         PduCopy { bytes, cut: self.segment_bytes() as u16, verified: self.is_verified() }
     }
 
-    fn of_copy(copy: &PduCopy, desk: &mut Desk, lent: &mut Lent<'_>) -> Option<Pdu> {
-        let mut pdu = desk.lay_down(&copy.bytes, lent.memory)?;
+    fn from_copy(copy: &PduCopy, desk: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Pdu> {
+        let mut pdu = desk.copy_in(&copy.bytes, lent.memory)?;
         pdu.set_segment_bytes(copy.cut);
         if copy.verified {
             pdu.set_verified();
@@ -141,7 +149,7 @@ impl Unit for Pdu {
         Some(pdu)
     }
 
-    fn meet(copy: PduCopy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, PduCopy)) {
+    fn impair(copy: PduCopy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, PduCopy)) {
         let PduCopy { bytes, cut, verified } = copy;
         harm.meet(at, bytes, &mut |at, bytes| put(at, PduCopy { bytes, cut, verified }));
     }
@@ -153,11 +161,11 @@ impl Unit for Pdu {
     fn replay(
         _: u32,
         record: &[u8],
-        desk: &mut Desk,
-        lent: &mut Lent<'_>,
+        desk: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
         into: &mut VecDeque<Pdu>,
-    ) -> Result<(), NoUnit> {
-        into.push_back(Pdu::of_bytes(record, desk, lent)?);
+    ) -> Result<(), UnitError> {
+        into.push_back(Pdu::from_received(record, desk, lent)?);
         Ok(())
     }
 
@@ -178,8 +186,12 @@ impl Unit for TimedCell {
         target.extend_from_slice(&self.to_bytes());
     }
 
-    fn of_bytes(bytes: &[u8], _: &mut Desk, lent: &mut Lent<'_>) -> Result<TimedCell, NoUnit> {
-        let bytes = bytes.try_into().map_err(|_| NoUnit::Malformed)?;
+    fn from_received(
+        bytes: &[u8],
+        _: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
+    ) -> Result<TimedCell, UnitError> {
+        let bytes = bytes.try_into().map_err(|_| UnitError::Malformed)?;
         Ok(TimedCell::from_bytes(lent.now, bytes))
     }
 
@@ -187,11 +199,11 @@ impl Unit for TimedCell {
         *self
     }
 
-    fn of_copy(copy: &TimedCell, _: &mut Desk, lent: &mut Lent<'_>) -> Option<TimedCell> {
+    fn from_copy(copy: &TimedCell, _: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<TimedCell> {
         Some(TimedCell { at: lent.now, ..*copy })
     }
 
-    fn meet(copy: TimedCell, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, TimedCell)) {
+    fn impair(copy: TimedCell, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, TimedCell)) {
         let mut cells = vec![TimedCell { at, ..copy }];
         harm.apply(&mut cells, 0);
         cells.into_iter().for_each(|cell| put(cell.at, cell));
@@ -204,22 +216,22 @@ impl Unit for TimedCell {
     fn replay(
         link_type: u32,
         record: &[u8],
-        _: &mut Desk,
-        lent: &mut Lent<'_>,
+        _: &mut ReceivePage,
+        lent: &mut LinkContext<'_>,
         into: &mut VecDeque<TimedCell>,
-    ) -> Result<(), NoUnit> {
+    ) -> Result<(), UnitError> {
         if link_type == LINK_TYPE_SUNATM {
-            let (SunAtm { vc, .. }, length) = SunAtm::read(record).map_err(|_| NoUnit::Malformed)?;
+            let (SunAtm { vc, .. }, length) = SunAtm::read(record).map_err(|_| UnitError::Malformed)?;
             let frame = &record[length..];
             if !(1..=FRAME_BYTES_MAX).contains(&frame.len()) {
-                return Err(NoUnit::Malformed);
+                return Err(UnitError::Malformed);
             }
-            sar::cut(frame, Header::user(vc, false).to_word(Interface::Uni), lent.now, into);
+            sar::segment(frame, Header::user(vc, false).to_word(Interface::Uni), lent.now, into);
             return Ok(());
         }
-        let (erf, length) = Erf::read(record).map_err(|_| NoUnit::Malformed)?;
-        let (payloads @ [.., _], []) = record[length..][..erf.kept_bytes.into()].as_chunks() else {
-            return Err(NoUnit::Malformed);
+        let (erf, length) = Erf::read(record).map_err(|_| UnitError::Malformed)?;
+        let (payloads @ [.., _], []) = record[length..][..erf.captured_bytes.into()].as_chunks() else {
+            return Err(UnitError::Malformed);
         };
         // The record has the header of the last cell; the other cells have no end-of-frame mark.
         let mark = u32::from(PTI_LAST) << 1;

@@ -14,8 +14,8 @@ use kiban_board::{
 use kiban_capture as capture;
 use kiban_capture::Erf;
 use kiban_link::Driver;
-use kiban_link::pcap::Holds;
-use kiban_link::{Address, AnyLink, Lent, Link, LinkCounters, Traits};
+use kiban_link::pcap::UnitKind;
+use kiban_link::{Address, AnyLink, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_os::Clock;
 use kiban_os::interface;
 use kiban_os::random;
@@ -148,13 +148,13 @@ impl Program for Exchange {
 fn board(link: &AnyLink, side: usize, mac: Mac) -> Board {
     let (own, peer) = (OWN[side], OWN[1 - side]);
     let traits = link.traits();
-    let (port, mss, whole) = match link.holds() {
-        Holds::Cells => {
+    let (port, mss, whole) = match link.unit_kind() {
+        UnitKind::Cells => {
             let mut atm = AtmPortConfig::oc3c(own, net());
             atm.circuits.push(CircuitConfig::to(Vc::new(0, 100), peer));
             (PortConfig::Atm(atm), 9140, false)
         }
-        Holds::Frames => {
+        UnitKind::Frames => {
             let mut on = LinkConfig::new(mac);
             on.addresses.push((own, net()));
             on.mtu_bytes = traits.mtu_bytes;
@@ -163,7 +163,7 @@ fn board(link: &AnyLink, side: usize, mac: Mac) -> Board {
                 EthernetPortConfig { merges: !whole, believe_sums: true, ..EthernetPortConfig::on(on) };
             (PortConfig::Ethernet(port), traits.mtu_bytes - 40, whole)
         }
-        Holds::Packets => {
+        UnitKind::Packets => {
             let port = IpPortConfig {
                 address: own,
                 prefix: net(),
@@ -252,7 +252,7 @@ fn two_boards_move_a_megabyte_each_way() {
                 scope.spawn(move || {
                     let clock = Clock::new();
                     let mut driver = Driver::new(board(&link, side, macs[side]), clock).expect("files");
-                    driver.join(0, link);
+                    driver.attach(0, link);
                     let remote = (side == 1).then_some(OWN[0]);
                     driver.add(Box::new(Exchange::new(OWN[side], remote, BYTES)));
                     let mut waiting = driver.waiting(Wait::Interrupt);
@@ -270,7 +270,7 @@ fn two_boards_move_a_megabyte_each_way() {
                             }
                             done.load(Ordering::Relaxed) == 2
                         });
-                        let gone = driver.gone();
+                        let gone = driver.take_lost_links();
                         let exchange = driver.program::<Exchange>(0).expect("it is there");
                         assert!(
                             clock.now() < until,
@@ -355,7 +355,7 @@ fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
             .expect("it is there")
             .expect("it has one");
         let mut driver = Driver::new(board(&link, 0, mac), Clock::new()).expect("files");
-        driver.join(0, link);
+        driver.attach(0, link);
         driver.add(Box::new(Exchange::new(OWN[0], None, bytes)));
         let mut waiting = driver.waiting(Wait::Adaptive);
         std::thread::scope(|scope| {
@@ -396,7 +396,7 @@ fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
 
 /// Returns the ICMP messages in a capture of AAL5 frames, either those sent or the others.
 fn messages(bytes: &[u8], sent: bool) -> Vec<Vec<u8>> {
-    let (file, _) = capture::File::read(bytes).expect("a capture");
+    let (file, _) = capture::FileHeader::read(bytes).expect("a capture");
     let records = file.records(bytes).map(|record| record.expect("whole").1);
     let frames = records.filter_map(|record| match file.link_type {
         capture::LINK_TYPE_SUNATM => {
@@ -430,7 +430,7 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
         );
         let clock = Clock::new();
         let mut driver = Driver::new(board, clock).expect("files");
-        driver.join(0, link);
+        driver.attach(0, link);
         let mut waiting = driver.waiting(Wait::Interrupt);
         let until = clock.now() + Duration::from_secs(20);
         let asked = messages(&capture, false);
@@ -445,7 +445,7 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
         let counters = driver.link_counters(0).expect("the link is there");
         assert_eq!((counters.units_in, counters.units_out, counters.malformed), (cells, cells, 0), "{speed}");
         // The file is flushed when the link is closed.
-        driver.part(0);
+        driver.detach(0);
         let recorded = std::fs::read(&record).expect("it was recorded");
         assert_eq!(messages(&recorded, false), asked, "{speed}");
         assert_eq!(messages(&recorded, true), messages(&capture, true), "{speed}");
@@ -461,15 +461,15 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
 struct Narrow(LinkCounters);
 
 impl Link<TimedCell> for Narrow {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: 0, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: 0, whole_segments: false }
     }
 
-    fn receive(&mut self, _: &mut Lent<'_>, _: &mut VecDeque<TimedCell>) -> std::io::Result<()> {
+    fn receive(&mut self, _: &mut LinkContext<'_>, _: &mut VecDeque<TimedCell>) -> std::io::Result<()> {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut Lent<'_>) -> std::io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut LinkContext<'_>) -> std::io::Result<()> {
         self.0.units_out += u64::from(units.pop_front().is_some());
         Ok(())
     }
@@ -488,7 +488,7 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     let link = AnyLink::Cells(Box::new(Narrow::default()));
     let clock = Clock::new();
     let mut driver = Driver::new(board(&link, 1, Mac([2, 0, 0, 0, 0, 1])), clock).expect("files");
-    driver.join(0, link);
+    driver.attach(0, link);
     // A SYN segment has two cells.
     driver.add(Box::new(Exchange::new(OWN[1], Some(OWN[0]), BYTES)));
     let mut waiting = driver.waiting(Wait::Interrupt);

@@ -12,8 +12,8 @@ use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface, Vc};
 use kiban_base::crc::Crc32Aal5;
 use kiban_base::{Instant, Memory, PagePool, Pdu, PduPool, Slice};
-use kiban_link::pcap::Holds;
-use kiban_link::{Address, AnyLink, Lent, LinkCounters};
+use kiban_link::pcap::UnitKind;
+use kiban_link::{Address, AnyLink, LinkContext, LinkCounters};
 use kiban_os::Clock;
 use kiban_os::interface;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -77,8 +77,8 @@ impl End {
 
     /// Queues an item, and sends what the link accepts.
     fn send(&mut self, item: &[u8]) -> io::Result<()> {
-        match self.link.holds() {
-            Holds::Cells => cut(item, &mut self.cells),
+        match self.link.unit_kind() {
+            UnitKind::Cells => cut(item, &mut self.cells),
             _ => {
                 let mut pdu = self.memory.pdus.take().expect("there are blocks");
                 let (head, mut rest) = item.split_at(item.len().min(40));
@@ -96,7 +96,7 @@ impl End {
     }
 
     fn push(&mut self) -> io::Result<()> {
-        let lent = &mut Lent { now: self.clock.now(), memory: &mut self.memory };
+        let lent = &mut LinkContext { now: self.clock.now(), memory: &mut self.memory };
         match &mut self.link {
             AnyLink::Packets(link) | AnyLink::Frames(link) => link.send(&mut self.packets, lent),
             AnyLink::Cells(link) => link.send(&mut self.cells, lent),
@@ -105,7 +105,7 @@ impl End {
 
     /// Calls the link once; received units are appended to `came`.
     fn pull(&mut self) -> io::Result<()> {
-        let lent = &mut Lent { now: self.clock.now(), memory: &mut self.memory };
+        let lent = &mut LinkContext { now: self.clock.now(), memory: &mut self.memory };
         match &mut self.link {
             AnyLink::Packets(link) | AnyLink::Frames(link) => {
                 let mut into = VecDeque::new();
@@ -144,7 +144,7 @@ impl End {
 
     /// Returns whether a received unit is an item: not one of the kernel's own frames, and not a late probe.
     fn is_item(&self, came: &[u8]) -> bool {
-        self.link.holds() != Holds::Frames || came.get(12..14) == Some(&ETHER_TYPE)
+        self.link.unit_kind() != UnitKind::Frames || came.get(12..14) == Some(&ETHER_TYPE)
     }
 
     /// Removes and returns the items received.
@@ -221,7 +221,7 @@ fn cut(frame: &[u8], into: &mut VecDeque<TimedCell>) {
 /// Builds an item of a length; for frames it begins with MACs and an EtherType.
 fn item(end: &End, length: usize, seed: usize) -> Vec<u8> {
     let mut item: Vec<u8> = (0..length).map(|place| (place * 7 + place / 251 + seed * 31) as u8).collect();
-    if end.link.holds() == Holds::Frames {
+    if end.link.unit_kind() == UnitKind::Frames {
         item[..6].copy_from_slice(&[0xff; 6]);
         item[6..12].copy_from_slice(&[2, 0, 0, 0, 0, (seed & 1) as u8]);
         item[12..14].copy_from_slice(&ETHER_TYPE);
@@ -379,7 +379,7 @@ fn items_go_through_whole_and_in_order_both_ways() {
             is_through(&mut first, &mut second);
             is_through(&mut second, &mut first);
         }
-        let least = if first.link.holds() == Holds::Frames { 14 } else { 1 };
+        let least = if first.link.unit_kind() == UnitKind::Frames { 14 } else { 1 };
         let lengths =
             [1, 2, 13, 14, 39, 40, 41, 48, 53, 60, 95, 96, 1500, 1514, 4096, 9180, 9188, 20_000, longest];
         let lengths = lengths.into_iter().filter(|length| (least..=longest).contains(length));
@@ -630,7 +630,7 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
         let all = bad.len() as u64 + 2;
         let seen = |its: LinkCounters| its.malformed + its.strangers + its.units_in;
         let into = &mut VecDeque::new();
-        let mut lent = Lent { now: Instant::ZERO, memory: &mut end.memory };
+        let mut lent = LinkContext { now: Instant::ZERO, memory: &mut end.memory };
         match &mut end.link {
             AnyLink::Cells(link) => link.receive(&mut lent, into).expect("it is there"),
             AnyLink::Packets(link) | AnyLink::Frames(link) => {
@@ -825,7 +825,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 let goal = end.counters().units_out;
                 let mut came = VecDeque::new();
                 while end.counters().units_in < goal {
-                    let lent = &mut Lent { now: Instant::ZERO, memory: &mut end.memory };
+                    let lent = &mut LinkContext { now: Instant::ZERO, memory: &mut end.memory };
                     let AnyLink::Cells(link) = &mut end.link else { panic!("it carries cells") };
                     link.receive(lent, &mut came).expect("it is there");
                 }
@@ -858,7 +858,7 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
         let mut into = VecDeque::new();
         let until = end.clock.now() + Duration::from_secs(10);
         while into.len() < count {
-            let lent = &mut Lent { now: Instant::ZERO, memory: &mut end.memory };
+            let lent = &mut LinkContext { now: Instant::ZERO, memory: &mut end.memory };
             let AnyLink::Cells(link) = &mut end.link else { panic!("it carries cells") };
             link.receive(lent, &mut into).expect("it is there");
             assert!(end.clock.now() < until, "{into:?}");

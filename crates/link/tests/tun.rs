@@ -8,7 +8,7 @@ use kiban_board::{
 };
 use kiban_link::Driver;
 use kiban_link::Link;
-use kiban_link::frames::tun::{Carries, TunLink};
+use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::Clock;
 use kiban_os::interface;
 use kiban_os::random;
@@ -81,7 +81,7 @@ impl Program for Ends {
 }
 
 fn driver(offload: bool, mtu: usize, bytes: u64) -> Driver {
-    let link = TunLink::open("kiban0", Carries::Packets, offload).expect("a TUN device");
+    let link = TunLink::open("kiban0", TunMode::Packets, offload).expect("a TUN device");
     interface::set_mtu("kiban0", mtu).expect("an MTU");
     interface::set_address("kiban0", IpAddr::from([10, 9, 0, 1]), 24).expect("an address");
     interface::set_up("kiban0").expect("up");
@@ -115,7 +115,7 @@ fn driver(offload: bool, mtu: usize, bytes: u64) -> Driver {
     };
     let mut driver =
         Driver::new(Board::new(&config, random::key().expect("a key")), Clock::new()).expect("files");
-    driver.join_packets(0, Box::new(link));
+    driver.attach_packets(0, Box::new(link));
     driver.add(Box::new(Ends {
         bytes,
         received: 0,

@@ -274,14 +274,14 @@ fn is_loopback(packet: &[u8]) -> bool {
 
 /// A capture file of packets (libpcap's, nanoseconds).
 pub fn file(frames: &[Frame]) -> Vec<u8> {
-    let header = pcap::File::new(pcap::LINK_TYPE_RAW);
+    let header = pcap::FileHeader::new(pcap::LINK_TYPE_RAW);
     let mut file = Vec::new();
     header.write(&mut file);
     for frame in frames {
-        let record = pcap::Record {
+        let record = pcap::RecordHeader {
             nanoseconds: frame.nanoseconds,
-            kept_bytes: frame.kept.len() as u32,
-            wire_bytes: frame.wire_bytes,
+            captured_bytes: frame.kept.len() as u32,
+            original_bytes: frame.wire_bytes,
         };
         record.write(&header, &mut file);
         file.extend(&frame.kept);
@@ -348,7 +348,7 @@ mod tests {
             assert!(capture.clock_stepped());
 
             let file = file(&frames);
-            let (header, _) = pcap::File::read(&file).expect("a file of ours");
+            let (header, _) = pcap::FileHeader::read(&file).expect("a file of ours");
             let records: Result<Vec<_>, _> = header.records(&file).collect();
             assert_eq!(records.expect("whole records").len(), frames.len());
         }

@@ -116,7 +116,7 @@ pub fn make(length: usize) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-fn judge_name(name: &[u8]) -> io::Result<()> {
+fn validate_name(name: &[u8]) -> io::Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         let message = format!("a name in shared memory has 1 to {NAME_BYTES_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -126,22 +126,22 @@ fn judge_name(name: &[u8]) -> io::Result<()> {
 
 /// A listener for callers of a channel.
 #[derive(Debug)]
-pub struct Door {
+pub struct ChannelListener {
     pub(crate) listener: Listener,
 }
 
-impl Door {
+impl ChannelListener {
     /// Listens under a name in the directory of this user.
     ///
     /// # Errors
     /// Another process has that name, or there is no directory for it.
-    pub fn open(name: &[u8]) -> io::Result<Door> {
-        judge_name(name)?;
+    pub fn open(name: &[u8]) -> io::Result<ChannelListener> {
+        validate_name(name)?;
         let say = |error: io::Error| {
             let name = String::from_utf8_lossy(name);
             io::Error::new(error.kind(), format!("cannot be called {name:?} in shared memory: {error}"))
         };
-        let open = || Door::open_at(&names::own_folder()?.join(names::file(name)?));
+        let open = || ChannelListener::open_at(&names::own_folder()?.join(names::file(name)?));
         open().map_err(say)
     }
 
@@ -150,13 +150,13 @@ impl Door {
     ///
     /// # Errors
     /// Another process listens there, or the file cannot be created.
-    pub fn open_at(path: &Path) -> io::Result<Door> {
-        Ok(Door { listener: Listener::open(path, SocketType::STREAM)? })
+    pub fn open_at(path: &Path) -> io::Result<ChannelListener> {
+        Ok(ChannelListener { listener: Listener::open(path, SocketType::STREAM)? })
     }
 
     /// Accepts the next waiting caller, if there is one. Errors count as no caller.
-    pub fn caller(&self) -> Option<Half> {
-        self.next_caller().ok().flatten()
+    pub fn try_accept(&self) -> Option<PendingChannel> {
+        self.accept().ok().flatten()
     }
 
     /// Accepts the next waiting caller, if there is one, and reports errors, for example that no descriptors
@@ -164,12 +164,12 @@ impl Door {
     ///
     /// # Errors
     /// Those of [`Listener::accept`].
-    pub fn next_caller(&self) -> io::Result<Option<Half>> {
-        Ok(self.listener.accept()?.map(|peer| Half { socket: Some(peer), wanted: None }))
+    pub fn accept(&self) -> io::Result<Option<PendingChannel>> {
+        Ok(self.listener.accept()?.map(|peer| PendingChannel { socket: Some(peer), wanted: None }))
     }
 }
 
-impl AsFd for Door {
+impl AsFd for ChannelListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
@@ -177,24 +177,24 @@ impl AsFd for Door {
 
 /// One side of a channel whose set-up is not complete: it waits for the other side's message.
 #[derive(Debug)]
-pub struct Half {
+pub struct PendingChannel {
     /// The socket, until the channel takes it.
     socket: Option<Peer>,
     /// Bytes of memory that the caller wants; `None` on the callee's side.
     wanted: Option<usize>,
 }
 
-impl Half {
+impl PendingChannel {
     /// Calls a listener by its name, for a memory of `bytes`; `own` is the caller's name, or empty.
     ///
     /// # Errors
     /// Nobody listens under that name, or the listener belongs to another user.
-    pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
-        judge_name(name)?;
+    pub fn connect(name: &[u8], own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
+        validate_name(name)?;
         let file = names::file(name)?;
         let mut why = io::Error::from(io::ErrorKind::ConnectionRefused);
         for folder in names::folders() {
-            match Half::call_at(&folder.join(&file), own, bytes) {
+            match PendingChannel::connect_at(&folder.join(&file), own, bytes) {
                 // Nobody listens there, or the listener has gone.
                 Err(error) if is_nobody(&error) => why = error,
                 called => return called,
@@ -207,20 +207,20 @@ impl Half {
     ///
     /// # Errors
     /// As [`Half::call`].
-    pub fn call_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
-        Half::call_over(Peer::connect(path, SocketType::STREAM, true)?, own, bytes)
+    pub fn connect_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
+        PendingChannel::call_over(Peer::connect(path, SocketType::STREAM, true)?, own, bytes)
     }
 
     /// Calls a board's listener, with the checks of [`names::call`].
     ///
     /// # Errors
     /// As [`Half::call`]; or the listener is not to be trusted.
-    pub fn call_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
-        Half::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
+    pub fn connect_to_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
+        PendingChannel::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
     }
 
-    fn call_over(socket: Peer, own: &[u8], bytes: usize) -> io::Result<Half> {
-        if !socket.is_ours() {
+    fn call_over(socket: Peer, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
+        if !socket.is_own_user_or_root() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match send(&socket, &[&(bytes as u64).to_le_bytes(), own], None) {
@@ -229,7 +229,7 @@ impl Half {
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             sent => sent?,
         }
-        Ok(Half { socket: Some(socket), wanted: Some(bytes) })
+        Ok(PendingChannel { socket: Some(socket), wanted: Some(bytes) })
     }
 
     /// Returns the channel once the other side's message has arrived, and `None` before that. On the callee's
@@ -304,7 +304,7 @@ impl Half {
     }
 }
 
-impl Half {
+impl PendingChannel {
     /// Refuses a call with a reason, whether or not the caller has sent its message.
     pub fn refuse(&self, why: &str) {
         let bytes = why.floor_char_boundary(NAME_BYTES_MAX);
@@ -315,7 +315,7 @@ impl Half {
     }
 }
 
-impl AsFd for Half {
+impl AsFd for PendingChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_ref().expect("a half has its socket until it is whole").as_fd()
     }
@@ -458,10 +458,10 @@ mod tests {
     }
 
     fn pair(story: &str) -> [Channel; 2] {
-        let door = Door::open(&name(story)).expect("the name is free");
-        let mut caller = Half::call(&name(story), b"me", BYTES).expect("the door is open");
+        let door = ChannelListener::open(&name(story)).expect("the name is free");
+        let mut caller = PendingChannel::connect(&name(story), b"me", BYTES).expect("the door is open");
         assert!(caller.complete(BYTES..=BYTES).expect("nobody hung up").is_none());
-        let mut callee = door.caller().expect("somebody calls");
+        let mut callee = door.try_accept().expect("somebody calls");
         let callee = callee.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
         let caller = caller.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
         assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
@@ -506,10 +506,11 @@ mod tests {
     #[test]
     fn a_call_refused_before_its_hello_tells_the_reason() {
         let path = std::env::temp_dir().join(String::from_utf8(name("refused")).expect("text"));
-        let door = Door::open_at(&path).expect("the path is free");
+        let door = ChannelListener::open_at(&path).expect("the path is free");
         let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the door is open");
-        door.caller().expect("somebody calls").refuse("no room");
-        let mut half = Half::call_over(socket, b"me", BYTES).expect("the reason is still to be received");
+        door.try_accept().expect("somebody calls").refuse("no room");
+        let mut half =
+            PendingChannel::call_over(socket, b"me", BYTES).expect("the reason is still to be received");
         let error = half.complete(BYTES..=BYTES).expect_err("it was refused");
         assert_eq!(error.to_string(), "no room");
     }
@@ -517,17 +518,17 @@ mod tests {
     #[test]
     fn a_caller_that_does_not_speak_the_language_is_no_channel() {
         let name = name("language");
-        let door = Door::open(&name).expect("the name is free");
+        let door = ChannelListener::open(&name).expect("the name is free");
         let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
         let mut stranger = UnixStream::connect(file).expect("the door is open");
         stranger.write_all(b"GET / HT").expect("the door is open");
-        let mut half = door.caller().expect("somebody calls");
+        let mut half = door.try_accept().expect("somebody calls");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
-        assert!(Door::open(&name).expect_err("taken").to_string().contains("cannot be called"));
-        assert!(Half::call(b"nobody-at-all", b"", BYTES).is_err());
-        assert!(Half::call(&[b'x'; 65], b"", BYTES).is_err());
-        let mut small = Half::call(&name, b"", 4096).expect("the door is open");
-        let mut half = door.caller().expect("somebody calls");
+        assert!(ChannelListener::open(&name).expect_err("taken").to_string().contains("cannot be called"));
+        assert!(PendingChannel::connect(b"nobody-at-all", b"", BYTES).is_err());
+        assert!(PendingChannel::connect(&[b'x'; 65], b"", BYTES).is_err());
+        let mut small = PendingChannel::connect(&name, b"", 4096).expect("the door is open");
+        let mut half = door.try_accept().expect("somebody calls");
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);
         assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
@@ -536,10 +537,10 @@ mod tests {
     #[test]
     fn who_is_not_taken_hears_why() {
         let name = name("refused");
-        let door = Door::open(&name).expect("the name is free");
-        let call = || Half::call(&name, b"me", BYTES).expect("the door is open");
+        let door = ChannelListener::open(&name).expect("the name is free");
+        let call = || PendingChannel::connect(&name, b"me", BYTES).expect("the door is open");
         let mut caller = call();
-        let mut callee = door.caller().expect("somebody calls");
+        let mut callee = door.try_accept().expect("somebody calls");
         let long = "it has its reasons: ".repeat(10);
         let judged = callee.complete_if(0..=BYTES, |caller, bytes| {
             assert_eq!((caller, bytes), (&b"me"[..], BYTES));
@@ -551,7 +552,7 @@ mod tests {
         assert_eq!(told, long[..NAME_BYTES_MAX]);
         // Nobody has to hear a caller out; and letters stay whole.
         let mut caller = call();
-        door.caller().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
+        door.try_accept().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
         let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
         assert_eq!(told, "ü".repeat(NAME_BYTES_MAX / 2));
     }

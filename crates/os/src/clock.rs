@@ -88,7 +88,10 @@ impl TickScale {
                     end = bracket();
                 }
                 let span_ticks = end.ticks.wrapping_sub(start.ticks).max(1);
-                (start.doubt + end.doubt, (end.nanos - start.nanos) as f64 / span_ticks as f64)
+                (
+                    start.uncertainty_nanos + end.uncertainty_nanos,
+                    (end.nanos - start.nanos) as f64 / span_ticks as f64,
+                )
             })
             .min_by_key(|&(doubt, _)| doubt)
             .expect("three measurements were made");
@@ -123,14 +126,14 @@ impl TickScale {
 struct Bracket {
     ticks: u64,
     nanos: u64,
-    doubt: u64,
+    uncertainty_nanos: u64,
 }
 
 fn bracket() -> Bracket {
     let before = machine_nanos();
     let ticks = ticks();
     let after = machine_nanos();
-    Bracket { ticks, nanos: before + (after - before) / 2, doubt: after - before }
+    Bracket { ticks, nanos: before + (after - before) / 2, uncertainty_nanos: after - before }
 }
 
 /// Returns whether CPUID leaf 8000_0007h, EDX bit 8 (invariant TSC; AMD64 vol. 3 appendix E.4.6) is set.

@@ -20,21 +20,21 @@ const LINE_EACH: Duration = Duration::from_secs(1);
 
 /// A token bucket of log lines.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LogLimiter {
     left: u32,
     filled: Instant,
-    untold: u64,
+    suppressed: u64,
 }
 
-impl Lines {
+impl LogLimiter {
     /// Returns a full bucket.
-    pub fn new(now: Instant) -> Lines {
-        Lines { left: LINES_MAX, filled: now, untold: 0 }
+    pub fn new(now: Instant) -> LogLimiter {
+        LogLimiter { left: LINES_MAX, filled: now, suppressed: 0 }
     }
 
     /// Takes a line from the bucket. Returns the number of lines suppressed since the last one that was
     /// logged, or `None` if the bucket is empty and this line must be suppressed.
-    pub fn may(&mut self, now: Instant) -> Option<u64> {
+    pub fn try_take(&mut self, now: Instant) -> Option<u64> {
         let fallen = now.since(self.filled).as_secs() / LINE_EACH.as_secs();
         let fallen = u32::try_from(fallen).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(fallen).min(LINES_MAX);
@@ -43,10 +43,10 @@ impl Lines {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                Some(std::mem::take(&mut self.untold))
+                Some(std::mem::take(&mut self.suppressed))
             }
             None => {
-                self.untold += 1;
+                self.suppressed += 1;
                 None
             }
         }
@@ -55,22 +55,22 @@ impl Lines {
 
 /// Rate-limited log lines about the clients of a Unix socket, whose process IDs are known.
 #[derive(Debug)]
-pub struct ClientLines {
+pub struct ClientLog {
     door: &'static str,
-    lines: Lines,
+    lines: LogLimiter,
     clock: Clock,
 }
 
-impl ClientLines {
+impl ClientLog {
     /// Returns a full bucket for the clients of one socket; `door` names the socket's purpose in the log.
-    pub fn new(door: &'static str) -> ClientLines {
+    pub fn new(door: &'static str) -> ClientLog {
         let clock = Clock::new();
-        ClientLines { door, lines: Lines::new(clock.now()), clock }
+        ClientLog { door, lines: LogLimiter::new(clock.now()), clock }
     }
 
     /// Logs that a client is disconnected or not admitted, and which rule it broke.
-    pub fn cut(&mut self, client: impl AsFd, rule: impl Display) {
-        let Some(untold) = self.lines.may(self.clock.now()) else { return };
+    pub fn log_disconnect(&mut self, client: impl AsFd, rule: impl Display) {
+        let Some(untold) = self.lines.try_take(self.clock.now()) else { return };
         let peer = rustix::net::sockopt::socket_peercred(client).ok();
         let (pid, uid) =
             (peer.map(|peer| peer.pid.as_raw_nonzero().get()), peer.map(|peer| peer.uid.as_raw()));
@@ -86,16 +86,16 @@ mod tests {
     #[test]
     fn a_flood_is_counted_and_a_trickle_is_told() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
-        let mut lines = Lines::new(at(0));
-        let told = (0..1000).filter(|_| lines.may(at(5)).is_some()).count();
+        let mut lines = LogLimiter::new(at(0));
+        let told = (0..1000).filter(|_| lines.try_take(at(5)).is_some()).count();
         assert_eq!(told, LINES_MAX as usize);
-        assert_eq!(lines.may(at(900)), None);
-        assert_eq!(lines.may(at(1100)), Some(1000 - u64::from(LINES_MAX) + 1));
-        assert_eq!(lines.may(at(1200)), None);
-        assert_eq!(lines.may(at(2100)), Some(1));
-        let trickle = (4..1000).filter(|second| lines.may(at(second * 1000)) == Some(0)).count();
+        assert_eq!(lines.try_take(at(900)), None);
+        assert_eq!(lines.try_take(at(1100)), Some(1000 - u64::from(LINES_MAX) + 1));
+        assert_eq!(lines.try_take(at(1200)), None);
+        assert_eq!(lines.try_take(at(2100)), Some(1));
+        let trickle = (4..1000).filter(|second| lines.try_take(at(second * 1000)) == Some(0)).count();
         assert_eq!(trickle, 996);
-        let after = (0..1000).filter(|_| lines.may(at(1_000_000_000)).is_some()).count();
+        let after = (0..1000).filter(|_| lines.try_take(at(1_000_000_000)).is_some()).count();
         assert_eq!(after, LINES_MAX as usize);
     }
 }

@@ -4,7 +4,7 @@ use super::core::Way;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
 use kiban_rdma::iwarp::nic::Request;
-use kiban_streams::gone;
+use kiban_streams::board_gone_error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,7 +176,7 @@ impl Listener {
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
         let found = self.context.turn.wait(Queue::Control, None, timeout, |core| {
             let request = core.request(self.number).map(Ok);
-            request.or_else(|| core.board_has_gone().then(|| Err(gone())))
+            request.or_else(|| core.board_has_gone().then(|| Err(board_gone_error())))
         });
         let (request, from) = found??;
         let inner = EndInner { context: self.context.clone(), end: request.end, _qp: None };

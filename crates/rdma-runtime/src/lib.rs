@@ -52,7 +52,7 @@ pub use kiban_rdma::iwarp::rnic::{
 
 use self::core::Core;
 use kiban_base::{Report, Wait};
-use kiban_os::turn::{Ended, Helping, Turn};
+use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::iwarp::nic::OpenError;
 use std::fmt;
 use std::io;
@@ -109,11 +109,11 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<Ended> for Error {
-    fn from(ended: Ended) -> Error {
+impl From<WaitError> for Error {
+    fn from(ended: WaitError) -> Error {
         match ended {
-            Ended::Timeout => Error::Timeout,
-            Ended::Closed => Error::Closed,
+            WaitError::Timeout => Error::Timeout,
+            WaitError::Closed => Error::Closed,
         }
     }
 }
@@ -149,7 +149,7 @@ impl Context {
     /// As for [`Context::open`].
     pub fn open_with(lower: &Lower, config: Config) -> Result<Context, Error> {
         let lower = lower.clone();
-        let turn = Turn::new("kiban-rdma", Helping::SELDOM, |epoll| Core::open(lower, config, epoll))?;
+        let turn = Turn::new("kiban-rdma", HelperPolicy::SELDOM, |epoll| Core::open(lower, config, epoll))?;
         Ok(Context { turn })
     }
 

@@ -17,7 +17,7 @@
 use kiban_base::pipe::{self, Reader, Writer};
 use kiban_base::ring::Poisoned;
 use kiban_base::{Region, SharedBytes};
-use kiban_os::channel::{Channel, Door, FRONT_BYTES, Half};
+use kiban_os::channel::{Channel, ChannelListener, FRONT_BYTES, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_rdma::iwarp::stream::Chunk;
 use std::io;
@@ -65,16 +65,16 @@ fn letters(bytes: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The name is in use.
-pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<Door> {
-    Door::open(&name(from, to))
+pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener> {
+    ChannelListener::open(&name(from, to))
 }
 
 /// Connects to the rendezvous socket of the peer that connected `from` its end to ours.
 ///
 /// # Errors
 /// There is no such socket, or it belongs to another user.
-pub fn call(from: SocketAddr, to: SocketAddr) -> io::Result<Half> {
-    Half::call(&name(from, to), b"", LAYOUT.2)
+pub fn call(from: SocketAddr, to: SocketAddr) -> io::Result<PendingChannel> {
+    PendingChannel::connect(&name(from, to), b"", LAYOUT.2)
 }
 
 /// A byte stream through shared memory.
@@ -101,7 +101,7 @@ impl SharedLink {
     ///
     /// # Errors
     /// The other side hung up, or sent something invalid.
-    pub fn complete(half: &mut Half) -> io::Result<Option<SharedLink>> {
+    pub fn complete(half: &mut PendingChannel) -> io::Result<Option<SharedLink>> {
         let (there, back, bytes) = LAYOUT;
         let Some(channel) = half.complete(bytes..=bytes)? else { return Ok(None) };
         let (out, into) = if channel.is_caller() { (there, back) } else { (back, there) };
@@ -262,7 +262,7 @@ mod tests {
         let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let door = open_door(own, to).expect("nobody has it");
         let mut caller = call(own, to).expect("the door is open");
-        let mut callee = door.caller().expect("somebody calls");
+        let mut callee = door.try_accept().expect("somebody calls");
         let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
         [caller, callee]
@@ -301,7 +301,7 @@ mod tests {
                 drop(open_door(at(from), at(other)).expect("nobody has it"));
             }
             assert!(call(at(to), at(from)).is_err(), "it has a direction");
-            assert!(door.caller().is_none());
+            assert!(door.try_accept().is_none());
             assert!(call(at(from), at(to)).is_ok());
         }
         // An IPv6 socket sees an IPv4 peer's mapped address.

@@ -1,7 +1,7 @@
 //! What a program may still need after its start.
 
 use kiban_link::Address;
-use kiban_link::address::Carrier;
+use kiban_link::address::Transport;
 use rustix::thread::CapabilitySet;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -86,24 +86,24 @@ impl Need {
     /// Returns the needs to open a link, again or for the first time.
     pub fn link(address: &Address) -> Vec<Need> {
         use CapabilitySet as Set;
-        let why = format!("opening {}", address.carrier);
+        let why = format!("opening {}", address.transport);
         let port = |at: SocketAddr| Need::port(at).map(|need| need.what);
         let device = || What::Path("/dev/net/tun".into(), Access::Device);
         let record = address.options.record.as_deref().map(Need::create);
-        let whats = match &address.carrier {
-            Carrier::Tun(_) | Carrier::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
-            Carrier::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
+        let whats = match &address.transport {
+            Transport::Tun(_) | Transport::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
+            Transport::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
             // Without CAP_IPC_LOCK, the memory shared with the kernel counts against RLIMIT_MEMLOCK.
-            Carrier::Xdp(_) => {
+            Transport::Xdp(_) => {
                 vec![What::Capabilities(Set::NET_ADMIN | Set::NET_RAW | Set::BPF | Set::IPC_LOCK)]
             }
-            Carrier::Udp(_, ends) | Carrier::Pseudowire(ends) => port(ends.local).into_iter().collect(),
-            Carrier::Tcp(_, role, host) | Carrier::AtmTcp(role, host) => {
+            Transport::Udp(_, ends) | Transport::Pseudowire(ends) => port(ends.local).into_iter().collect(),
+            Transport::Tcp(_, role, host) | Transport::AtmTcp(role, host) => {
                 let listens = *role == kiban_link::Role::Listen;
                 let at = SocketAddr::from(([0, 0, 0, 0], host.port));
                 port(at).filter(|_| listens).into_iter().collect()
             }
-            Carrier::Pcap(file) => vec![What::Path(file.clone(), Access::Read)],
+            Transport::Pcap(file) => vec![What::Path(file.clone(), Access::Read)],
         };
         whats.into_iter().map(|what| Need { why: why.clone(), what }).chain(record).collect()
     }

@@ -10,8 +10,8 @@
 use crate::config::{Carries, PortPlan};
 use crate::tape::{Tape, Taped};
 use kiban_base::ethernet::Mac;
-use kiban_link::address::Carrier;
-use kiban_link::pcap::{Capture, Holds};
+use kiban_link::address::Transport;
+use kiban_link::pcap::{Capture, UnitKind};
 use kiban_link::{Address, AnyLink};
 use kiban_os::interface;
 use std::io;
@@ -20,28 +20,28 @@ use std::sync::Arc;
 /// Returns what a link with this address carries.
 pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     let address: Address =
-        address.parse().map_err(|error: kiban_link::address::NotAnAddress| error.to_string())?;
-    let of = |holds: Holds| match holds {
-        Holds::Packets => Carries::Packets,
-        Holds::Frames => Carries::Frames,
-        Holds::Cells => Carries::Cells,
+        address.parse().map_err(|error: kiban_link::address::AddressError| error.to_string())?;
+    let of = |holds: UnitKind| match holds {
+        UnitKind::Packets => Carries::Packets,
+        UnitKind::Frames => Carries::Frames,
+        UnitKind::Cells => Carries::Cells,
     };
-    Ok(match &address.carrier {
-        Carrier::Tun(_) => Carries::Packets,
-        Carrier::Tap(_) | Carrier::Packet(_) | Carrier::Xdp(_) => Carries::Frames,
-        Carrier::Udp(holds, _) | Carrier::Tcp(holds, ..) => of(*holds),
-        Carrier::AtmTcp(..) | Carrier::Pseudowire(_) => Carries::Cells,
-        Carrier::Pcap(file) => {
+    Ok(match &address.transport {
+        Transport::Tun(_) => Carries::Packets,
+        Transport::Tap(_) | Transport::Packet(_) | Transport::Xdp(_) => Carries::Frames,
+        Transport::Udp(holds, _) | Transport::Tcp(holds, ..) => of(*holds),
+        Transport::AtmTcp(..) | Transport::Pseudowire(_) => Carries::Cells,
+        Transport::Pcap(file) => {
             let capture = Capture::open(file).map_err(|error| error.to_string())?;
-            of(capture.holds().unwrap_or(Holds::Packets))
+            of(capture.unit_kind().unwrap_or(UnitKind::Packets))
         }
     })
 }
 
 /// Returns the device that the board creates and sets up at this address, if it is one.
 pub(crate) fn device(address: &str) -> Option<String> {
-    match address.parse::<Address>().ok()?.carrier {
-        Carrier::Tun(name) | Carrier::Tap(name) => Some(name),
+    match address.parse::<Address>().ok()?.transport {
+        Transport::Tun(name) | Transport::Tap(name) => Some(name),
         _ => None,
     }
 }
@@ -58,18 +58,20 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
         address.options.offload = Some(false);
     }
     // Links without a device cannot find out their MTU.
-    address.options.mtu = address.options.mtu.or(match address.carrier {
-        Carrier::Udp(Holds::Packets | Holds::Frames, _) | Carrier::Tcp(..) | Carrier::Pcap(_) => {
+    address.options.mtu = address.options.mtu.or(match address.transport {
+        Transport::Udp(UnitKind::Packets | UnitKind::Frames, _) | Transport::Tcp(..) | Transport::Pcap(_) => {
             Some(port.mtu_bytes)
         }
         _ => None,
     });
     // Frames for a MAC that is not the interface's own arrive only in promiscuous mode.
-    if matches!(address.carrier, Carrier::Packet(_) | Carrier::Xdp(_)) && address.mac()? != Some(port.mac) {
+    if matches!(address.transport, Transport::Packet(_) | Transport::Xdp(_))
+        && address.mac()? != Some(port.mac)
+    {
         address.options.promiscuous = true;
     }
     let link = address.open()?;
-    if let Carrier::Tun(name) | Carrier::Tap(name) = &address.carrier {
+    if let Transport::Tun(name) | Transport::Tap(name) = &address.transport {
         interface::set_mtu(name, port.mtu_bytes)?;
         if let Some((address, prefix)) = port.host_address {
             interface::set_address(name, address, prefix.bits())?;
@@ -92,7 +94,7 @@ pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<Tape>) -> io::
     let mut address: Address = device.parse().map_err(io::Error::other)?;
     address.options.offload = Some(false);
     let link = address.open()?;
-    if let Carrier::Tun(name) = &address.carrier {
+    if let Transport::Tun(name) = &address.transport {
         interface::set_mtu(name, port.mtu_bytes)?;
         let (address, prefix) = port.addresses[0];
         interface::set_address(name, address, prefix.bits())?;

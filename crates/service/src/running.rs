@@ -29,7 +29,7 @@ use kiban_link::driver::Waker;
 use kiban_link::{AnyLink, LinkCounters};
 use kiban_os::exposure;
 use kiban_os::exposure::Private;
-use kiban_os::lines::Lines;
+use kiban_os::lines::LogLimiter;
 use kiban_os::unix::names;
 use kiban_os::{Clock, Waiting};
 use kiban_os::{random, regular};
@@ -89,7 +89,7 @@ pub struct Running {
     /// The active parts of the sandbox; `None` if it is off.
     sandbox: Option<Sandbox>,
     /// Rate limit of log lines about requests, which clients may send without end.
-    lines: Lines,
+    lines: LogLimiter,
 }
 
 impl Running {
@@ -122,7 +122,7 @@ impl Running {
         for (number, (place, opened)) in places.iter_mut().zip(opened).enumerate() {
             match opened {
                 Ok(opened) => {
-                    driver.join(number, opened);
+                    driver.attach(number, opened);
                     place.rise(now);
                 }
                 Err(error) => place.lose(&error, now),
@@ -133,7 +133,7 @@ impl Running {
             let service = services::make(plan, services.chime()).map_err(|error| error.to_string())?;
             services.put(plan.clone(), service);
         }
-        let services = driver.add_outward(Box::new(services));
+        let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
         let orders = Arc::new(Orders::new(driver.waker()));
         let mut running = Running {
@@ -153,7 +153,7 @@ impl Running {
             told: Box::new(|_| {}),
             captures: 0,
             sandbox: None,
-            lines: Lines::new(now),
+            lines: LogLimiter::new(now),
         };
         running.begin()?;
         Ok(running)
@@ -216,12 +216,12 @@ impl Running {
             let Running { driver, waiting, orders, services, stops_at, places, .. } = self;
             driver.run(waiting, until, |driver| {
                 orders.waits()
-                    || driver.has_lost()
+                    || driver.has_lost_links()
                     || places.iter().any(|place| place.tape.is_full())
                     || stops_at.is_some() && is_quiet(driver, *services)
             });
             let now = self.clock.now();
-            for (port, error) in self.driver.gone() {
+            for (port, error) in self.driver.take_lost_links() {
                 if let Some(place) = self.places.get_mut(port) {
                     place.lose(&error, now);
                 }
@@ -274,7 +274,7 @@ impl Running {
             if !place.standing.is_due(now) {
                 continue;
             }
-            match place.open().map(|opened| self.driver.join(number, opened)) {
+            match place.open().map(|opened| self.driver.attach(number, opened)) {
                 Ok(()) => place.rise(now),
                 Err(error) => place.fail(&error, now),
             }
@@ -323,13 +323,13 @@ impl Running {
             }
             Order::Reload => match self.reload(now) {
                 Ok(what) => {
-                    if let Some(untold) = self.lines.may(now) {
+                    if let Some(untold) = self.lines.try_take(now) {
                         tracing::info!(untold = not_zero(untold), "configuration read again: {what}");
                     }
                     Answer::Done(what)
                 }
                 Err(why) => {
-                    if let Some(untold) = self.lines.may(now) {
+                    if let Some(untold) = self.lines.try_take(now) {
                         tracing::error!(
                             untold = not_zero(untold),
                             "the configuration stays as it was: {why}"
@@ -411,7 +411,7 @@ impl Running {
             Some(_) => Some(now),
             None => Some(now + drain),
         };
-        if let Some(untold) = self.lines.may(now) {
+        if let Some(untold) = self.lines.try_take(now) {
             tracing::info!(sessions, untold = not_zero(untold), "stopping");
         }
     }
@@ -484,7 +484,7 @@ impl Running {
                 && (place.plan.link != port.link || place.plan.host_address != port.host_address);
             place.plan = port.clone();
             if is_other {
-                self.driver.part(number);
+                self.driver.detach(number);
                 place.standing.renew(now);
                 links += 1;
             }

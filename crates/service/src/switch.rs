@@ -142,7 +142,7 @@ impl RunningSwitch {
         let mut standings = Vec::new();
         for (port, link) in plan.links.iter().enumerate() {
             let mut standing = Standing::new();
-            match open(link).map(|opened| driver.join(port, opened)) {
+            match open(link).map(|opened| driver.attach(port, opened)) {
                 Ok(()) => standing.rise(now),
                 Err(error) if link.retry => standing.lose(&error, now),
                 Err(error) => return Err(format!("link {}: {error}", link.name)),
@@ -194,7 +194,7 @@ impl RunningSwitch {
             let RunningSwitch { driver, waiting, .. } = self;
             driver.run(waiting, until);
             let now = self.clock.now();
-            for (port, error) in self.driver.gone() {
+            for (port, error) in self.driver.take_lost_links() {
                 let link = &self.plan.links[port];
                 tracing::warn!(name = link.name, link = link.link, %error, "link lost");
                 self.standings[port].lose(&error, now);
@@ -220,7 +220,7 @@ impl RunningSwitch {
                 continue;
             }
             let link = &self.plan.links[port];
-            match open(link).map(|opened| self.driver.join(port, opened)) {
+            match open(link).map(|opened| self.driver.attach(port, opened)) {
                 Ok(()) => {
                     tracing::info!(name = link.name, link = link.link, "link up");
                     standing.rise(now);

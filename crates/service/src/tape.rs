@@ -11,7 +11,7 @@ use crate::orders::{Captured, Capturing};
 use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 use kiban_link::unit::Unit;
-use kiban_link::{Lent, Link, LinkCounters, Traits};
+use kiban_link::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_os::lock;
 use kiban_os::text::printable;
 use std::collections::VecDeque;
@@ -240,11 +240,11 @@ impl<U: Unit> Taped<U> {
 }
 
 impl<U: Unit> Link<U> for Taped<U> {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.link.traits()
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let before = into.len();
         let result = self.link.receive(lent, into);
         if self.tape.runs.load(Ordering::Acquire) && into.len() > before {
@@ -253,7 +253,7 @@ impl<U: Unit> Link<U> for Taped<U> {
         result
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         if !self.tape.runs.load(Ordering::Acquire) {
             self.noted = 0;
             return self.link.send(units, lent);

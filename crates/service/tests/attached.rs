@@ -2,7 +2,7 @@
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
-use kiban_link::Outward;
+use kiban_link::FdProgram;
 use kiban_service::config::{End, Kind, ServicePlan};
 use kiban_service::services::{Attach, Bounds, Service, Services};
 use kiban_sim::{BoardNumber, CableConfig, Plug, World};
@@ -160,7 +160,7 @@ impl Rig {
     /// The same, and it listens.
     fn listening(&mut self, streams: usize, port: u16) -> (Board, Listener) {
         let board = self.attach(streams).expect("streams are free");
-        let mut listener = board.begin_listen(at(2, port)).expect("a listener");
+        let mut listener = board.start_listen(at(2, port)).expect("a listener");
         self.pass(1);
         assert!(!board.is_gone() && listener.is_listening().expect("the port is free"));
         (board, listener)

@@ -153,7 +153,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     let kinds = [(raw, 4), (raw, 6), (capture::LINK_TYPE_ETHERNET, 0)];
     for ((cable, file), (link_type, version)) in cables.iter().zip(&files).zip(kinds) {
         let file = file.borrow();
-        let (header, _) = capture::File::read(&file).unwrap();
+        let (header, _) = capture::FileHeader::read(&file).unwrap();
         assert_eq!(header.link_type, link_type);
         let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
         assert!(records.is_sorted_by_key(|(record, _)| record.nanoseconds));
@@ -245,7 +245,7 @@ fn a_packet_takes_its_bits_and_the_way() {
         send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
         assert!(world.run(at(60)));
         let file = file.borrow();
-        let (header, _) = capture::File::read(&file).unwrap();
+        let (header, _) = capture::FileHeader::read(&file).unwrap();
         let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
         // The first leaves at 0.
         let bits = |bytes: usize| (bytes + framing_bytes) as u128 * 8;
@@ -283,7 +283,7 @@ fn a_queue_has_a_bound_and_says_what_it_dropped() {
         let passed = counters.packets - counters.queue_full;
         assert_eq!(passed, 1 + packets_max as u64);
         let file = file.borrow();
-        let (header, _) = capture::File::read(&file).unwrap();
+        let (header, _) = capture::FileHeader::read(&file).unwrap();
         assert_eq!(header.records(&file).count() as u64, passed);
     }
 }

@@ -3,7 +3,7 @@
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route as CellRoute, Switch, SwitchPort};
-use kiban_attach::{Ask, Client, Layout, Read, Told};
+use kiban_attach::{Client, Indication, Layout, Read, Request};
 use kiban_base::{Instant, Region};
 use kiban_board::streams::Desk;
 use kiban_board::{
@@ -514,13 +514,13 @@ impl Attached {
         let mut busy = true;
         while busy {
             busy = false;
-            while let Some(told) = self.client.told().expect("a decent board") {
+            while let Some(told) = self.client.next_indication().expect("a decent board") {
                 busy = true;
                 match told {
-                    Told::Opened { slot, .. } => self.open.push(slot),
-                    Told::Ended { slot, .. } => {
+                    Indication::Opened { slot, .. } => self.open.push(slot),
+                    Indication::Ended { slot, .. } => {
                         self.open.retain(|own| *own != slot);
-                        self.client.ask(Ask::Close { slot }).expect("a decent board");
+                        self.client.request(Request::Close { slot }).expect("a decent board");
                     }
                     _ => {}
                 }
@@ -570,7 +570,7 @@ impl Program for Attached {
         assert_eq!(now, self.begins);
         for _ in 0..self.count {
             let slot = self.client.claim().expect("a slot is free");
-            self.client.ask(Ask::Connect { slot, local: None, remote: self.remote }).expect("room");
+            self.client.request(Request::Connect { slot, local: None, remote: self.remote }).expect("room");
             self.desk.work(host).expect("a decent client");
         }
         self.work(host);

@@ -2,14 +2,14 @@
 
 use super::{boards, greeting};
 use kiban_attach::Layout;
-use kiban_os::channel::{FRONT_BYTES, Half};
+use kiban_os::channel::{FRONT_BYTES, PendingChannel};
 use kiban_os::unix::names::left_out;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 /// Timeout of a board's answer to a new client.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Settings of an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -32,20 +32,20 @@ impl Default for Settings {
 impl Settings {
     /// Calls a board by its socket in a directory of boards, with the checks of
     /// [`kiban_os::unix::names::call`]. The board has not answered yet.
-    pub fn call_board(self, door: &Path) -> io::Result<(Half, Layout)> {
-        self.call_by(Half::call_board, door)
+    pub fn call_board(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
+        self.call_by(PendingChannel::connect_to_board, door)
     }
 
     /// Calls a board by an explicit socket path. The board has not answered yet.
-    pub fn call(self, door: &Path) -> io::Result<(Half, Layout)> {
-        self.call_by(Half::call_at, door)
+    pub fn call(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
+        self.call_by(PendingChannel::connect_at, door)
     }
 
     fn call_by(
         self,
-        call: fn(&Path, &[u8], usize) -> io::Result<Half>,
+        call: fn(&Path, &[u8], usize) -> io::Result<PendingChannel>,
         door: &Path,
-    ) -> io::Result<(Half, Layout)> {
+    ) -> io::Result<(PendingChannel, Layout)> {
         let layout = Layout::new(FRONT_BYTES, self.streams, self.room_bytes).ok_or_else(|| {
             let message = "an attachment has 1 to 16384 streams of 4 KiB to 16 MiB, a power of two, each way";
             io::Error::new(io::ErrorKind::InvalidInput, message)
@@ -66,12 +66,12 @@ pub fn named(board: Option<&str>) -> io::Result<String> {
 }
 
 /// Returns whether an error means that nobody listens at a socket.
-pub fn is_nobody(error: &io::Error) -> bool {
+pub fn is_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Returns the error for a board with nobody listening on any of its sockets.
-pub fn nobody(board: &str) -> io::Error {
+pub fn no_listener_error(board: &str) -> io::Error {
     let message = format!(
         "no board {board} takes clients: add a service of kind \"attach\" to its configuration{}",
         left_out()
@@ -80,7 +80,7 @@ pub fn nobody(board: &str) -> io::Error {
 }
 
 /// Returns the error for a board that does not answer.
-pub fn silent() -> io::Error {
+pub fn no_answer_error() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")
 }
 

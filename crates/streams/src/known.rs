@@ -3,8 +3,8 @@
 //! Purpose          one reader of the board's indications, whoever calls it: tasks of a runtime, which leave
 //!                  their wakers here, or drivers, which leave none and poll.
 
-use super::{error, gone};
-use kiban_attach::{Ask, Client, LISTENERS_MAX, Layout, Read, Told, Why};
+use super::{board_gone_error, end_error};
+use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request};
 use kiban_base::ring::Poisoned;
 use kiban_base::{Region, SharedBytes};
 use kiban_os::channel::Channel;
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::task::Waker;
 
 /// Slots that a listener offers in advance.
-const OFFERED: usize = 16;
+const SLOTS_OFFERED: usize = 16;
 
 /// Marks a slot as given back: the board may have reassigned it.
 pub const GIVEN_BACK: u32 = u32::MAX;
@@ -41,7 +41,7 @@ pub struct Slot {
     /// The board's address and port, once known.
     pub local: Option<SocketAddr>,
     /// Why the stream has ended.
-    pub ended: Option<Why>,
+    pub ended: Option<EndReason>,
     /// The task that waits for bytes.
     pub reader: Option<Waker>,
     /// The task that waits for room.
@@ -57,9 +57,9 @@ impl Slot {
 
 /// State of a listener.
 #[derive(Default)]
-pub struct Waiting {
+pub struct ListenerState {
     /// The board's answer to the listen request; `None`: it has not answered.
-    result: Option<Result<SocketAddr, Why>>,
+    result: Option<Result<SocketAddr, EndReason>>,
     offered: usize,
     /// Streams that have not been accepted by the program yet.
     pub arrived: VecDeque<Accepted>,
@@ -74,11 +74,11 @@ pub struct Core {
     /// Slots by number.
     pub slots: Vec<Slot>,
     /// Listeners by number.
-    pub listeners: BTreeMap<u16, Waiting>,
+    pub listeners: BTreeMap<u16, ListenerState>,
     /// Whether the board has gone.
     pub is_gone: bool,
     /// Tasks that wait for a free slot.
-    pub claimers: Vec<Waker>,
+    pub slot_waiters: Vec<Waker>,
     /// The number of the next listener. Numbers are not reused at once, because the board may still report on
     /// a listener that is gone.
     next: u16,
@@ -91,31 +91,31 @@ impl Core {
             slots: (0..layout.slots()).map(|_| Slot::default()).collect(),
             listeners: BTreeMap::new(),
             is_gone: false,
-            claimers: Vec::new(),
+            slot_waiters: Vec::new(),
             next: 0,
         }
     }
 
     /// Processes the board's indications.
-    pub fn hear(&mut self) {
+    pub fn process_indications(&mut self) {
         loop {
-            match self.client.told() {
-                Ok(Some(told)) => self.on_told(told),
+            match self.client.next_indication() {
+                Ok(Some(told)) => self.on_indication(told),
                 Ok(None) => break,
                 Err(Poisoned) => return self.end(),
             }
         }
     }
 
-    fn on_told(&mut self, told: Told) {
+    fn on_indication(&mut self, told: Indication) {
         match told {
-            Told::Listening { listener, result } => {
+            Indication::Listening { listener, result } => {
                 if let Some(waiting) = self.listeners.get_mut(&listener) {
                     waiting.result = Some(result);
                     waiting.waker.take().into_iter().for_each(Waker::wake);
                 }
             }
-            Told::Accepted { listener, slot, local, remote } => {
+            Indication::Accepted { listener, slot, local, remote } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     *state = Slot { is_open: true, local: Some(local), ..Slot::default() };
                 }
@@ -130,28 +130,28 @@ impl Core {
                 }
                 self.offer();
             }
-            Told::Opened { slot, local } => {
+            Indication::Opened { slot, local } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     (state.is_open, state.local) = (true, Some(local));
                     state.wake();
                 }
             }
-            Told::Look { slot } => {
+            Indication::Notify { slot } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     state.wake();
                 }
             }
-            Told::Ended { slot, why } => {
+            Indication::Ended { slot, why } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     state.ended = Some(why);
                     state.wake();
                 }
             }
-            Told::Free { slot } => {
+            Indication::Free { slot } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     *state = Slot::default();
                 }
-                self.claimers.drain(..).for_each(Waker::wake);
+                self.slot_waiters.drain(..).for_each(Waker::wake);
                 self.offer();
             }
         }
@@ -160,10 +160,10 @@ impl Core {
     /// Starts to connect and returns the slot; `None` if all are in use.
     pub fn connect(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<io::Result<u32>> {
         if self.is_gone {
-            return Some(Err(gone()));
+            return Some(Err(board_gone_error()));
         }
         let slot = self.client.claim()?;
-        self.ask(Ask::Connect { slot, local, remote });
+        self.request(Request::Connect { slot, local, remote });
         Some(Ok(slot))
     }
 
@@ -172,8 +172,8 @@ impl Core {
         let state = &self.slots[slot as usize];
         match (state.local.filter(|_| state.is_open), state.ended) {
             (Some(local), _) => Some(Ok(local)),
-            (None, Some(why)) => Some(Err(error(why))),
-            (None, None) => self.is_gone.then(|| Err(gone())),
+            (None, Some(why)) => Some(Err(end_error(why))),
+            (None, None) => self.is_gone.then(|| Err(board_gone_error())),
         }
     }
 
@@ -182,10 +182,10 @@ impl Core {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         if self.listeners.len() >= LISTENERS_MAX || self.listeners.contains_key(&number) {
-            return Err(error(Why::TooMany));
+            return Err(end_error(EndReason::TooMany));
         }
-        self.listeners.insert(number, Waiting::default());
-        self.ask(Ask::Listen { listener: number, local });
+        self.listeners.insert(number, ListenerState::default());
+        self.request(Request::Listen { listener: number, local });
         Ok(number)
     }
 
@@ -195,9 +195,9 @@ impl Core {
         match self.listeners.get(&listener)?.result {
             Some(result) => {
                 self.offer();
-                Some(result.map_err(error))
+                Some(result.map_err(end_error))
             }
-            None => self.is_gone.then(|| Err(gone())),
+            None => self.is_gone.then(|| Err(board_gone_error())),
         }
     }
 
@@ -208,14 +208,14 @@ impl Core {
                 self.offer();
                 Some(Ok(accepted))
             }
-            None => self.is_gone.then(|| Err(gone())),
+            None => self.is_gone.then(|| Err(board_gone_error())),
         }
     }
 
     /// Stops listening; streams that were not accepted by the program are closed.
     pub fn unlisten(&mut self, listener: u16) {
         if let Some(waiting) = self.listeners.remove(&listener) {
-            self.ask(Ask::Unlisten { listener });
+            self.request(Request::Unlisten { listener });
             waiting.arrived.into_iter().for_each(|accepted| self.give_up(accepted.slot));
         }
     }
@@ -232,13 +232,13 @@ impl Core {
             Ok(Read::Bytes(count)) => Some(Ok(count)),
             Ok(Read::End) => Some(Ok(0)),
             Ok(Read::Nothing) => match self.slots[slot as usize].ended {
-                None => self.is_gone.then(|| Err(gone())),
-                Some(Why::Closed) => Some(Ok(0)),
-                Some(why) => Some(Err(error(why))),
+                None => self.is_gone.then(|| Err(board_gone_error())),
+                Some(EndReason::Closed) => Some(Ok(0)),
+                Some(why) => Some(Err(end_error(why))),
             },
             Err(Poisoned) => {
                 self.end();
-                Some(Err(gone()))
+                Some(Err(board_gone_error()))
             }
         }
     }
@@ -246,15 +246,15 @@ impl Core {
     /// Writes to a stream and returns the number of bytes; `None` if there is no room.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Option<io::Result<usize>> {
         if let Some(why) = self.slots[slot as usize].ended {
-            return Some(Err(error(why)));
+            return Some(Err(end_error(why)));
         }
         let is_empty = bytes.is_empty();
         match self.client.write(slot, bytes) {
-            Ok(0) if !is_empty => self.is_gone.then(|| Err(gone())),
+            Ok(0) if !is_empty => self.is_gone.then(|| Err(board_gone_error())),
             Ok(count) => Some(Ok(count)),
             Err(Poisoned) => {
                 self.end();
-                Some(Err(gone()))
+                Some(Err(board_gone_error()))
             }
         }
     }
@@ -266,14 +266,14 @@ impl Core {
         runs: impl IntoIterator<Item = SharedBytes<'a>>,
     ) -> io::Result<usize> {
         if let Some(why) = self.slots[slot as usize].ended {
-            return Err(error(why));
+            return Err(end_error(why));
         }
         match self.client.write_runs(slot, runs) {
-            Ok(0) if self.is_gone => Err(gone()),
+            Ok(0) if self.is_gone => Err(board_gone_error()),
             Ok(count) => Ok(count),
             Err(Poisoned) => {
                 self.end();
-                Err(gone())
+                Err(board_gone_error())
             }
         }
     }
@@ -281,9 +281,11 @@ impl Core {
     /// Offers free slots to listeners.
     pub fn offer(&mut self) {
         for (&listener, waiting) in &mut self.listeners {
-            while matches!(waiting.result, Some(Ok(_))) && waiting.offered + waiting.arrived.len() < OFFERED {
+            while matches!(waiting.result, Some(Ok(_)))
+                && waiting.offered + waiting.arrived.len() < SLOTS_OFFERED
+            {
                 let Some(slot) = self.client.claim() else { return };
-                if self.client.ask(Ask::Offer { listener, slot }).is_err() {
+                if self.client.request(Request::Offer { listener, slot }).is_err() {
                     return;
                 }
                 waiting.offered += 1;
@@ -292,15 +294,15 @@ impl Core {
     }
 
     /// Sends a request. If the board has gone, it is discarded, and waiting tasks are informed.
-    pub fn ask(&mut self, ask: Ask) {
-        if self.client.ask(ask).is_err() {
+    pub fn request(&mut self, ask: Request) {
+        if self.client.request(ask).is_err() {
             self.end();
         }
     }
 
     /// Closes a stream that nobody reads any more.
     pub fn give_up(&mut self, slot: u32) {
-        self.ask(Ask::Close { slot });
+        self.request(Request::Close { slot });
     }
 
     /// Records that the board has gone.
@@ -310,7 +312,7 @@ impl Core {
         self.listeners.values_mut().for_each(|waiting| {
             waiting.waker.take().into_iter().for_each(Waker::wake);
         });
-        self.claimers.drain(..).for_each(Waker::wake);
+        self.slot_waiters.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -330,11 +332,11 @@ impl Shared {
     /// Runs `work` on the state, then wakes the board if there is a request for it.
     pub fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = lock(&self.core);
-        if core.client.has_news() {
-            core.hear();
+        if core.client.has_indication() {
+            core.process_indications();
         }
         let result = work(&mut core);
-        let rings = core.client.take_ring();
+        let rings = core.client.take_ring_pending();
         drop(core);
         if rings {
             self.channel.ring(machine_nanos);

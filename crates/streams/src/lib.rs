@@ -14,7 +14,7 @@ pub mod known;
 pub mod nonblocking;
 
 pub use call::Settings;
-pub use kiban_attach::Why;
+pub use kiban_attach::EndReason;
 
 use kiban_attach::Layout;
 use kiban_os::channel::FRONT_BYTES;
@@ -38,7 +38,7 @@ pub fn is_name(text: &str) -> bool {
 ///
 /// # Errors
 /// It is not to be trusted ([`names::call`]).
-pub fn lives(path: &Path) -> io::Result<bool> {
+pub fn has_listener(path: &Path) -> io::Result<bool> {
     let kind = match path.extension() {
         Some(end) if end == "sockets" => SocketType::SEQPACKET,
         _ => SocketType::STREAM,
@@ -59,7 +59,7 @@ pub fn boards(end: &str) -> Vec<String> {
         let paths = entries.take(FILES_MAX).filter_map(|entry| Some(entry.ok()?.path()));
         for path in paths.filter(|path| path.extension().is_some_and(|its| its == end)) {
             let name = path.file_stem().and_then(|stem| stem.to_str()).filter(|name| is_name(name));
-            names.extend(name.filter(|_| lives(&path).unwrap_or(false)).map(str::to_owned));
+            names.extend(name.filter(|_| has_listener(&path).unwrap_or(false)).map(str::to_owned));
         }
     }
     names.sort();
@@ -69,12 +69,12 @@ pub fn boards(end: &str) -> Vec<String> {
 
 /// Returns the path of a board's socket for streams, in one of the directories for sockets
 /// ([`kiban_os::unix::names`]).
-pub fn door(folder: &Path, board: &str) -> PathBuf {
+pub fn socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.streams"))
 }
 
 /// Returns the path of a board's socket for unmodified programs.
-pub fn sockets_door(folder: &Path, board: &str) -> PathBuf {
+pub fn run_socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.sockets"))
 }
 
@@ -87,7 +87,7 @@ pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// It is malformed, or exceeds the limits.
-pub fn understand(greeting: &[u8]) -> io::Result<Layout> {
+pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
     let (words, rest) = greeting.as_chunks::<4>();
     let layout = match (words, rest) {
         ([slots, room], []) => {
@@ -99,23 +99,23 @@ pub fn understand(greeting: &[u8]) -> io::Result<Layout> {
 }
 
 /// Converts the reason for a stream's end to an I/O error.
-pub fn error(why: Why) -> io::Error {
+pub fn end_error(why: EndReason) -> io::Error {
     let kind = match why {
-        Why::Closed => io::ErrorKind::BrokenPipe,
-        Why::Refused => io::ErrorKind::ConnectionRefused,
-        Why::Reset => io::ErrorKind::ConnectionReset,
-        Why::TimedOut => io::ErrorKind::TimedOut,
-        Why::Aborted => io::ErrorKind::ConnectionAborted,
-        Why::NoRoute => io::ErrorKind::NetworkUnreachable,
-        Why::BadAddress => io::ErrorKind::AddrNotAvailable,
-        Why::InUse => io::ErrorKind::AddrInUse,
-        Why::TooMany => io::ErrorKind::OutOfMemory,
-        Why::Unreachable => io::ErrorKind::HostUnreachable,
+        EndReason::Closed => io::ErrorKind::BrokenPipe,
+        EndReason::Refused => io::ErrorKind::ConnectionRefused,
+        EndReason::Reset => io::ErrorKind::ConnectionReset,
+        EndReason::TimedOut => io::ErrorKind::TimedOut,
+        EndReason::Aborted => io::ErrorKind::ConnectionAborted,
+        EndReason::NoRoute => io::ErrorKind::NetworkUnreachable,
+        EndReason::BadAddress => io::ErrorKind::AddrNotAvailable,
+        EndReason::InUse => io::ErrorKind::AddrInUse,
+        EndReason::TooMany => io::ErrorKind::OutOfMemory,
+        EndReason::Unreachable => io::ErrorKind::HostUnreachable,
     };
     io::Error::new(kind, why)
 }
 
 /// Returns the error for a board that has gone, or has broken the shared memory.
-pub fn gone() -> io::Error {
+pub fn board_gone_error() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the board has gone: attach again")
 }

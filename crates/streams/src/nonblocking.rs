@@ -7,12 +7,14 @@
 //! Blocking         only attaching and [listening](Board::listen) block: until the board's answer, or for ten
 //!                  seconds.
 
-use super::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
+use super::call::{
+    ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
+};
 use super::known::{Accepted, Core, GIVEN_BACK, Shared};
-use super::{door, error, gone};
-use kiban_attach::{Ask, Layout, Why};
+use super::{board_gone_error, end_error, socket_path};
+use kiban_attach::{EndReason, Layout, Request};
 use kiban_base::SharedBytes;
-use kiban_os::channel::Half;
+use kiban_os::channel::PendingChannel;
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_os::wait::timespec;
@@ -41,11 +43,11 @@ impl Board {
     /// No board of that name accepts clients, or it belongs to another user; or the settings are invalid.
     pub fn attach(board: Option<&str>, settings: Settings) -> io::Result<Board> {
         let board = named(board)?;
-        let mut why = nobody(&board);
+        let mut why = no_listener_error(&board);
         for folder in folders_of_boards() {
-            let called = settings.call_board(&door(&folder, &board));
+            let called = settings.call_board(&socket_path(&folder, &board));
             match called.and_then(|(half, layout)| Board::attach_to(half, layout)) {
-                Err(error) if is_nobody(&error) => {}
+                Err(error) if is_no_listener(&error) => {}
                 Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),
                 attached => return attached,
             }
@@ -62,9 +64,9 @@ impl Board {
         Board::attach_to(half, layout)
     }
 
-    fn attach_to(mut half: Half, layout: Layout) -> io::Result<Board> {
+    fn attach_to(mut half: PendingChannel, layout: Layout) -> io::Result<Board> {
         let bytes = memory_bytes(layout);
-        let until = machine_nanos() + PATIENCE.as_nanos() as u64;
+        let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
         loop {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 return Ok(Board(Arc::new(Shared::new(channel, layout))));
@@ -78,7 +80,10 @@ impl Board {
     /// # Errors
     /// All streams of this attachment are in use, or the board has gone.
     pub fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
-        let slot = self.0.with(|core| core.connect(from, to)).unwrap_or_else(|| Err(error(Why::TooMany)))?;
+        let slot = self
+            .0
+            .with(|core| core.connect(from, to))
+            .unwrap_or_else(|| Err(end_error(EndReason::TooMany)))?;
         Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
     }
 
@@ -88,8 +93,8 @@ impl Board {
     /// # Errors
     /// The address is in use, or not the board's; or the board has gone.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
-        let mut listener = self.begin_listen(local)?;
-        let until = machine_nanos() + PATIENCE.as_nanos() as u64;
+        let mut listener = self.start_listen(local)?;
+        let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
         loop {
             self.arm();
             match listener.is_listening() {
@@ -101,7 +106,7 @@ impl Board {
             }
             wait_for(self.file(), until)?;
             if self.is_gone() {
-                return Err(gone());
+                return Err(board_gone_error());
             }
         }
     }
@@ -110,7 +115,7 @@ impl Board {
     ///
     /// # Errors
     /// This attachment has too many listeners.
-    pub fn begin_listen(&self, local: SocketAddr) -> io::Result<Listener> {
+    pub fn start_listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
         Ok(Listener { shared: self.0.clone(), number, local })
     }
@@ -126,7 +131,7 @@ impl Board {
         let hung_up = self.0.channel.is_gone();
         self.0.with(|core| {
             // Even without an indication there may be room for requests.
-            core.hear();
+            core.process_indications();
             if hung_up && !core.is_gone {
                 core.end();
             }
@@ -154,7 +159,7 @@ impl Board {
 fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
     match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
-        Ok(0) => Err(silent()),
+        Ok(0) => Err(no_answer_error()),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -222,7 +227,7 @@ impl Stream {
     }
 
     /// Returns whether a read would return something: bytes, the end, or an error.
-    pub fn has_news(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.shared.with(|core| core.client.has_bytes(self.slot) || self.is_over(core))
     }
 
@@ -239,13 +244,13 @@ impl Stream {
     /// Returns whether the stream did not end in order, even if not all earlier data has been read.
     pub fn is_lost(&self) -> bool {
         self.shared.with(|core| {
-            core.is_gone || core.slots[self.slot as usize].ended.is_some_and(|why| why != Why::Closed)
+            core.is_gone || core.slots[self.slot as usize].ended.is_some_and(|why| why != EndReason::Closed)
         })
     }
 
     /// Returns whether the board has taken all written data.
-    pub fn is_taken(&self) -> bool {
-        self.shared.with(|core| core.client.is_taken(self.slot))
+    pub fn is_drained(&self) -> bool {
+        self.shared.with(|core| core.client.is_drained(self.slot))
     }
 
     fn is_over(&self, core: &Core) -> bool {
@@ -270,7 +275,7 @@ impl Stream {
     /// Aborts the stream: the peer is reset.
     pub fn abort(mut self) {
         let slot = std::mem::replace(&mut self.slot, GIVEN_BACK);
-        self.shared.with(|core| core.ask(Ask::Abort { slot }));
+        self.shared.with(|core| core.request(Request::Abort { slot }));
     }
 }
 
@@ -326,7 +331,7 @@ impl Listener {
     }
 
     /// Returns whether [`Listener::accept`] would return something.
-    pub fn has_news(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.shared.with(|core| {
             let arrived = core.listeners.get(&self.number).is_some_and(|waiting| !waiting.arrived.is_empty());
             arrived || core.is_gone

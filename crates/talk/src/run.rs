@@ -110,16 +110,20 @@ pub fn run(talk: &Talk) -> Report {
     let mut trace: String = talk.head.lines().map(|line| format!("# {line}\n")).collect();
     runner.said.iter().for_each(|said| trace += &format!("{said}\n"));
     let mut file = Vec::new();
-    capture::File::new(capture::LINK_TYPE_RAW).write(&mut file);
+    capture::FileHeader::new(capture::LINK_TYPE_RAW).write(&mut file);
     let mut lasted = Duration::ZERO;
     if let Some(world) = &runner.world {
         trace += &written(world, &world.log);
         lasted = runner.mark.since(world.zero);
         for (at, packet) in &world.wire {
-            let header = capture::File::new(capture::LINK_TYPE_RAW);
+            let header = capture::FileHeader::new(capture::LINK_TYPE_RAW);
             let bytes = packet.len() as u32;
-            capture::Record { nanoseconds: at.as_nanos(), kept_bytes: bytes, wire_bytes: bytes }
-                .write(&header, &mut file);
+            capture::RecordHeader {
+                nanoseconds: at.as_nanos(),
+                captured_bytes: bytes,
+                original_bytes: bytes,
+            }
+            .write(&header, &mut file);
             file.extend(packet);
         }
     }

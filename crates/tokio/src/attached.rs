@@ -1,7 +1,7 @@
 //! State shared by an attachment, its streams and its task.
 
 use kiban_os::clock::machine_nanos;
-use kiban_os::wait::{LONG, Offers};
+use kiban_os::wait::{LONG, YieldLimiter};
 use kiban_streams::known::{Core, Shared};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Attached {
     pub(super) shared: Shared,
     pub(super) spin: Duration,
-    pub(super) offers: Offers,
+    pub(super) offers: YieldLimiter,
     pub(super) task: OnceLock<tokio::task::AbortHandle>,
 }
 
@@ -29,13 +29,13 @@ impl Attached {
 
     /// Returns whether a reader that has found nothing since `began`, in nanoseconds of CLOCK_MONOTONIC,
     /// should keep spinning.
-    pub(super) fn looks_on(&self, began: u64) -> bool {
+    pub(super) fn may_spin(&self, began: u64) -> bool {
         let spun = Duration::from_nanos(machine_nanos() - began);
         if spun >= self.spin {
             return false;
         }
         if spun >= LONG {
-            self.offers.offer();
+            self.offers.yield_if_due();
         }
         std::hint::spin_loop();
         true

@@ -10,12 +10,14 @@
 use super::attached::Attached;
 use super::stream::{Listener, Stream};
 use kiban_attach::Layout;
-use kiban_os::channel::{Channel, Half};
+use kiban_os::channel::{Channel, PendingChannel};
 use kiban_os::unix::names::folders_of_boards;
-use kiban_os::wait::Offers;
-use kiban_streams::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
-use kiban_streams::door;
+use kiban_os::wait::YieldLimiter;
+use kiban_streams::call::{
+    ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
+};
 use kiban_streams::known::{Accepted, Core, Shared};
+use kiban_streams::socket_path;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -57,15 +59,15 @@ impl Attachment {
     /// Outside of a tokio runtime.
     pub async fn attach_with(board: Option<&str>, settings: Settings) -> io::Result<Attachment> {
         let board = named(board)?;
-        let mut why = nobody(&board);
+        let mut why = no_listener_error(&board);
         for folder in folders_of_boards() {
-            let called = settings.call_board(&door(&folder, &board));
+            let called = settings.call_board(&socket_path(&folder, &board));
             let attached = match called {
                 Ok((half, layout)) => Attachment::attach_to(half, layout, settings).await,
                 Err(error) => Err(error),
             };
             match attached {
-                Err(error) if is_nobody(&error) => {}
+                Err(error) if is_no_listener(&error) => {}
                 Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),
                 attached => return attached,
             }
@@ -85,14 +87,15 @@ impl Attachment {
         Attachment::attach_to(half, layout, settings).await
     }
 
-    async fn attach_to(half: Half, layout: Layout, settings: Settings) -> io::Result<Attachment> {
-        let channel = match tokio::time::timeout(PATIENCE, complete(half, memory_bytes(layout))).await {
+    async fn attach_to(half: PendingChannel, layout: Layout, settings: Settings) -> io::Result<Attachment> {
+        let channel = match tokio::time::timeout(ATTACH_TIMEOUT, complete(half, memory_bytes(layout))).await {
             Ok(channel) => channel?,
-            Err(_) => return Err(silent()),
+            Err(_) => return Err(no_answer_error()),
         };
-        let socket = hear_of(channel.socket())?;
+        let socket = register_socket(channel.socket())?;
         let (shared, task) = (Shared::new(channel, layout), OnceLock::new());
-        let attached = Arc::new(Attached { shared, spin: settings.spin, offers: Offers::default(), task });
+        let attached =
+            Arc::new(Attached { shared, spin: settings.spin, offers: YieldLimiter::default(), task });
         let task = tokio::spawn(listen(Arc::downgrade(&attached), socket));
         attached.task.get_or_init(|| task.abort_handle());
         Ok(Attachment(attached))
@@ -115,7 +118,7 @@ impl Attachment {
             self.0.with(|core| match core.connect(local, remote) {
                 Some(slot) => Poll::Ready(slot),
                 None => {
-                    core.claimers.push(cx.waker().clone());
+                    core.slot_waiters.push(cx.waker().clone());
                     Poll::Pending
                 }
             })
@@ -150,13 +153,13 @@ impl Attachment {
 }
 
 /// Registers a duplicate of a socket with the runtime.
-fn hear_of(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
+fn register_socket(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
     UnixStream::from_std(socket.try_clone_to_owned()?.into())
 }
 
 /// Waits for the board's answer.
-async fn complete(mut half: Half, bytes: usize) -> io::Result<Channel> {
-    let socket = hear_of(half.as_fd())?;
+async fn complete(mut half: PendingChannel, bytes: usize) -> io::Result<Channel> {
+    let socket = register_socket(half.as_fd())?;
     loop {
         if let Some(channel) = half.complete(bytes..=bytes)? {
             return Ok(channel);
@@ -175,7 +178,7 @@ async fn listen(attached: Weak<Attached>, socket: UnixStream) {
             let Some(attached) = attached.upgrade() else { return };
             attached.shared.channel.own_bell().arm();
             // Process what arrived before the bell was armed.
-            attached.with(Core::hear);
+            attached.with(Core::process_indications);
         }
         // An error means that the runtime ends.
         let woken = socket.readable().await;
@@ -186,7 +189,7 @@ async fn listen(attached: Weak<Attached>, socket: UnixStream) {
         let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         if woken.is_err() || attached.shared.channel.is_gone() {
             return attached.with(|core| {
-                core.hear();
+                core.process_indications();
                 core.end();
             });
         }

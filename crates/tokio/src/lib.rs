@@ -24,5 +24,5 @@ mod stream;
 pub mod unix;
 
 pub use attachment::Attachment;
-pub use kiban_streams::{Settings, Why};
+pub use kiban_streams::{EndReason, Settings};
 pub use stream::{Listener, Stream};

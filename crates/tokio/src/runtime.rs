@@ -22,12 +22,12 @@ use tokio::sync::oneshot;
 /// # Errors
 /// The system gives no threads or no files for it.
 pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
-    quietly(|| builder.build())?
+    catch_panic(|| builder.build())?
 }
 
 /// Calls tokio where it may panic for want of a thread or a file, and converts that to an error. Panics of
 /// other threads are still printed.
-pub fn quietly<T>(call: impl FnOnce() -> T) -> io::Result<T> {
+pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     thread_local! {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     }
@@ -84,10 +84,10 @@ mod tests {
                 hook(panic);
             }
         }));
-        let called = quietly(|| std::thread::spawn(|| panic!("expected: heard")).join().is_err());
+        let called = catch_panic(|| std::thread::spawn(|| panic!("expected: heard")).join().is_err());
         assert!(called.expect("this thread has not panicked"));
         assert_eq!(heard.load(Ordering::Relaxed), 1);
-        let refused = quietly(|| panic!("{}", String::from("no thread for it")));
+        let refused = catch_panic(|| panic!("{}", String::from("no thread for it")));
         assert_eq!(refused.expect_err("it panicked").to_string(), "no thread for it");
     }
 }

@@ -1,9 +1,9 @@
 //! Streams and listeners.
 
 use super::attached::Attached;
-use kiban_attach::Ask;
+use kiban_attach::Request;
 use kiban_os::clock::machine_nanos;
-use kiban_streams::gone;
+use kiban_streams::board_gone_error;
 use kiban_streams::known::{Accepted, Core, GIVEN_BACK, Slot};
 use std::future::poll_fn;
 use std::io;
@@ -49,13 +49,13 @@ impl Stream {
 
     /// Sets whether short segments are sent at once, or may wait for ACKs (RFC 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
-        self.attached.with(|core| core.ask(Ask::Nagle { slot: self.at.slot, is_on: !nodelay }));
+        self.attached.with(|core| core.request(Request::Nagle { slot: self.at.slot, is_on: !nodelay }));
     }
 
     /// Aborts the stream: the peer is reset.
     pub fn reset(mut self) {
         let slot = std::mem::replace(&mut self.at.slot, GIVEN_BACK);
-        self.attached.with(|core| core.ask(Ask::Abort { slot }));
+        self.attached.with(|core| core.request(Request::Abort { slot }));
     }
 
     /// Spins until `look` finds something or the time for spinning is over; then `wait` registers the task's
@@ -71,7 +71,7 @@ impl Stream {
             if let Some(found) = self.attached.with(|core| look(core)) {
                 return Poll::Ready(found);
             }
-            if !self.attached.looks_on(began) {
+            if !self.attached.may_spin(began) {
                 break;
             }
         }
@@ -126,7 +126,7 @@ impl AsyncWrite for Stream {
     /// Sends a FIN after the data written so far.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let finished = self.attached.with(|core| core.client.finish(self.at.slot));
-        Poll::Ready(finished.map_err(|_| gone()))
+        Poll::Ready(finished.map_err(|_| board_gone_error()))
     }
 }
 
@@ -184,7 +184,7 @@ impl Listener {
                 Some(found) => Poll::Ready(found),
                 None => {
                     let Some(waiting) = core.listeners.get_mut(&self.number) else {
-                        return Poll::Ready(Err(gone()));
+                        return Poll::Ready(Err(board_gone_error()));
                     };
                     waiting.waker = Some(cx.waker().clone());
                     Poll::Pending

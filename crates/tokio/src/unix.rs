@@ -21,9 +21,9 @@ fn register<T: AsRawFd>(file: T) -> io::Result<AsyncFd<T>> {
 }
 
 /// A listener that is registered with a runtime.
-pub struct Callers(AsyncFd<Listener>);
+pub struct AsyncListener(AsyncFd<Listener>);
 
-impl Callers {
+impl AsyncListener {
     /// Registers a listener with the runtime.
     ///
     /// # Errors
@@ -31,19 +31,19 @@ impl Callers {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn new(listener: Listener) -> io::Result<Callers> {
-        register(listener).map(Callers)
+    pub fn new(listener: Listener) -> io::Result<AsyncListener> {
+        register(listener).map(AsyncListener)
     }
 
     /// Waits for the next caller.
     ///
     /// # Errors
     /// The runtime has ended.
-    pub async fn accept(&self) -> io::Result<Caller> {
+    pub async fn accept(&self) -> io::Result<AsyncPeer> {
         loop {
             let mut ready = self.0.readable().await?;
             match ready.get_inner().accept().and_then(|peer| peer.map(register).transpose()) {
-                Ok(Some(peer)) => return Ok(Caller(peer)),
+                Ok(Some(peer)) => return Ok(AsyncPeer(peer)),
                 Ok(None) => ready.clear_ready(),
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
@@ -52,15 +52,15 @@ impl Callers {
 }
 
 /// An accepted peer that is registered with a runtime.
-pub struct Caller(AsyncFd<Peer>);
+pub struct AsyncPeer(AsyncFd<Peer>);
 
-impl AsFd for Caller {
+impl AsFd for AsyncPeer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }
 }
 
-impl AsyncRead for Caller {
+impl AsyncRead for AsyncPeer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
@@ -72,7 +72,7 @@ impl AsyncRead for Caller {
     }
 }
 
-impl AsyncWrite for Caller {
+impl AsyncWrite for AsyncPeer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         loop {

@@ -296,7 +296,7 @@ impl Carried {
 
     /// Returns whether [`Carried::take`] would return bytes or an error.
     pub(super) fn has_news(&self) -> bool {
-        self.is_open() && self.stream.has_news()
+        self.is_open() && self.stream.is_readable()
     }
 
     /// Passes received packets to `hand` and returns whether any bytes arrived.

@@ -6,7 +6,7 @@ use super::device::{Device, HostAddress, OpenError};
 use crate::shm;
 use crate::shm::ShmLink;
 use kiban_base::{Instant, SharedBytes, SharedRoom};
-use kiban_os::channel::{Door, Half};
+use kiban_os::channel::{ChannelListener, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_os::random;
 use kiban_os::turn::{Machine, watch};
@@ -57,7 +57,7 @@ enum Link {
     /// Packets sent arrive at this NIC.
     Loopback,
     /// Shared memory during set-up.
-    Half(Half),
+    Half(PendingChannel),
     /// Shared memory.
     Shm(Box<ShmLink>),
     /// A peer of the UDP socket.
@@ -127,7 +127,7 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     links: Vec<Way>,
     address: HostAddress,
-    door: Option<Door>,
+    door: Option<ChannelListener>,
     udp: Option<UdpLink>,
     board: Option<OnBoard>,
     /// Set when the board has gone.
@@ -175,7 +175,7 @@ impl Core {
                     // Socket names are visible to everyone, so this random number is used for nothing else.
                     None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
                 };
-                let door = Door::open(name.as_bytes())?;
+                let door = ChannelListener::open(name.as_bytes())?;
                 watch(epoll, door.as_fd(), false)?;
                 core.address = HostAddress::Name(name.into_bytes());
                 core.door = Some(door);
@@ -253,7 +253,7 @@ impl Core {
         Ok(path)
     }
 
-    fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
+    fn add_half(&mut self, half: PendingChannel, host: HostAddress) -> io::Result<u32> {
         self.watch(half.as_fd(), true)?;
         self.add(MEMORY, host, Link::Half(half))
     }
@@ -416,7 +416,7 @@ impl Core {
     /// Handles rare events: callers, their hellos, links that have ended.
     fn look_around(&mut self, now: Instant) {
         self.around_at = now + LOOK_AROUND;
-        while let Some(half) = self.door.as_ref().and_then(Door::caller) {
+        while let Some(half) = self.door.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
                 // It identifies itself when it speaks.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
@@ -596,7 +596,7 @@ impl Machine for Core {
     }
 
     #[inline]
-    fn take_news(&mut self) -> bool {
+    fn take_progress(&mut self) -> bool {
         self.nic.take_news()
     }
 

@@ -4,7 +4,7 @@
 //! Its posted entries are taken whenever the NIC is driven; when it ends, for whatever reason, everything it
 //! owned is released.
 
-use kiban_os::channel::{Channel, Door, Half};
+use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_vi::Event;
 use kiban_vi::queues::Attachment;
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ pub(super) struct Desk {
 /// The door for attaching hosts, and the attached hosts.
 #[derive(Default)]
 pub(crate) struct Desks {
-    pub(super) door: Option<Door>,
-    pub(super) halves: Vec<Half>,
+    pub(super) door: Option<ChannelListener>,
+    pub(super) halves: Vec<PendingChannel>,
     pub(super) hosts: Vec<Desk>,
     /// Events that concern no attached host, for the program itself.
     pub(super) events: VecDeque<Event>,

@@ -6,7 +6,7 @@ use super::device::HostAddress;
 use crate::attach::{ARENA_BYTES_MAX, layout};
 use kiban_base::Instant;
 use kiban_base::ring::{Consumer, Producer};
-use kiban_os::channel::{Channel, Door};
+use kiban_os::channel::{Channel, ChannelListener};
 use kiban_os::clock::machine_nanos;
 use kiban_vi::Event;
 use kiban_vi::queues::Attachment;
@@ -21,7 +21,7 @@ const VIS_MAX: usize = 64;
 impl Core {
     /// Opens a door for hosts.
     pub(super) fn serve(&mut self, name: &str) -> io::Result<()> {
-        let door = Door::open(&crate::attach::door_name(name)?)?;
+        let door = ChannelListener::open(&crate::attach::door_name(name)?)?;
         self.watch(door.as_fd(), false)?;
         self.desks.door = Some(door);
         Ok(())
@@ -35,7 +35,7 @@ impl Core {
     /// Handles hosts that attach and hosts that have gone. Returns whether one that has gone still has
     /// entries to process.
     pub(super) fn look_for_hosts(&mut self) -> bool {
-        while let Some(half) = self.desks.door.as_ref().and_then(Door::caller) {
+        while let Some(half) = self.desks.door.as_ref().and_then(ChannelListener::try_accept) {
             if self.desks.hosts.len() + self.desks.halves.len() < HOSTS_MAX
                 && self.watch(half.as_fd(), true).is_ok()
             {

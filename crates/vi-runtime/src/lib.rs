@@ -24,7 +24,7 @@ pub use device::{BOARD_PORT, Device, HostAddress, OpenError, UDP_PORT};
 
 use self::core::Core;
 use kiban_base::{Instant, Region, Report, Wait};
-use kiban_os::turn::{Ended, Helping, Machine, Turn};
+use kiban_os::turn::{HelperPolicy, Machine, Turn, WaitError};
 use kiban_vi::{
     Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
     ViCounters, ViState, Work,
@@ -77,11 +77,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<Ended> for Failure {
-    fn from(ended: Ended) -> Failure {
+impl From<WaitError> for Failure {
+    fn from(ended: WaitError) -> Failure {
         match ended {
-            Ended::Timeout => Failure::Timeout,
-            Ended::Closed => Failure::Closed,
+            WaitError::Timeout => Failure::Timeout,
+            WaitError::Closed => Failure::Closed,
         }
     }
 }
@@ -135,7 +135,9 @@ impl Nic {
     /// # Errors
     /// As for [`Nic::open`].
     pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
-        Ok(Nic { turn: Turn::new("kiban-vi", Helping::SELDOM, |epoll| Core::open(device, config, epoll))? })
+        Ok(Nic {
+            turn: Turn::new("kiban-vi", HelperPolicy::SELDOM, |epoll| Core::open(device, config, epoll))?,
+        })
     }
 
     /// Returns the NIC's own address.

@@ -7,7 +7,7 @@
 //!           contents of the rings.
 
 use kiban_base::ring::{Consumer, Producer, Shape};
-use kiban_os::channel::{Channel, FRONT_BYTES, Half};
+use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
 use std::io;
 
 /// Slots of a ring; with [`PACKET_BYTES`] chosen so that a ring stays within a second-level cache.
@@ -29,8 +29,8 @@ fn layout() -> (usize, usize, usize) {
 ///
 /// # Errors
 /// No process has that name, or it belongs to another user.
-pub fn call(name: &[u8], own: &[u8]) -> io::Result<Half> {
-    Half::call(name, own, layout().2)
+pub fn call(name: &[u8], own: &[u8]) -> io::Result<PendingChannel> {
+    PendingChannel::connect(name, own, layout().2)
 }
 
 /// A link to another process.
@@ -51,7 +51,7 @@ impl ShmLink {
     ///
     /// # Errors
     /// The other side hung up or sent invalid data.
-    pub fn complete(half: &mut Half) -> io::Result<Option<ShmLink>> {
+    pub fn complete(half: &mut PendingChannel) -> io::Result<Option<ShmLink>> {
         let (there, back, bytes) = layout();
         let Some(channel) = half.complete(bytes..=bytes)? else { return Ok(None) };
         let (out, into) = if channel.is_caller() { (there, back) } else { (back, there) };
@@ -82,14 +82,14 @@ impl ShmLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_os::channel::Door;
+    use kiban_os::channel::ChannelListener;
 
     #[test]
     fn packets_cross_both_ways() {
         let name = format!("test-{}-cross", std::process::id()).into_bytes();
-        let door = Door::open(&name).expect("the name is free");
+        let door = ChannelListener::open(&name).expect("the name is free");
         let mut caller = call(&name, b"").expect("the door is open");
-        let mut callee = door.caller().expect("somebody calls");
+        let mut callee = door.try_accept().expect("somebody calls");
         let mut two = ShmLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let mut one = ShmLink::complete(&mut caller).expect("decent").expect("its hello is here");
         for _ in 0..100 {

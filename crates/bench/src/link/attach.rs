@@ -83,8 +83,8 @@ fn with_board<T: Send>(
         let mut driver =
             Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
                 .map_err(|error| error.to_string())?;
-        driver.join_packets(0, Box::new(link));
-        driver.add_outward(Box::new(services(&door)));
+        driver.attach_packets(0, Box::new(link));
+        driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
         // The door is open after the first turn.
         driver.turn();

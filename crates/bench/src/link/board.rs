@@ -128,7 +128,7 @@ pub(super) fn run(
     let mut driver =
         Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
             .expect("files may be opened");
-    driver.join_packets(0, Box::new(link));
+    driver.attach_packets(0, Box::new(link));
     let number = driver.add(Box::new(Application::new(way, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
     // The kernel's side ends without ringing.

@@ -82,7 +82,7 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
     };
     let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
         .expect("files may be opened");
-    driver.join(0, address.open().expect("the loopback takes sockets"));
+    driver.attach(0, address.open().expect("the loopback takes sockets"));
     // One opens, and both send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),

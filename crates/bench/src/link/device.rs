@@ -1,7 +1,7 @@
 //! The device between the kernel and who is behind it, what crosses it, and how that is counted.
 
 use kiban_base::Instant;
-use kiban_link::frames::tun::{Carries, TunLink};
+use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::interface;
 use std::net::IpAddr;
 
@@ -70,11 +70,11 @@ pub(super) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> +
 
 /// Opens the device in the namespace of this thread.
 pub(super) fn open(device: Device) -> std::io::Result<TunLink> {
-    let mut link = TunLink::open(DEVICE, Carries::Packets, device.whole)?;
+    let mut link = TunLink::open(DEVICE, TunMode::Packets, device.whole)?;
     interface::set_mtu(DEVICE, device.mtu_bytes)?;
     interface::set_queue(DEVICE, 1000)?;
     interface::set_address(DEVICE, IpAddr::from(KERNEL), 24)?;
     interface::set_up(DEVICE)?;
-    link.look_again()?;
+    link.refresh_mtu()?;
     Ok(link)
 }

@@ -79,7 +79,7 @@ pub(super) fn run() -> f64 {
             clock,
         )
         .expect("files may be opened");
-        driver.join_packets(0, Box::new(link));
+        driver.attach_packets(0, Box::new(link));
         driver.add(Box::new(Echo { buffer: vec![0; 4096] }));
         let (all_there, seen) = (AtomicBool::new(false), AtomicBool::new(false));
         let grown = std::thread::scope(|scope| {

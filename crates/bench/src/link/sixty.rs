@@ -126,7 +126,7 @@ fn board(clock: Clock, over: &AtomicBool) {
     };
     let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
         .expect("files may be opened");
-    driver.join(0, link);
+    driver.attach(0, link);
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);
     while !over.load(Ordering::Acquire) {

@@ -5,7 +5,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
-use kiban_attach::{Ask, BACKLOG_MAX, CLIENT_BELL, ENTRY_BYTES, LISTENERS_MAX, Layout, Told, Why};
+use kiban_attach::{
+    BACKLOG_MAX, CLIENT_BELL, ENTRY_BYTES, EndReason, Indication, LISTENERS_MAX, Layout, Request,
+};
 use kiban_base::pipe::{Reader, Writer};
 use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, Slice};
@@ -61,7 +63,7 @@ struct Slot {
     peer_finished: bool,
     /// The peer's last byte is in the pipe, and that has been said.
     into_ended: bool,
-    ended: Option<Why>,
+    ended: Option<EndReason>,
 }
 
 /// A listener of the client's.
@@ -98,7 +100,7 @@ pub struct Desk {
     listeners: BTreeMap<u16, Listener>,
     places: BTreeMap<StreamId, Place>,
     /// What found the ring full.
-    telling: VecDeque<Told>,
+    telling: VecDeque<Indication>,
     counters: DeskCounters,
     /// Asks since the client was last rung for the room that this made.
     taken: usize,
@@ -186,7 +188,7 @@ impl Desk {
             };
             self.work.release();
             self.taken += 1;
-            let ask = Ask::read(&entry).ok_or(Poisoned)?;
+            let ask = Request::read(&entry).ok_or(Poisoned)?;
             if !self.act(ask, host)? {
                 self.counters.misuse += 1;
             }
@@ -251,7 +253,7 @@ impl Desk {
                 state.state = State::Open;
                 self.counters.opened += 1;
                 match host.info(stream) {
-                    Ok(info) => self.telling.push_back(Told::Opened { slot, local: info.local }),
+                    Ok(info) => self.telling.push_back(Indication::Opened { slot, local: info.local }),
                     // It has ended in this moment, which is told next.
                     Err(_) => return Ok(true),
                 }
@@ -313,7 +315,7 @@ impl Desk {
         // One that has ended in this moment had an address, too; its end is told next.
         let local =
             host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
-        self.telling.push_back(Told::Accepted { listener, slot, local, remote: caller.remote });
+        self.telling.push_back(Indication::Accepted { listener, slot, local, remote: caller.remote });
         self.pump(slot, host)
     }
 
@@ -338,10 +340,10 @@ impl Desk {
     }
 
     /// Does what was asked; whether it means anything.
-    fn act(&mut self, ask: Ask, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    fn act(&mut self, ask: Request, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
-            Ask::Connect { slot, local, remote } => {
+            Request::Connect { slot, local, remote } => {
                 let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
                 match host.open_for(owner, local, remote) {
                     Ok(stream) => {
@@ -350,11 +352,11 @@ impl Desk {
                     }
                     Err(refused) => {
                         state.ended = Some(refused.into());
-                        self.telling.push_back(Told::Ended { slot, why: refused.into() });
+                        self.telling.push_back(Indication::Ended { slot, why: refused.into() });
                     }
                 }
             }
-            Ask::Listen { listener, local } => {
+            Request::Listen { listener, local } => {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
@@ -363,12 +365,12 @@ impl Desk {
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local
                 });
-                self.telling.push_back(Told::Listening { listener, result });
+                self.telling.push_back(Indication::Listening { listener, result });
             }
             // Its slots say it.
-            Ask::Fate { .. } => return Ok(false),
-            Ask::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
-            Ask::Offer { listener, slot } => {
+            Request::QueryEnd { .. } => return Ok(false),
+            Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
+            Request::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)
                     || self.take(slot, State::Offered(listener)).is_none()
                 {
@@ -380,13 +382,13 @@ impl Desk {
                     None => state.offered.push_back(slot),
                 }
             }
-            Ask::Look { slot } => {
+            Request::Notify { slot } => {
                 if self.slots.get(slot as usize).is_none_or(Option::is_none) {
                     return Ok(false);
                 }
                 self.pump(slot, host)?;
             }
-            Ask::Close { slot } => {
+            Request::Close { slot } => {
                 let Some(state) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else {
                     return Ok(false);
                 };
@@ -403,7 +405,7 @@ impl Desk {
                 state.state = State::Closing;
                 self.pump(slot, host)?;
             }
-            Ask::Abort { slot } => {
+            Request::Abort { slot } => {
                 match self.slots.get(slot as usize).and_then(Option::as_ref).map(|slot| slot.state) {
                     None => return Ok(false),
                     Some(State::Offered(listener)) => self.withdraw(listener, slot),
@@ -411,7 +413,7 @@ impl Desk {
                 }
                 self.abort(slot, host);
             }
-            Ask::Nagle { slot, is_on } => {
+            Request::Nagle { slot, is_on } => {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);
                 let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
                 let nagle = if is_on { Nagle::Classic } else { Nagle::Off };
@@ -442,7 +444,7 @@ impl Desk {
 
     fn free(&mut self, slot: u32) {
         self.slots[slot as usize] = None;
-        self.telling.push_back(Told::Free { slot });
+        self.telling.push_back(Indication::Free { slot });
     }
 
     fn abort(&mut self, slot: u32, host: &mut Host<'_>) {
@@ -480,7 +482,7 @@ impl Desk {
                 let is_empty =
                     state.outward.is_empty() && (state.client_finished || state.out.readable()? == 0);
                 if is_empty || state.ended.is_some() {
-                    let in_order = is_empty && state.ended.is_none_or(|why| why == Why::Closed);
+                    let in_order = is_empty && state.ended.is_none_or(|why| why == EndReason::Closed);
                     *(if in_order { &mut counters.ended } else { &mut counters.cut }) += 1;
                     places.remove(&stream);
                     state.stream = None;
@@ -491,11 +493,11 @@ impl Desk {
                 moved |= state.go_in(stream, host, counters)?;
                 let is_read = state.inward.is_none() && host.readable(stream).unwrap_or(0) == 0;
                 if let (Some(why), true) = (state.ended, is_read) {
-                    *(if why == Why::Closed { &mut counters.ended } else { &mut counters.cut }) += 1;
+                    *(if why == EndReason::Closed { &mut counters.ended } else { &mut counters.cut }) += 1;
                     places.remove(&stream);
                     state.stream = None;
                     let _ = host.close(stream);
-                    self.telling.push_back(Told::Ended { slot, why });
+                    self.telling.push_back(Indication::Ended { slot, why });
                 }
             }
         }
@@ -503,7 +505,7 @@ impl Desk {
         if is_free {
             self.free(slot);
         } else if moved && self.bell(slot, CLIENT_BELL).ring(|| 0) {
-            self.telling.push_back(Told::Look { slot });
+            self.telling.push_back(Indication::Notify { slot });
         }
         Ok(())
     }
@@ -522,7 +524,7 @@ impl Desk {
         self.shut(host);
         for slot in 0..self.slots.len() as u32 {
             let known = self.slots[slot as usize].is_some();
-            if known && self.act(Ask::Close { slot }, host).is_err() {
+            if known && self.act(Request::Close { slot }, host).is_err() {
                 self.abort(slot, host);
             }
         }
@@ -610,7 +612,7 @@ impl Slot {
             }
         }
         self.into.publish();
-        let is_last = self.peer_finished || self.ended == Some(Why::Closed);
+        let is_last = self.peer_finished || self.ended == Some(EndReason::Closed);
         if is_last && self.inward.is_none() && !self.into_ended {
             self.into_ended = true;
             self.into.end();
@@ -621,25 +623,25 @@ impl Slot {
 }
 
 /// What a client is told when its stream ends for this reason.
-pub const fn why(reason: Reason) -> Why {
+pub const fn why(reason: Reason) -> EndReason {
     match reason {
-        Reason::Closed => Why::Closed,
-        Reason::Refused => Why::Refused,
-        Reason::Reset => Why::Reset,
-        Reason::TimedOut => Why::TimedOut,
-        Reason::Unreachable => Why::Unreachable,
-        Reason::Aborted => Why::Aborted,
+        Reason::Closed => EndReason::Closed,
+        Reason::Refused => EndReason::Refused,
+        Reason::Reset => EndReason::Reset,
+        Reason::TimedOut => EndReason::TimedOut,
+        Reason::Unreachable => EndReason::Unreachable,
+        Reason::Aborted => EndReason::Aborted,
     }
 }
 
-impl From<Refused> for Why {
-    fn from(refused: Refused) -> Why {
+impl From<Refused> for EndReason {
+    fn from(refused: Refused) -> EndReason {
         use kiban_tcpip::tcp::Refusal;
         match refused {
-            Refused::NoRoute => Why::NoRoute,
-            Refused::Tcp(Refusal::AddressInUse) => Why::InUse,
-            Refused::Tcp(Refusal::BadAddress) => Why::BadAddress,
-            _ => Why::TooMany,
+            Refused::NoRoute => EndReason::NoRoute,
+            Refused::Tcp(Refusal::AddressInUse) => EndReason::InUse,
+            Refused::Tcp(Refusal::BadAddress) => EndReason::BadAddress,
+            _ => EndReason::TooMany,
         }
     }
 }

@@ -8,7 +8,7 @@ pub use desk::{Desk, DeskCounters, why};
 use crate::Host;
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
-use kiban_attach::Why;
+use kiban_attach::EndReason;
 use kiban_tcpip::tcp::Owner;
 
 /// Ports that are chosen for listeners that name none (RFC 6335 §6: the dynamic ports).
@@ -20,9 +20,9 @@ const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 ///
 /// # Errors
 /// The address is not the board's, or taken.
-pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), Why> {
+pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
     if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
-        return Err(Why::BadAddress);
+        return Err(EndReason::BadAddress);
     }
     if local.port() != 0 {
         return Ok((host.listen_for(owner, local, false)?, local));
@@ -31,11 +31,11 @@ pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u
     let first = host.board.stack.rng.below(count as u64) as usize;
     for step in first..first + count {
         let chosen = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
-        match host.listen_for(owner, chosen, false).map_err(Why::from) {
+        match host.listen_for(owner, chosen, false).map_err(EndReason::from) {
             Ok(number) => return Ok((number, chosen)),
-            Err(Why::InUse) => {}
+            Err(EndReason::InUse) => {}
             Err(why) => return Err(why),
         }
     }
-    Err(Why::TooMany)
+    Err(EndReason::TooMany)
 }

@@ -182,7 +182,7 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
             }
         }
     });
-    assert!(heard == words && stream.is_taken());
+    assert!(heard == words && stream.is_drained());
     drop(stream);
     // Somebody calls; it is cut off without ceremony.
     let listener = board.listen(at(BOARD, 6000)).expect("a free port");
@@ -253,11 +253,12 @@ fn a_client_that_is_killed_or_scribbles_ends_alone() {
 
 /// A client that greets well, and then fills its memory with nonsense.
 fn scribble(place: &Place) {
-    use kiban_os::channel::Half;
-    use kiban_streams::{greeting, understand};
+    use kiban_os::channel::PendingChannel;
+    use kiban_streams::{greeting, parse_greeting};
     let hello = greeting(4, 4096);
-    let bytes = understand(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
-    let mut half = Half::call_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
+    let bytes = parse_greeting(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
+    let mut half =
+        PendingChannel::connect_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
     let channel = loop {
         match half.complete(bytes..=bytes).expect("it takes us") {
             Some(channel) => break channel,

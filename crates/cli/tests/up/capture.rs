@@ -35,7 +35,7 @@ fn signal(name: &str, child: &Child) {
 /// The records of a file, which ends where its last one does, and how often a word is in it.
 fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
     let bytes = std::fs::read(place.0.join(name)).expect("it was written");
-    let (file, _) = kiban_capture::File::read(&bytes).expect("a capture");
+    let (file, _) = kiban_capture::FileHeader::read(&bytes).expect("a capture");
     assert_eq!(file.link_type, kiban_capture::LINK_TYPE_ETHERNET);
     let records: Result<Vec<_>, _> = file.records(&bytes).collect();
     let count = records.unwrap_or_else(|broken| panic!("{name} is not whole: {broken:?}")).len();

@@ -426,7 +426,9 @@ fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
-            assert!(kiban_streams::lives(&place.0.join("kiban").join(name)).expect("it is the board's"));
+            assert!(
+                kiban_streams::has_listener(&place.0.join("kiban").join(name)).expect("it is the board's")
+            );
         }
     }
     assert!(!place.log().contains("cut off"), "{}", place.log());

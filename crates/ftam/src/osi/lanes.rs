@@ -49,7 +49,7 @@ impl Lanes {
             // The anchor ends when the sender is dropped.
             let _ = gone.blocking_recv();
         };
-        kiban_tokio::runtime::quietly(|| lane.spawn_blocking(hold))?;
+        kiban_tokio::runtime::catch_panic(|| lane.spawn_blocking(hold))?;
         self.anchors.push(anchor);
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! Limits           [`UNDER_WAY_MAX`] outstanding pings: beyond that the oldest is forgotten.
 //! Not implemented  loopback at a point that is named by its location.
 
-use crate::{Lent, Link, LinkCounters};
+use crate::{Link, LinkContext, LinkCounters};
 use kiban_atm::wire::atm::{
     CELL_PAYLOAD_BYTES, Header, Interface, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT, VCI_F4_END_TO_END,
     VCI_F4_SEGMENT, Vc,
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Limit of outstanding pings.
-pub const UNDER_WAY_MAX: usize = 4096;
+pub const OUTSTANDING_MAX: usize = 4096;
 
 /// The flow that is pinged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct Pinger {
     clock: Clock,
     wait_set: Arc<WaitSet>,
     /// Tag, sequence number and send time of outstanding pings, the oldest first.
-    under_way: VecDeque<(u32, u64, Instant)>,
+    outstanding: VecDeque<(u32, u64, Instant)>,
     inward: VecDeque<TimedCell>,
     outward: VecDeque<TimedCell>,
     came: VecDeque<Answer>,
@@ -122,7 +122,7 @@ impl Pinger {
             rng: SecureRng::new(random::key()?),
             clock,
             wait_set,
-            under_way: VecDeque::new(),
+            outstanding: VecDeque::new(),
             inward: VecDeque::new(),
             outward: VecDeque::new(),
             came: VecDeque::new(),
@@ -168,16 +168,16 @@ impl Pinger {
     pub fn send(&mut self) -> io::Result<()> {
         let tag = loop {
             let tag = self.rng.draw_u32();
-            if !self.under_way.iter().any(|ping| ping.0 == tag) {
+            if !self.outstanding.iter().any(|ping| ping.0 == tag) {
                 break tag;
             }
         };
-        if self.under_way.len() == UNDER_WAY_MAX {
-            self.under_way.pop_front();
+        if self.outstanding.len() == OUTSTANDING_MAX {
+            self.outstanding.pop_front();
         }
         self.queue(self.word, oam::Loopback::request(tag));
         // The time before sending, so that the link's own delay counts.
-        self.under_way.push_back((tag, self.next, self.clock.now()));
+        self.outstanding.push_back((tag, self.next, self.clock.now()));
         self.next += 1;
         self.push()
     }
@@ -215,7 +215,7 @@ impl Pinger {
     }
 
     fn push(&mut self) -> io::Result<()> {
-        let lent = &mut Lent { now: self.clock.now(), memory: &mut self.memory };
+        let lent = &mut LinkContext { now: self.clock.now(), memory: &mut self.memory };
         let sent = self.link.send(&mut self.outward, lent);
         // A line does not wait: cells that the link cannot take are lost.
         self.outward.clear();
@@ -224,7 +224,7 @@ impl Pinger {
 
     fn pull(&mut self) -> io::Result<()> {
         let now = self.clock.now();
-        let lent = &mut Lent { now, memory: &mut self.memory };
+        let lent = &mut LinkContext { now, memory: &mut self.memory };
         let received = self.link.receive(lent, &mut self.inward);
         while let Some(cell) = self.inward.pop_front() {
             let word = match self.receiver.arrive(&cell) {
@@ -252,8 +252,8 @@ impl Pinger {
     }
 
     fn on_answer(&mut self, tag: u32, now: Instant) {
-        if let Some(place) = self.under_way.iter().position(|ping| ping.0 == tag) {
-            let (_, sequence, at) = self.under_way.remove(place).expect("it was found there");
+        if let Some(place) = self.outstanding.iter().position(|ping| ping.0 == tag) {
+            let (_, sequence, at) = self.outstanding.remove(place).expect("it was found there");
             self.came.push_back(Answer { sequence, round_trip: now.since(at) });
         }
     }

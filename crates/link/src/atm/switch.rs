@@ -13,7 +13,7 @@
 //! Errors           a link that is gone is detached from its port and reported ([`SwitchDriver::gone`]); the
 //!                  others continue.
 
-use crate::{Lent, Link, LinkCounters};
+use crate::{Link, LinkContext, LinkCounters};
 use kiban_atm::wire::atm::{Header, Interface, PTI_OAM_SEGMENT, VCI_F4_SEGMENT};
 use kiban_atm::wire::oam::{LOCATION_END, Payload};
 use kiban_atm::{HeaderReceiver, Name, Received, Switch, TimedCell};
@@ -30,7 +30,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// The link at a port, and the queues towards it.
-struct Place {
+struct PortState {
     link: Option<Box<dyn Link<TimedCell>>>,
     interface: Interface,
     ends_segment: bool,
@@ -46,7 +46,7 @@ struct Place {
 /// Drives a switch in real time.
 pub struct SwitchDriver {
     switch: Switch,
-    places: Vec<Place>,
+    places: Vec<PortState>,
     clock: Clock,
     wait_set: Arc<WaitSet>,
     memory: Memory,
@@ -61,7 +61,7 @@ impl SwitchDriver {
     /// # Errors
     /// The process has too many open files.
     pub fn new(switch: Switch, ports: &[(Interface, bool)], clock: Clock) -> io::Result<SwitchDriver> {
-        let place = |&(interface, ends_segment): &(Interface, bool)| Place {
+        let place = |&(interface, ends_segment): &(Interface, bool)| PortState {
             link: None,
             interface,
             ends_segment,
@@ -104,13 +104,13 @@ impl SwitchDriver {
     }
 
     /// Attaches a link to a port.
-    pub fn join(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
+    pub fn attach(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
         self.wait_set.watch_link(port, link.file());
         self.places[port].link = Some(link);
     }
 
     /// Returns the links that have gone since the last call: their ports, and the errors.
-    pub fn gone(&mut self) -> Vec<(usize, io::Error)> {
+    pub fn take_lost_links(&mut self) -> Vec<(usize, io::Error)> {
         std::mem::take(&mut self.gone)
     }
 
@@ -133,7 +133,7 @@ impl SwitchDriver {
         let mut worked = false;
         for (port, place) in places.iter_mut().enumerate() {
             let Some(link) = &mut place.link else { continue };
-            if let Err(error) = link.receive(&mut Lent { now, memory }, &mut place.inward) {
+            if let Err(error) = link.receive(&mut LinkContext { now, memory }, &mut place.inward) {
                 gone.push((port, error));
                 wait_set.forget(port);
                 place.link = None;
@@ -168,7 +168,7 @@ impl SwitchDriver {
             return false;
         }
         if let Some(link) = &mut place.link {
-            let sent = link.send(&mut place.outward, &mut Lent { now, memory });
+            let sent = link.send(&mut place.outward, &mut LinkContext { now, memory });
             if let Err(error) = sent {
                 gone.push((port, error));
                 wait_set.forget(port);
@@ -184,7 +184,7 @@ impl SwitchDriver {
     /// Returns when the driver must look again, even if nothing happens.
     fn deadline(&self) -> Instant {
         let later = self.clock.now() + PAUSE;
-        let at_port = |(port, place): (usize, &Place)| {
+        let at_port = |(port, place): (usize, &PortState)| {
             let link = place.link.as_ref().map_or(Instant::NEVER, |link| link.deadline());
             let line = match self.switch.waiting(port) {
                 0 => Instant::NEVER,
@@ -215,11 +215,11 @@ impl SwitchDriver {
     }
 }
 
-impl Place {
+impl PortState {
     /// Answers the segment loopbacks of flows that have an entry, and removes all cells of their segment
     /// flows.
     fn end_segments(&mut self, port: usize, switch: &mut Switch, now: Instant) {
-        let Place { inward, receiver, interface, answers, answered, .. } = self;
+        let PortState { inward, receiver, interface, answers, answered, .. } = self;
         inward.retain(|cell| {
             let header = Header::from_word(*interface, cell.header);
             if header.pti != PTI_OAM_SEGMENT && header.vc.vci != VCI_F4_SEGMENT {

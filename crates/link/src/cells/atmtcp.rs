@@ -19,8 +19,8 @@
 //! Not implemented  management cells of AAL5 circuits, which this protocol cannot carry: they are refused.
 
 use super::connection::{Connection, Role};
-use super::sar::{self, Gather, Gathered};
-use crate::{BURST, Lent, Link, LinkCounters, Traits};
+use super::sar::{self, Reassembled, Reassembler};
+use crate::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{CELL_BYTES_WITHOUT_HEC, Header, Interface, Vc, unpack_without_hec};
 use std::collections::{HashSet, VecDeque};
@@ -40,7 +40,7 @@ const CELL_CIRCUITS_MAX: usize = 256;
 /// A link to a peer that speaks atmtcp.
 pub struct AtmTcp {
     connection: Connection,
-    gather: Gather,
+    gather: Reassembler,
     /// Circuits that carry cells, not frames.
     cell_circuits: HashSet<Vc>,
     counters: LinkCounters,
@@ -59,7 +59,7 @@ impl AtmTcp {
     ) -> io::Result<AtmTcp> {
         Ok(AtmTcp {
             connection: Connection::open(role, addresses, name.to_owned())?,
-            gather: Gather::default(),
+            gather: Reassembler::default(),
             cell_circuits: cell_circuits.iter().copied().collect(),
             counters: LinkCounters::default(),
         })
@@ -86,11 +86,11 @@ fn word_of(cell: &[u8; CELL_BYTES_WITHOUT_HEC], vc: Vc) -> Option<u32> {
 }
 
 impl Link<TimedCell> for AtmTcp {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: 0, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: 0, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
         let AtmTcp { connection, cell_circuits, counters, .. } = self;
         let (before, enough) = (into.len(), into.len() + BURST);
         while into.len() < enough {
@@ -123,7 +123,7 @@ impl Link<TimedCell> for AtmTcp {
                     None => counters.malformed += 1,
                 },
                 _ if cell_circuits.contains(&vc) || data.is_empty() => counters.malformed += 1,
-                _ => sar::cut(data, word, lent.now, into),
+                _ => sar::segment(data, word, lent.now, into),
             }
             counters.bytes_in += u64::from(length) + HEADER_BYTES as u64;
             connection.consume(HEADER_BYTES + length as usize);
@@ -132,7 +132,7 @@ impl Link<TimedCell> for AtmTcp {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let AtmTcp { connection, gather, cell_circuits, counters } = self;
         for cell in units.drain(..) {
             let header = Header::from_word(Interface::Uni, cell.header);
@@ -142,14 +142,14 @@ impl Link<TimedCell> for AtmTcp {
                 (header.vc, [&native, &cell.payload])
             } else {
                 match gather.cell(&cell) {
-                    Gathered::Frame(word, frame) => {
+                    Reassembled::Frame(word, frame) => {
                         (Header::from_word(Interface::Uni, word).vc, [frame, &[]])
                     }
-                    Gathered::Nothing => {
+                    Reassembled::Nothing => {
                         counters.units_out += 1;
                         continue;
                     }
-                    Gathered::Management | Gathered::Wrong => {
+                    Reassembled::Management | Reassembled::Wrong => {
                         counters.refused += 1;
                         continue;
                     }

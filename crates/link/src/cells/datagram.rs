@@ -27,18 +27,18 @@ const QUEUE_BYTES: usize = 32 << 20;
 const CONTROL_WORDS: usize = 6;
 
 /// The result of one receive call.
-enum Came<'a> {
+enum ReceiveResult<'a> {
     /// Nothing has arrived.
     Nothing,
     /// A datagram from another sender.
-    Stranger,
+    UnknownSender,
     /// Datagrams of this length each; the last may be shorter.
     Datagrams(&'a [u8], usize),
 }
 
 /// The result of sending a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
+pub(crate) enum SendResult {
     /// All datagrams were sent.
     All,
     /// This many datagrams were sent; there is no room for the rest now.
@@ -69,7 +69,7 @@ impl Datagrams {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let link = kiban_os::udp::UdpLink::bind(local)?;
-        link.ask_for_room(QUEUE_BYTES);
+        link.request_receive_buffer(QUEUE_BYTES);
         let (socket, local) = link.into_parts();
         let on: libc::c_int = 1;
         for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_RXQ_OVFL)] {
@@ -108,10 +108,10 @@ impl Datagrams {
                 break;
             }
             match self.receive()? {
-                Came::Nothing => break,
-                Came::Stranger => counters.strangers += 1,
-                Came::Datagrams([], _) => counters.malformed += 1,
-                Came::Datagrams(bytes, each) => {
+                ReceiveResult::Nothing => break,
+                ReceiveResult::UnknownSender => counters.strangers += 1,
+                ReceiveResult::Datagrams([], _) => counters.malformed += 1,
+                ReceiveResult::Datagrams(bytes, each) => {
                     bytes.chunks(each).for_each(|datagram| take(datagram, counters, into));
                 }
             }
@@ -121,7 +121,7 @@ impl Datagrams {
     }
 
     /// Makes one receive call.
-    fn receive(&mut self) -> io::Result<Came<'_>> {
+    fn receive(&mut self) -> io::Result<ReceiveResult<'_>> {
         let mut from = socket2::SockAddrStorage::zeroed();
         let mut control = [0u64; CONTROL_WORDS];
         let mut place = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
@@ -142,7 +142,7 @@ impl Datagrams {
             }
             match io::Error::last_os_error().raw_os_error() {
                 // Datagrams stay in the queue until the system has memory.
-                Some(libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS) => return Ok(Came::Nothing),
+                Some(libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS) => return Ok(ReceiveResult::Nothing),
                 Some(libc::EINTR) => {}
                 // An ICMP error caused by an earlier datagram is reported once.
                 Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EMSGSIZE) => {}
@@ -169,37 +169,41 @@ impl Datagrams {
         let is_peer = from.is_some_and(|from| {
             from.ip() == self.peer.ip() && (self.any_port || from.port() == self.peer.port())
         });
-        Ok(if is_peer { Came::Datagrams(&self.buffer[..length], each.max(1)) } else { Came::Stranger })
+        Ok(if is_peer {
+            ReceiveResult::Datagrams(&self.buffer[..length], each.max(1))
+        } else {
+            ReceiveResult::UnknownSender
+        })
     }
 
     /// Sends a train of datagrams of `each` bytes, the last one shorter if bytes are left over: at most
     /// [`TRAIN_MAX`] datagrams and [`PAYLOAD_BYTES_MAX`].
-    pub(crate) fn send(&mut self, bytes: &[u8], each: usize) -> Left {
+    pub(crate) fn send(&mut self, bytes: &[u8], each: usize) -> SendResult {
         if bytes.len() <= each {
             return match self.send_once(bytes, None) {
-                Ok(()) => Left::All,
-                Err(Errno::AGAIN) => Left::Some(0),
-                Err(_) => Left::None,
+                Ok(()) => SendResult::All,
+                Err(Errno::AGAIN) => SendResult::Some(0),
+                Err(_) => SendResult::None,
             };
         }
         if self.segments {
             match self.send_once(bytes, Some(each as u16)) {
-                Ok(()) => return Left::All,
-                Err(Errno::AGAIN) => return Left::Some(0),
+                Ok(()) => return SendResult::All,
+                Err(Errno::AGAIN) => return SendResult::Some(0),
                 // UDP_SEGMENT is not supported, or not on this route.
                 Err(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOPROTOOPT) => self.segments = false,
-                Err(_) => return Left::None,
+                Err(_) => return SendResult::None,
             }
         }
         for (number, datagram) in bytes.chunks(each).enumerate() {
             match self.send_once(datagram, None) {
                 Ok(()) => {}
-                Err(Errno::AGAIN) => return Left::Some(number),
-                Err(_) if number == 0 => return Left::None,
-                Err(_) => return Left::Some(number),
+                Err(Errno::AGAIN) => return SendResult::Some(number),
+                Err(_) if number == 0 => return SendResult::None,
+                Err(_) => return SendResult::Some(number),
             }
         }
-        Left::All
+        SendResult::All
     }
 
     fn send_once(&self, bytes: &[u8], segment: Option<u16>) -> Result<(), Errno> {

@@ -17,9 +17,9 @@
 //!                  configured.
 //! Not implemented  1:1 modes, AAL5 modes, path mode's translation, MPLS over GRE.
 
-use super::datagram::{Datagrams, Left};
-use super::udp_cells::told;
-use crate::{Lent, Link, LinkCounters, Traits};
+use super::datagram::{Datagrams, SendResult};
+use super::udp_cells::with_name;
+use crate::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{CELL_BYTES_WITHOUT_HEC, pack_without_hec, unpack_without_hec};
 use std::collections::VecDeque;
@@ -133,7 +133,7 @@ fn open<'a>(
     let (label, mut rest) = packet.split_first_chunk::<LABEL_BYTES>().ok_or(Fault::Malformed)?;
     let label = u32::from_be_bytes(*label);
     if label >> 12 != config.label_in || label & BOTTOM == 0 {
-        return Err(Fault::Stranger);
+        return Err(Fault::UnknownLabel);
     }
     let mut number = 0;
     if config.control_word {
@@ -175,17 +175,17 @@ fn open<'a>(
 /// Why a packet is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    Stranger,
+    UnknownLabel,
     Malformed,
     Late,
 }
 
 impl Link<TimedCell> for Pseudowire {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: 0, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: 0, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
         let Pseudowire { datagrams, name, config, expected, counters, order, .. } = self;
         let take = |packet: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<TimedCell>| match open(
             packet, config, expected, order,
@@ -198,14 +198,14 @@ impl Link<TimedCell> for Pseudowire {
                     TimedCell::new(lent.now, word, *payload)
                 }));
             }
-            Err(Fault::Stranger) => counters.strangers += 1,
+            Err(Fault::UnknownLabel) => counters.strangers += 1,
             Err(Fault::Malformed) => counters.malformed += 1,
             Err(Fault::Late) => {}
         };
-        datagrams.each(into, counters, take).map_err(|error| told(name, error))
+        datagrams.each(into, counters, take).map_err(|error| with_name(name, error))
     }
 
-    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut LinkContext<'_>) -> io::Result<()> {
         while !units.is_empty() {
             let count = units.len().min(self.config.cells_max);
             self.packet.clear();
@@ -222,13 +222,13 @@ impl Link<TimedCell> for Pseudowire {
                 self.packet.extend_from_slice(&bytes);
             }
             match self.datagrams.send(&self.packet, self.packet.len()) {
-                Left::All => {
+                SendResult::All => {
                     self.next_out = after(self.next_out);
                     self.counters.units_out += count as u64;
                     self.counters.bytes_out += self.packet.len() as u64;
                 }
-                Left::Some(_) => break,
-                Left::None => self.counters.refused += count as u64,
+                SendResult::Some(_) => break,
+                SendResult::None => self.counters.refused += count as u64,
             }
             units.drain(..count);
         }
@@ -281,8 +281,8 @@ mod tests {
             (packet([0x10, 0, 0, 0], 52), Err(Fault::Malformed)),
             (vec![0, 0x3e, 0x81], Err(Fault::Malformed)),
             // Another label; ours, but not at the bottom.
-            (vec![0, 0x3e, 0x91, 2, 0, 0, 0, 0], Err(Fault::Stranger)),
-            (vec![0, 0x3e, 0x80, 2, 0, 0, 0, 0], Err(Fault::Stranger)),
+            (vec![0, 0x3e, 0x91, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
+            (vec![0, 0x3e, 0x80, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
         ] {
             let mut order = PseudowireCounters::default();
             let cells = open(&packet, &CONFIG, &mut None, &mut order).map(<[_]>::len);

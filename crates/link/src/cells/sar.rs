@@ -23,7 +23,7 @@ const NAME_BITS: u32 = 0xffff_fff0;
 
 /// Segments a frame of 1 to 65,535 bytes into the cells of a circuit; `word` is its header word with payload
 /// type 0.
-pub(crate) fn cut(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<TimedCell>) {
+pub(crate) fn segment(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<TimedCell>) {
     let mut crc = Crc32Aal5::new();
     crc.update(frame);
     let mut tail = [0; TAIL_BYTES_MAX];
@@ -46,7 +46,7 @@ pub(crate) fn cut(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<Time
 }
 
 /// The result of a cell.
-pub(crate) enum Gathered<'a> {
+pub(crate) enum Reassembled<'a> {
     /// Its frame is not complete, or the cell was idle.
     Nothing,
     /// It completed a frame: the circuit's header word, and the payload.
@@ -59,29 +59,29 @@ pub(crate) enum Gathered<'a> {
 
 /// Reassembles frames from the cells of many circuits.
 #[derive(Default)]
-pub(crate) struct Gather {
+pub(crate) struct Reassembler {
     receiver: HeaderReceiver,
     frames: HashMap<u32, Vec<u8>>,
     done: Vec<u8>,
 }
 
-impl Gather {
+impl Reassembler {
     /// Takes the next cell.
-    pub(crate) fn cell(&mut self, cell: &TimedCell) -> Gathered<'_> {
+    pub(crate) fn cell(&mut self, cell: &TimedCell) -> Reassembled<'_> {
         let word = match self.receiver.arrive(cell) {
             Received::Intact => cell.header,
             Received::Corrected(word) => word,
-            Received::Bad => return Gathered::Wrong,
+            Received::Bad => return Reassembled::Wrong,
         };
         if is_physical(word) || is_unassigned(Interface::Uni, word) {
-            return Gathered::Nothing;
+            return Reassembled::Nothing;
         }
         if word >> 1 & u32::from(PTI_MANAGEMENT) != 0 {
-            return Gathered::Management;
+            return Reassembled::Management;
         }
         let name = word & NAME_BITS;
         if self.frames.len() >= CIRCUITS_MAX && !self.frames.contains_key(&name) {
-            return Gathered::Wrong;
+            return Reassembled::Wrong;
         }
         let frame = self.frames.entry(name).or_default();
         // The last cell of a frame was lost: neither its rest nor the next frame can be used.
@@ -90,12 +90,12 @@ impl Gather {
         }
         frame.extend_from_slice(&cell.payload);
         if word >> 1 & u32::from(PTI_LAST) == 0 {
-            return Gathered::Nothing;
+            return Reassembled::Nothing;
         }
         self.done = self.frames.remove(&name).expect("it was filled above");
         match aal5::open(&self.done) {
-            Ok((_, frame)) => Gathered::Frame(name, frame),
-            Err(_) => Gathered::Wrong,
+            Ok((_, frame)) => Reassembled::Frame(name, frame),
+            Err(_) => Reassembled::Wrong,
         }
     }
 }
@@ -106,17 +106,17 @@ mod tests {
 
     #[test]
     fn frames_of_every_length_and_circuit_come_out_as_they_went_in() {
-        let mut gather = Gather::default();
+        let mut gather = Reassembler::default();
         for length in (1..200).chain([9188, FRAME_BYTES_MAX]) {
             let frames =
                 [0x0000_0640, 0x0010_0650].map(|word| (word, vec![length as u8 ^ word as u8; length]));
             let [mut one, mut two] = [VecDeque::new(), VecDeque::new()];
-            cut(&frames[0].1, frames[0].0, Instant::ZERO, &mut one);
-            cut(&frames[1].1, frames[1].0, Instant::ZERO, &mut two);
+            segment(&frames[0].1, frames[0].0, Instant::ZERO, &mut one);
+            segment(&frames[1].1, frames[1].0, Instant::ZERO, &mut two);
             assert_eq!(one.len(), aal5::cells(length));
             let mut came = Vec::new();
             for cell in one.iter().zip(&two).flat_map(|(one, two)| [one, two]) {
-                if let Gathered::Frame(word, frame) = gather.cell(cell) {
+                if let Reassembled::Frame(word, frame) = gather.cell(cell) {
                     came.push((word, frame.to_vec()));
                 }
             }
@@ -127,17 +127,17 @@ mod tests {
 
     #[test]
     fn a_lost_cell_loses_its_frame_and_a_lost_last_cell_two() {
-        let mut gather = Gather::default();
+        let mut gather = Reassembler::default();
         let mut cells = VecDeque::new();
-        (0..4).for_each(|number| cut(&[number; 100], 0x640, Instant::ZERO, &mut cells));
+        (0..4).for_each(|number| segment(&[number; 100], 0x640, Instant::ZERO, &mut cells));
         // Three cells a frame: the second of frame 0, the last of frame 1.
         let kept = cells.iter().enumerate().filter(|(place, _)| ![1, 5].contains(place));
         let mut came = Vec::new();
         let mut wrong = 0;
         for (_, cell) in kept {
             match gather.cell(cell) {
-                Gathered::Frame(_, frame) => came.push(frame[0]),
-                Gathered::Wrong => wrong += 1,
+                Reassembled::Frame(_, frame) => came.push(frame[0]),
+                Reassembled::Wrong => wrong += 1,
                 _ => {}
             }
         }

@@ -15,10 +15,10 @@
 //! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].
 
 use super::connection::{Connection, Role};
-use super::datagram::{Datagrams, Left};
-use super::udp_cells::told;
-use crate::unit::{Desk, LONGEST_BYTES, NoUnit, Unit};
-use crate::{BURST, Lent, Link, LinkCounters, Traits};
+use super::datagram::{Datagrams, SendResult};
+use super::udp_cells::with_name;
+use crate::unit::{LONGEST_BYTES, ReceivePage, Unit, UnitError};
+use crate::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ const LENGTH_BYTES: usize = 4;
 pub struct TcpUnits<U> {
     connection: Connection,
     mtu_bytes: usize,
-    desk: Desk,
+    desk: ReceivePage,
     counters: LinkCounters,
     unit: PhantomData<fn() -> U>,
 }
@@ -50,7 +50,7 @@ impl<U: Unit> TcpUnits<U> {
         Ok(TcpUnits {
             connection: Connection::open(role, addresses, name.to_owned())?,
             mtu_bytes,
-            desk: Desk::default(),
+            desk: ReceivePage::default(),
             counters: LinkCounters::default(),
             unit: PhantomData,
         })
@@ -63,11 +63,11 @@ impl<U: Unit> TcpUnits<U> {
 }
 
 impl<U: Unit> Link<U> for TcpUnits<U> {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: self.mtu_bytes, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let TcpUnits { connection, desk, counters, .. } = self;
         let enough = into.len() + BURST;
         while into.len() < enough {
@@ -80,14 +80,14 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };
-            match U::of_bytes(bytes, desk, lent) {
+            match U::from_received(bytes, desk, lent) {
                 Ok(unit) => {
                     counters.units_in += 1;
                     counters.bytes_in += length as u64;
                     into.push_back(unit);
                 }
-                Err(NoUnit::Malformed) => counters.malformed += 1,
-                Err(NoUnit::Starved) => {
+                Err(UnitError::Malformed) => counters.malformed += 1,
+                Err(UnitError::Starved) => {
                     // The unit stays in the buffer until there is memory, and TCP holds back the peer.
                     counters.starved += 1;
                     break;
@@ -98,7 +98,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let TcpUnits { connection, counters, .. } = self;
         if !connection.is_open() {
             counters.refused += units.len() as u64;
@@ -136,7 +136,7 @@ pub struct UdpUnits<U> {
     datagrams: Datagrams,
     name: String,
     mtu_bytes: usize,
-    desk: Desk,
+    desk: ReceivePage,
     buffer: Vec<u8>,
     counters: LinkCounters,
     unit: PhantomData<fn() -> U>,
@@ -157,7 +157,7 @@ impl<U: Unit> UdpUnits<U> {
             datagrams: Datagrams::open(local, peer, false)?,
             name: name.to_owned(),
             mtu_bytes,
-            desk: Desk::default(),
+            desk: ReceivePage::default(),
             buffer: Vec::new(),
             counters: LinkCounters::default(),
             unit: PhantomData,
@@ -171,38 +171,39 @@ impl<U: Unit> UdpUnits<U> {
 }
 
 impl<U: Unit> Link<U> for UdpUnits<U> {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: self.mtu_bytes, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: self.mtu_bytes, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let UdpUnits { datagrams, name, desk, counters, .. } = self;
-        let take = |datagram: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<U>| match U::of_bytes(
-            datagram, desk, lent,
-        ) {
-            Ok(unit) => {
-                counters.units_in += 1;
-                counters.bytes_in += datagram.len() as u64;
-                into.push_back(unit);
-            }
-            Err(NoUnit::Malformed) => counters.malformed += 1,
-            Err(NoUnit::Starved) => counters.starved += 1,
-        };
-        datagrams.each(into, counters, take).map_err(|error| told(name, error))
+        let take =
+            |datagram: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<U>| match U::from_received(
+                datagram, desk, lent,
+            ) {
+                Ok(unit) => {
+                    counters.units_in += 1;
+                    counters.bytes_in += datagram.len() as u64;
+                    into.push_back(unit);
+                }
+                Err(UnitError::Malformed) => counters.malformed += 1,
+                Err(UnitError::Starved) => counters.starved += 1,
+            };
+        datagrams.each(into, counters, take).map_err(|error| with_name(name, error))
     }
 
-    fn send(&mut self, units: &mut VecDeque<U>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<U>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let UdpUnits { datagrams, buffer, counters, .. } = self;
         while let Some(unit) = units.front() {
             buffer.clear();
             unit.append_to(buffer);
             match datagrams.send(buffer, buffer.len()) {
-                Left::All => {
+                SendResult::All => {
                     counters.units_out += 1;
                     counters.bytes_out += buffer.len() as u64;
                 }
-                Left::Some(_) => break,
-                Left::None => counters.refused += 1,
+                SendResult::Some(_) => break,
+                SendResult::None => counters.refused += 1,
             }
             units.pop_front();
         }

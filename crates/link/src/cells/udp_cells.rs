@@ -14,8 +14,8 @@
 //! HEC              passes through unchanged: the end of the circuit checks it.
 //! Not implemented  idle cells are not generated; there is no sequence number.
 
-use super::datagram::{Datagrams, Left, PAYLOAD_BYTES_MAX, TRAIN_MAX};
-use crate::{Lent, Link, LinkCounters, Traits};
+use super::datagram::{Datagrams, PAYLOAD_BYTES_MAX, SendResult, TRAIN_MAX};
+use crate::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_BYTES;
 use std::collections::VecDeque;
@@ -61,11 +61,11 @@ impl UdpCells {
 }
 
 impl Link<TimedCell> for UdpCells {
-    fn traits(&self) -> Traits {
-        Traits { mtu_bytes: 0, whole_segments: false }
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: 0, whole_segments: false }
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<TimedCell>) -> io::Result<()> {
         let UdpCells { datagrams, name, counters, .. } = self;
         let take = |datagram: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<TimedCell>| {
             let (cells, []) = datagram.as_chunks::<CELL_BYTES>() else {
@@ -76,10 +76,10 @@ impl Link<TimedCell> for UdpCells {
             counters.bytes_in += datagram.len() as u64;
             into.extend(cells.iter().map(|cell| TimedCell::from_bytes(lent.now, cell)));
         };
-        datagrams.each(into, counters, take).map_err(|error| told(name, error))
+        datagrams.each(into, counters, take).map_err(|error| with_name(name, error))
     }
 
-    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let most = self.packed * (PACKED_CELLS_MAX / self.packed).min(TRAIN_MAX);
         while !units.is_empty() {
             let count = units.len().min(most);
@@ -87,9 +87,9 @@ impl Link<TimedCell> for UdpCells {
             units.range(..count).for_each(|cell| self.train.extend_from_slice(&cell.to_bytes()));
             let left = self.datagrams.send(&self.train, self.packed * CELL_BYTES);
             let (sent, is_full) = match left {
-                Left::All => (count, false),
-                Left::Some(datagrams) => ((datagrams * self.packed).min(count), true),
-                Left::None => {
+                SendResult::All => (count, false),
+                SendResult::Some(datagrams) => ((datagrams * self.packed).min(count), true),
+                SendResult::None => {
                     self.counters.refused += count as u64;
                     units.drain(..count);
                     continue;
@@ -115,7 +115,7 @@ impl Link<TimedCell> for UdpCells {
 }
 
 /// Prefixes an error with the link's name.
-pub(super) fn told(name: &str, error: io::Error) -> io::Error {
+pub(super) fn with_name(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 

@@ -17,13 +17,13 @@
 //! Not implemented  VLANs: tagged frames belong to another network and count as malformed. Rings shared with
 //!                  the kernel.
 
-use super::landing::{Landing, Nothing};
+use super::landing::{ReadError, ReceiveBuffers};
 use super::virtio::{self, HEADER_BYTES};
-use crate::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits};
+use crate::{BURST, BURST_BYTES, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::Pdu;
 use kiban_base::ethernet::{self, Mac};
 use kiban_os::interface;
-use kiban_os::interface::{Asked, asked, told_of};
+use kiban_os::interface::{Property, explain_error_with, query};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -46,8 +46,8 @@ pub struct EthernetLink {
     name: String,
     index: libc::c_int,
     mac: Mac,
-    traits: Traits,
-    landing: Landing,
+    traits: LinkTraits,
+    landing: ReceiveBuffers,
     counters: LinkCounters,
 }
 
@@ -59,10 +59,10 @@ impl EthernetLink {
     /// # Errors
     /// There is no such interface, or the process lacks CAP_NET_RAW.
     pub fn open(name: &str, offload: bool, promiscuous: bool) -> io::Result<EthernetLink> {
-        let say = |what: &str, error: io::Error| told_of(name, what, PRIVILEGE, error);
+        let say = |what: &str, error: io::Error| explain_error_with(name, what, PRIVILEGE, error);
         let mtu_bytes = interface::mtu(name)?;
-        let index = asked(name, Asked::Index)?.index();
-        let mac = asked(name, Asked::Mac)?.mac();
+        let index = query(name, Property::Index)?.index();
+        let mac = query(name, Property::Mac)?.mac();
         // The protocol is 0 for now: with a protocol, an unbound socket would receive frames from every
         // interface.
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -106,16 +106,16 @@ impl EthernetLink {
             return Err(say("bind to", io::Error::last_os_error()));
         }
         if promiscuous {
-            hear_all(&socket, index).map_err(|error| say("make promiscuous", error))?;
+            set_promiscuous(&socket, index).map_err(|error| say("make promiscuous", error))?;
         }
         Ok(EthernetLink {
             socket,
             name: name.to_owned(),
             index,
             mac,
-            traits: Traits { mtu_bytes, whole_segments: offload },
+            traits: LinkTraits { mtu_bytes, whole_segments: offload },
             // The kernel's own segments arrive whole, whatever the MTU.
-            landing: Landing::new(ethernet::HEADER_BYTES, None),
+            landing: ReceiveBuffers::new(ethernet::HEADER_BYTES, None),
             counters: LinkCounters::default(),
         })
     }
@@ -126,18 +126,18 @@ impl EthernetLink {
     }
 
     /// Returns an error if the interface no longer exists.
-    fn judge(&self, error: Errno, what: &str) -> io::Result<()> {
-        if interface::is_there(self.index) {
+    fn check_interface(&self, error: Errno, what: &str) -> io::Result<()> {
+        if interface::exists(self.index) {
             Ok(())
         } else {
             let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
-            Err(told_of(&self.name, what, PRIVILEGE, gone))
+            Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
         }
     }
 }
 
 /// Makes an interface promiscuous for as long as the packet socket is open.
-pub(super) fn hear_all(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     let wish = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -191,11 +191,11 @@ fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>], overrun: &mut u64) -> R
 }
 
 impl Link<Pdu> for EthernetLink {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.traits
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
         let enough = self.counters.bytes_in + BURST_BYTES;
         for _ in 0..BURST {
             if self.counters.bytes_in >= enough {
@@ -204,7 +204,7 @@ impl Link<Pdu> for EthernetLink {
             let EthernetLink { socket, landing, counters, .. } = self;
             let mut header = [0; HEADER_BYTES];
             let mut is_tagged = false;
-            let landed = landing.land(lent.memory, &mut header, |places| {
+            let landed = landing.read_packet(lent.memory, &mut header, |places| {
                 let (length, tagged) = read(socket, places, &mut counters.overrun)?;
                 is_tagged = tagged;
                 Ok(length)
@@ -215,25 +215,25 @@ impl Link<Pdu> for EthernetLink {
                     continue;
                 }
                 Ok(pdu) => pdu,
-                Err(Nothing::Starved) => {
+                Err(ReadError::Starved) => {
                     // The frame stays in the socket's queue until there is memory.
                     counters.starved += 1;
                     break;
                 }
-                Err(Nothing::Short) => {
+                Err(ReadError::Short) => {
                     counters.malformed += 1;
                     continue;
                 }
                 // Frames stay in the queue until the system has memory.
-                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
-                Err(Nothing::System(Errno::INTR)) => continue,
+                Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
+                Err(ReadError::System(Errno::INTR)) => continue,
                 // Reported once when the interface goes down, or for ever if it has been removed.
-                Err(Nothing::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {
-                    self.judge(error, "read from")?;
+                Err(ReadError::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {
+                    self.check_interface(error, "read from")?;
                     continue;
                 }
-                Err(Nothing::System(error)) => {
-                    return Err(told_of(&self.name, "read from", PRIVILEGE, error.into()));
+                Err(ReadError::System(error)) => {
+                    return Err(explain_error_with(&self.name, "read from", PRIVILEGE, error.into()));
                 }
             };
             if !self.traits.whole_segments {
@@ -245,7 +245,7 @@ impl Link<Pdu> for EthernetLink {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         while let Some(pdu) = units.front_mut() {
             let header = if self.traits.whole_segments {
                 virtio::describe(pdu, ethernet::HEADER_BYTES)
@@ -265,9 +265,11 @@ impl Link<Pdu> for EthernetLink {
                 }
                 Err(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
                     self.counters.refused += 1;
-                    self.judge(error, "write to")?;
+                    self.check_interface(error, "write to")?;
                 }
-                Err(error) => return Err(told_of(&self.name, "write to", PRIVILEGE, error.into())),
+                Err(error) => {
+                    return Err(explain_error_with(&self.name, "write to", PRIVILEGE, error.into()));
+                }
             }
             units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));
         }

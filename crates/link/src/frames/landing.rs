@@ -28,7 +28,7 @@ const FRONT_BYTES: usize = 16;
 const HEAD_BYTES_MAX: usize = 96;
 
 /// Buffers for the next packet.
-pub(super) struct Landing {
+pub(super) struct ReceiveBuffers {
     pages: VecDeque<Page>,
     block: Option<Pdu>,
     /// Bytes in front of an IP header.
@@ -39,7 +39,7 @@ pub(super) struct Landing {
 }
 
 /// Why no packet was read.
-pub(super) enum Nothing {
+pub(super) enum ReadError {
     /// There is no memory for it.
     Starved,
     /// The system call failed.
@@ -48,12 +48,12 @@ pub(super) enum Nothing {
     Short,
 }
 
-impl Landing {
+impl ReceiveBuffers {
     /// Returns buffers for packets of up to `mtu_bytes`, or of any length, with `frame_bytes` in front of the
     /// IP header.
-    pub(super) fn new(frame_bytes: usize, mtu_bytes: Option<usize>) -> Landing {
+    pub(super) fn new(frame_bytes: usize, mtu_bytes: Option<usize>) -> ReceiveBuffers {
         let longest = |mtu_bytes: usize| (mtu_bytes + 64).clamp(LONG_BYTES, LONGEST_BYTES);
-        Landing {
+        ReceiveBuffers {
             pages: VecDeque::new(),
             block: None,
             frame_bytes,
@@ -64,19 +64,19 @@ impl Landing {
 
     /// Calls `read` with buffers for `front` bytes and a packet, and returns the packet. `read` returns the
     /// number of bytes it has written, including the front.
-    pub(super) fn land(
+    pub(super) fn read_packet(
         &mut self,
         memory: &mut Memory,
         front: &mut [u8],
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, Errno>,
-    ) -> Result<Pdu, Nothing> {
+    ) -> Result<Pdu, ReadError> {
         debug_assert!(front.len() <= FRONT_BYTES);
-        let mut pdu = self.block.take().or_else(|| memory.pdus.take()).ok_or(Nothing::Starved)?;
+        let mut pdu = self.block.take().or_else(|| memory.pdus.take()).ok_or(ReadError::Starved)?;
         let mut room: usize = self.pages.iter().map(Page::room).sum();
         while room < self.longest_bytes {
             let Some(page) = memory.receive.take() else {
                 self.block = Some(pdu);
-                return Err(Nothing::Starved);
+                return Err(ReadError::Starved);
             };
             room += page.room();
             self.pages.push_back(page);
@@ -101,12 +101,12 @@ impl Landing {
             Ok(length) => length.checked_sub(front_bytes).filter(|length| *length > 0),
             Err(error) => {
                 self.block = Some(pdu);
-                return Err(Nothing::System(error));
+                return Err(ReadError::System(error));
             }
         };
         let Some(length) = length else {
             self.block = Some(pdu);
-            return Err(Nothing::Short);
+            return Err(ReadError::Short);
         };
         let head = &head[..length.min(self.head_bytes)];
         let mut left = length - head.len();
@@ -142,18 +142,18 @@ impl Landing {
     }
 
     /// Moves payload that was read into the head to the front of the body.
-    fn move_down(&mut self, mut payload: &[u8], pdu: &mut Pdu, memory: &mut Memory) -> Result<(), Nothing> {
+    fn move_down(&mut self, mut payload: &[u8], pdu: &mut Pdu, memory: &mut Memory) -> Result<(), ReadError> {
         let mut parts = arrayvec::ArrayVec::<Slice, HEAD_BYTES_MAX>::new();
         while !payload.is_empty() {
             if self.pages.iter().all(|page| page.room() == 0) {
-                self.pages.push_back(memory.receive.take().ok_or(Nothing::Starved)?);
+                self.pages.push_back(memory.receive.take().ok_or(ReadError::Starved)?);
             }
             let part = self.page().append(payload).expect("the page has room");
             payload = &payload[part.len()..];
             parts.push(part);
         }
         // Pages that are shorter than a header cannot hold a packet anyway.
-        parts.into_iter().rev().try_for_each(|part| pdu.push_front_body(part)).map_err(|_| Nothing::Starved)
+        parts.into_iter().rev().try_for_each(|part| pdu.push_front_body(part)).map_err(|_| ReadError::Starved)
     }
 }
 
@@ -201,8 +201,8 @@ mod tests {
         packet
     }
 
-    fn land(landing: &mut Landing, memory: &mut Memory, packet: &[u8]) -> Pdu {
-        let landed = landing.land(memory, &mut [], |places| {
+    fn land(landing: &mut ReceiveBuffers, memory: &mut Memory, packet: &[u8]) -> Pdu {
+        let landed = landing.read_packet(memory, &mut [], |places| {
             let mut rest = packet;
             for place in places {
                 let count = rest.len().min(place.len());
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn payload_of_segments_with_the_same_headers_lies_without_gaps() {
-        let (mut landing, mut memory) = (Landing::new(0, Some(1500)), memory(4096));
+        let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let payload = [7; 1000];
         let packet = segment(TIMESTAMPS_BYTES, &payload);
         // The first one's options are not expected.
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn payload_that_came_into_the_head_stands_in_front_of_the_body() {
         for page_bytes in [64, 100, 4096] {
-            let (mut landing, mut memory) = (Landing::new(0, Some(600)), memory(page_bytes));
+            let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(600)), memory(page_bytes));
             let payload: Vec<u8> = (0..600).map(|n| n as u8).collect();
             land(&mut landing, &mut memory, &segment(40, &payload));
             // Longer, shorter, with hardly any payload, with none.
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_fills_all_the_room_makes_room_for_longer_ones() {
-        let (mut landing, mut memory) = (Landing::new(0, Some(1500)), memory(4096));
+        let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let packet = segment(0, &[9; 60_000]);
         assert!(
             land(&mut landing, &mut memory, &packet).len() < packet.len(),

@@ -12,13 +12,13 @@
 //!                  windows should fit in it.
 //! Not implemented  several queues: one thread drives a board.
 
-use super::landing::{Landing, Nothing};
+use super::landing::{ReadError, ReceiveBuffers};
 use super::virtio::{self, HEADER_BYTES};
-use crate::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits};
+use crate::{BURST, BURST_BYTES, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::Pdu;
 use kiban_base::ethernet;
 use kiban_os::interface;
-use kiban_os::interface::{request, told};
+use kiban_os::interface::{explain_error, request};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What the device carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Carries {
+pub enum TunMode {
     /// IP packets: TUN.
     Packets,
     /// Ethernet frames: TAP.
@@ -42,13 +42,13 @@ const TUN_F_TSO6: libc::c_ulong = 4;
 pub struct TunLink {
     file: OwnedFd,
     name: String,
-    carries: Carries,
+    carries: TunMode,
     /// Bytes in front of the IP header.
     frame_bytes: usize,
     /// Whether packets have virtio-net headers.
     has_header: bool,
-    traits: Traits,
-    landing: Landing,
+    traits: LinkTraits,
+    landing: ReceiveBuffers,
     counters: LinkCounters,
 }
 
@@ -58,14 +58,14 @@ impl TunLink {
     ///
     /// # Errors
     /// The process lacks the privilege, or another program uses the device.
-    pub fn open(name: &str, carries: Carries, offload: bool) -> io::Result<TunLink> {
+    pub fn open(name: &str, carries: TunMode, offload: bool) -> io::Result<TunLink> {
         let mut wanted = request(name)?;
-        let say = |error: Errno| told(name, "open /dev/net/tun for", error.into());
+        let say = |error: Errno| explain_error(name, "open /dev/net/tun for", error.into());
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
         let file = rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()).map_err(say)?;
         let kind = match carries {
-            Carries::Packets => libc::IFF_TUN,
-            Carries::Frames => libc::IFF_TAP,
+            TunMode::Packets => libc::IFF_TUN,
+            TunMode::Frames => libc::IFF_TAP,
         };
         let ask = |what: libc::Ioctl, argument: libc::c_ulong| {
             // SAFETY: these requests take a number, or read a whole `ifreq` that outlives the call.
@@ -75,13 +75,13 @@ impl TunLink {
         let header = if offload { libc::IFF_VNET_HDR } else { 0 };
         wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header) as libc::c_short;
         ask(libc::TUNSETIFF, &raw const wanted as libc::c_ulong)
-            .map_err(|error| told(name, "make", error))?;
+            .map_err(|error| explain_error(name, "make", error))?;
         let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
         let whole_segments = offload && ask(libc::TUNSETOFFLOAD, whole).is_ok();
-        let traits = Traits { mtu_bytes: interface::mtu(name)?, whole_segments };
+        let traits = LinkTraits { mtu_bytes: interface::mtu(name)?, whole_segments };
         let frame_bytes = match carries {
-            Carries::Packets => 0,
-            Carries::Frames => ethernet::HEADER_BYTES,
+            TunMode::Packets => 0,
+            TunMode::Frames => ethernet::HEADER_BYTES,
         };
         Ok(TunLink {
             file,
@@ -90,7 +90,7 @@ impl TunLink {
             frame_bytes,
             has_header: offload,
             traits,
-            landing: Landing::new(frame_bytes, (!offload).then_some(traits.mtu_bytes)),
+            landing: ReceiveBuffers::new(frame_bytes, (!offload).then_some(traits.mtu_bytes)),
             counters: LinkCounters::default(),
         })
     }
@@ -104,18 +104,18 @@ impl TunLink {
     ///
     /// # Errors
     /// The device is gone.
-    pub fn look_again(&mut self) -> io::Result<()> {
+    pub fn refresh_mtu(&mut self) -> io::Result<()> {
         self.traits.mtu_bytes = interface::mtu(&self.name)?;
         Ok(())
     }
 }
 
 impl Link<Pdu> for TunLink {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.traits
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
         let TunLink { file, has_header, landing, counters, .. } = self;
         let enough = counters.bytes_in + BURST_BYTES;
         for _ in 0..BURST {
@@ -124,31 +124,33 @@ impl Link<Pdu> for TunLink {
             }
             let mut header = [0; HEADER_BYTES];
             let front = if *has_header { &mut header[..] } else { &mut [] };
-            let landed = landing.land(lent.memory, front, |places| rustix::io::readv(&*file, places));
+            let landed = landing.read_packet(lent.memory, front, |places| rustix::io::readv(&*file, places));
             let pdu = match landed {
                 Ok(pdu) => pdu,
-                Err(Nothing::Starved) => {
+                Err(ReadError::Starved) => {
                     // The packet stays in the device's queue until there is memory.
                     counters.starved += 1;
                     break;
                 }
-                Err(Nothing::Short) => {
+                Err(ReadError::Short) => {
                     counters.malformed += 1;
                     continue;
                 }
                 // Packets stay in the queue until the system has memory.
-                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
-                Err(Nothing::System(Errno::INTR)) => continue,
+                Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
+                Err(ReadError::System(Errno::INTR)) => continue,
                 // The interface is down, not gone.
-                Err(Nothing::System(Errno::IO)) => break,
-                Err(Nothing::System(error)) => return Err(told(&self.name, "read from", error.into())),
+                Err(ReadError::System(Errno::IO)) => break,
+                Err(ReadError::System(error)) => {
+                    return Err(explain_error(&self.name, "read from", error.into()));
+                }
             };
             virtio::take(&header, pdu, counters, into);
         }
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         let TunLink { file, frame_bytes, has_header, counters, .. } = self;
         while let Some(pdu) = units.front_mut() {
             let header = if *has_header { virtio::describe(pdu, *frame_bytes) } else { [0; HEADER_BYTES] };
@@ -162,7 +164,7 @@ impl Link<Pdu> for TunLink {
                 Err(Errno::INTR) => continue,
                 // Down; no memory; or the system considers the packet invalid.
                 Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.refused += 1,
-                Err(error) => return Err(told(&self.name, "write to", error.into())),
+                Err(error) => return Err(explain_error(&self.name, "write to", error.into())),
             }
             units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));
         }

@@ -24,13 +24,13 @@
 use super::ethernet;
 use super::virtio;
 use super::xsk::{HEADROOM, Xsk};
-use crate::unit::{Desk, NoUnit, Unit};
-use crate::{BURST, Lent, Link, LinkCounters, Traits};
+use crate::unit::{ReceivePage, Unit, UnitError};
+use crate::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::ethernet::HEADER_BYTES;
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{Instant, Pdu, Sum};
 use kiban_os::interface;
-use kiban_os::interface::{Asked, asked, told_of};
+use kiban_os::interface::{Property, explain_error_with, query};
 use kiban_tcpip::wire::ip::Front;
 use std::collections::VecDeque;
 use std::io;
@@ -50,13 +50,13 @@ const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + 4;
 pub struct XdpLink {
     xsk: Xsk,
     /// Keeps the interface promiscuous.
-    _ear: Option<OwnedFd>,
+    _promiscuous: Option<OwnedFd>,
     name: String,
     index: libc::c_int,
     /// On a veth, checksums may be missing.
     is_veth: bool,
-    traits: Traits,
-    desk: Desk,
+    traits: LinkTraits,
+    desk: ReceivePage,
     /// When to call the kernel again for frames that it has not taken.
     again: Instant,
     counters: LinkCounters,
@@ -69,8 +69,8 @@ impl XdpLink {
     /// There is no such interface or queue, its packets are too long, or the process lacks the privileges.
     pub fn open(name: &str, queue: u32, promiscuous: bool) -> io::Result<XdpLink> {
         let mtu_bytes = interface::mtu(name)?;
-        let index = asked(name, Asked::Index)?.index();
-        asked(name, Asked::Mac)?;
+        let index = query(name, Property::Index)?.index();
+        query(name, Property::Mac)?;
         let frame_bytes =
             FRAMES.into_iter().find(|bytes| mtu_bytes + TAGGED_HEADER_BYTES + HEADROOM <= *bytes);
         let Some(frame_bytes) = frame_bytes else {
@@ -98,23 +98,24 @@ impl XdpLink {
                 }
                 _ => String::new(),
             };
-            let told = told_of(name, what, PRIVILEGE, error);
+            let told = explain_error_with(name, what, PRIVILEGE, error);
             io::Error::new(told.kind(), format!("{told}{more}"))
         })?;
         let ear = match promiscuous {
-            true => {
-                Some(hear_all(index).map_err(|error| told_of(name, "make promiscuous", PRIVILEGE, error))?)
-            }
+            true => Some(
+                open_promiscuous(index)
+                    .map_err(|error| explain_error_with(name, "make promiscuous", PRIVILEGE, error))?,
+            ),
             false => None,
         };
         Ok(XdpLink {
             xsk,
-            _ear: ear,
+            _promiscuous: ear,
             name: name.to_owned(),
             index,
             is_veth: interface::driver(name).is_ok_and(|driver| driver == "veth"),
-            traits: Traits { mtu_bytes, whole_segments: false },
-            desk: Desk::default(),
+            traits: LinkTraits { mtu_bytes, whole_segments: false },
+            desk: ReceivePage::default(),
             again: Instant::NEVER,
             counters: LinkCounters::default(),
         })
@@ -126,32 +127,32 @@ impl XdpLink {
         self.again = if self.xsk.waits() { now + AGAIN } else { Instant::NEVER };
         match result {
             Ok(()) => Ok(()),
-            Err(error) => self.judge(&error, "write to"),
+            Err(error) => self.check_interface(&error, "write to"),
         }
     }
 
     /// Returns an error if the interface no longer exists.
-    fn judge(&self, error: &io::Error, what: &str) -> io::Result<()> {
-        if interface::is_there(self.index) {
+    fn check_interface(&self, error: &io::Error, what: &str) -> io::Result<()> {
+        if interface::exists(self.index) {
             Ok(())
         } else {
             let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
-            Err(told_of(&self.name, what, PRIVILEGE, gone))
+            Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
         }
     }
 }
 
 impl Link<Pdu> for XdpLink {
-    fn traits(&self) -> Traits {
+    fn traits(&self) -> LinkTraits {
         self.traits
     }
 
-    fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
+    fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
         let mut taken = 0;
         while taken < BURST
             && let Some(received) = self.xsk.peek()
         {
-            match Pdu::of_bytes(self.xsk.bytes(&received), &mut self.desk, lent) {
+            match Pdu::from_received(self.xsk.bytes(&received), &mut self.desk, lent) {
                 Ok(mut pdu) => {
                     if self.is_veth {
                         finish(&mut pdu);
@@ -160,12 +161,12 @@ impl Link<Pdu> for XdpLink {
                     self.counters.bytes_in += pdu.len() as u64;
                     into.push_back(pdu);
                 }
-                Err(NoUnit::Starved) => {
+                Err(UnitError::Starved) => {
                     // The frame stays in the ring until there is memory.
                     self.counters.starved += 1;
                     break;
                 }
-                Err(NoUnit::Malformed) => self.counters.malformed += 1,
+                Err(UnitError::Malformed) => self.counters.malformed += 1,
             }
             self.xsk.done(received);
             taken += 1;
@@ -173,12 +174,12 @@ impl Link<Pdu> for XdpLink {
         if taken > 0 {
             self.xsk.give_back();
         } else if let Some(error) = self.xsk.error() {
-            self.judge(&error, "read from")?;
+            self.check_interface(&error, "read from")?;
         }
         if self.again <= lent.now { self.kick(lent.now) } else { Ok(()) }
     }
 
-    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut LinkContext<'_>) -> io::Result<()> {
         self.xsk.reclaim();
         if units.is_empty() {
             return Ok(());
@@ -194,7 +195,7 @@ impl Link<Pdu> for XdpLink {
             Err(error) => {
                 self.counters.refused += units.len() as u64;
                 units.clear();
-                return self.judge(&error, "write to");
+                return self.check_interface(&error, "write to");
             }
         }
         while let Some(pdu) = units.front() {
@@ -228,7 +229,7 @@ impl Link<Pdu> for XdpLink {
 }
 
 /// Opens a packet socket that receives nothing and makes an interface promiscuous.
-fn hear_all(index: libc::c_int) -> io::Result<OwnedFd> {
+fn open_promiscuous(index: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: socket(2) takes no pointers.
     let file = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if file < 0 {
@@ -236,7 +237,7 @@ fn hear_all(index: libc::c_int) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor was just created, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(file) };
-    ethernet::hear_all(&socket, index)?;
+    ethernet::set_promiscuous(&socket, index)?;
     Ok(socket)
 }
 

@@ -37,7 +37,7 @@ pub struct Private<'a> {
 /// Why a directory must not be served.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Exposed {
+pub enum ExposureError {
     /// A private file, or a link on the way to it, is below the directory.
     Inside {
         /// What the file is, from [`Private::what`].
@@ -69,10 +69,10 @@ pub enum Exposed {
     },
 }
 
-impl fmt::Display for Exposed {
+impl fmt::Display for ExposureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Exposed::Inside { what, path, place, root } => {
+            ExposureError::Inside { what, path, place, root } => {
                 write!(f, "{what} {} is inside the served directory {}", path.display(), root.display())?;
                 // For a relative path, the absolute path would repeat it.
                 if std::path::absolute(path).is_ok_and(|path| path != *place) {
@@ -82,29 +82,29 @@ impl fmt::Display for Exposed {
                     ", where users could fetch or replace it; move it out, or serve another directory",
                 )
             }
-            Exposed::Linked { what, path, names, root } => write!(
+            ExposureError::Linked { what, path, names, root } => write!(
                 f,
                 "{what} {} has {names} names (hard links), and one may be inside the served directory {}; \
                  make it a file of its own: put a copy (cp) in its place (mv)",
                 path.display(),
                 root.display()
             ),
-            Exposed::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            ExposureError::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
 }
 
-impl std::error::Error for Exposed {}
+impl std::error::Error for ExposureError {}
 
 /// Checks that no private file or directory can be reached through the served directory `root`. A private
 /// path that does not exist is checked at the location where it would be.
 ///
 /// # Errors
 /// A private path can be reached, or a path cannot be examined.
-pub fn check(root: &Path, private: &[Private<'_>]) -> Result<(), Exposed> {
+pub fn check(root: &Path, private: &[Private<'_>]) -> Result<(), ExposureError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
-        move |error| Exposed::Unreadable { path, error }
+        move |error| ExposureError::Unreadable { path, error }
     };
     let served = Served::new(root).map_err(unreadable(root))?;
     for Private { what, path } in private {
@@ -112,14 +112,14 @@ pub fn check(root: &Path, private: &[Private<'_>]) -> Result<(), Exposed> {
         for place in &places {
             if served.contains(place).map_err(unreadable(place))? {
                 let (path, place) = (path.to_path_buf(), place.clone());
-                return Err(Exposed::Inside { what: (*what).into(), path, place, root: root.into() });
+                return Err(ExposureError::Inside { what: (*what).into(), path, place, root: root.into() });
             }
         }
         let about = places.last().and_then(|place| fs::symlink_metadata(place).ok());
         let Some(about) = about.filter(Metadata::is_file) else { continue };
         if about.nlink() > 1 && served.devices.contains(&about.dev()) {
             let (path, names) = (path.to_path_buf(), about.nlink());
-            return Err(Exposed::Linked { what: (*what).into(), path, names, root: root.into() });
+            return Err(ExposureError::Linked { what: (*what).into(), path, names, root: root.into() });
         }
     }
     Ok(())

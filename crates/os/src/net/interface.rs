@@ -33,12 +33,12 @@ pub fn request(name: &str) -> io::Result<libc::ifreq> {
 
 /// Returns an error that says what could not be done with an interface, and which privilege or condition is
 /// missing (CAP_NET_ADMIN for EPERM and EACCES).
-pub fn told(name: &str, what: &str, error: io::Error) -> io::Error {
-    told_of(name, what, "CAP_NET_ADMIN", error)
+pub fn explain_error(name: &str, what: &str, error: io::Error) -> io::Error {
+    explain_error_with(name, what, "CAP_NET_ADMIN", error)
 }
 
 /// Like [`told`], for operations that need another privilege.
-pub fn told_of(name: &str, what: &str, privilege: &str, error: io::Error) -> io::Error {
+pub fn explain_error_with(name: &str, what: &str, privilege: &str, error: io::Error) -> io::Error {
     let more = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => format!(
             ": this needs {privilege}; run as root, or give the program that capability (setcap {}+ep), or use a link that needs \
@@ -117,7 +117,7 @@ pub fn addresses() -> Vec<IpAddr> {
 
 /// A property of an interface to query.
 #[derive(Clone, Copy)]
-pub enum Asked {
+pub enum Property {
     /// The interface index.
     Index,
     /// The MAC address.
@@ -125,9 +125,9 @@ pub enum Asked {
 }
 
 /// The answer to an [`Asked`] query.
-pub struct Answer(libc::ifreq);
+pub struct PropertyValue(libc::ifreq);
 
-impl Answer {
+impl PropertyValue {
     /// Returns the interface index, the answer to [`Asked::Index`].
     pub fn index(&self) -> libc::c_int {
         // SAFETY: a request is plain bytes, and every view of its union read here is integers.
@@ -146,17 +146,17 @@ impl Answer {
 ///
 /// # Errors
 /// There is no such interface, or, for [`Asked::Mac`], it carries no Ethernet frames.
-pub fn asked(name: &str, what: Asked) -> io::Result<Answer> {
+pub fn query(name: &str, what: Property) -> io::Result<PropertyValue> {
     let mut request = request(name)?;
     let (number, word) = match what {
-        Asked::Index => (libc::SIOCGIFINDEX, "find"),
-        Asked::Mac => (libc::SIOCGIFHWADDR, "read the MAC of"),
+        Property::Index => (libc::SIOCGIFINDEX, "find"),
+        Property::Mac => (libc::SIOCGIFHWADDR, "read the MAC of"),
     };
-    Asker::new()?.ask(number, &mut request).map_err(|error| told(name, word, error))?;
-    let answer = Answer(request);
+    IoctlSocket::new()?.ask(number, &mut request).map_err(|error| explain_error(name, word, error))?;
+    let answer = PropertyValue(request);
     // SAFETY: as above.
     let kind = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_family };
-    if matches!(what, Asked::Mac) && !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+    if matches!(what, Property::Mac) && !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
         let message =
             format!("interface {name} carries no Ethernet frames: give a packets link (tun:) its place");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -169,29 +169,29 @@ pub fn asked(name: &str, what: Asked) -> io::Result<Answer> {
 /// # Errors
 /// There is no such interface, or it is not an Ethernet interface.
 pub fn mac(name: &str) -> io::Result<Mac> {
-    Ok(asked(name, Asked::Mac)?.mac())
+    Ok(query(name, Property::Mac)?.mac())
 }
 
 /// Returns whether an interface with this index still exists.
-pub fn is_there(index: libc::c_int) -> bool {
+pub fn exists(index: libc::c_int) -> bool {
     // SAFETY: all-zero bytes are a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_ifru.ifru_ifindex = index;
-    Asker::new().is_ok_and(|asker| asker.ask(libc::SIOCGIFNAME, &mut request).is_ok())
+    IoctlSocket::new().is_ok_and(|asker| asker.ask(libc::SIOCGIFNAME, &mut request).is_ok())
 }
 
 /// A socket for interface ioctls in the caller's network namespace.
-struct Asker(OwnedFd);
+struct IoctlSocket(OwnedFd);
 
-impl Asker {
-    fn new() -> io::Result<Asker> {
+impl IoctlSocket {
+    fn new() -> io::Result<IoctlSocket> {
         // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
-        Ok(Asker(unsafe { OwnedFd::from_raw_fd(file) }))
+        Ok(IoctlSocket(unsafe { OwnedFd::from_raw_fd(file) }))
     }
 
     fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
@@ -207,7 +207,9 @@ impl Asker {
 /// There is no such interface.
 pub fn is_up(name: &str) -> io::Result<bool> {
     let mut request = request(name)?;
-    Asker::new()?.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| told(name, "look at", error))?;
+    IoctlSocket::new()?
+        .ask(libc::SIOCGIFFLAGS, &mut request)
+        .map_err(|error| explain_error(name, "look at", error))?;
     // SAFETY: the system has written the flags.
     Ok(unsafe { request.ifr_ifru.ifru_flags } & libc::IFF_UP as libc::c_short != 0)
 }
@@ -229,9 +231,9 @@ pub fn driver(name: &str) -> io::Result<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 40] };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    Asker::new()?
+    IoctlSocket::new()?
         .ask(libc::SIOCETHTOOL, &mut request)
-        .map_err(|error| told(name, "ask for the driver of", error))?;
+        .map_err(|error| explain_error(name, "ask for the driver of", error))?;
     let length = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
     Ok(String::from_utf8_lossy(&info.driver[..length]).into_owned())
 }
@@ -242,9 +244,9 @@ pub fn driver(name: &str) -> io::Result<String> {
 /// There is no such interface.
 pub fn mtu(name: &str) -> io::Result<usize> {
     let mut request = request(name)?;
-    Asker::new()?
+    IoctlSocket::new()?
         .ask(libc::SIOCGIFMTU, &mut request)
-        .map_err(|error| told(name, "read the MTU of", error))?;
+        .map_err(|error| explain_error(name, "read the MTU of", error))?;
     // SAFETY: the system has written the MTU.
     Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }
@@ -257,7 +259,7 @@ pub fn set_mtu(name: &str, bytes: usize) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_mtu = bytes as libc::c_int;
     let what = format!("set the MTU ({bytes}) of");
-    Asker::new()?.ask(libc::SIOCSIFMTU, &mut request).map_err(|error| told(name, &what, error))
+    IoctlSocket::new()?.ask(libc::SIOCSIFMTU, &mut request).map_err(|error| explain_error(name, &what, error))
 }
 
 /// Sets the transmit queue length of an interface (`txqueuelen`), in packets.
@@ -267,8 +269,10 @@ pub fn set_mtu(name: &str, bytes: usize) -> io::Result<()> {
 pub fn set_queue(name: &str, packets: usize) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_metric = packets as libc::c_int;
-    let asker = Asker::new()?;
-    asker.ask(libc::SIOCSIFTXQLEN, &mut request).map_err(|error| told(name, "set the queue of", error))
+    let asker = IoctlSocket::new()?;
+    asker
+        .ask(libc::SIOCSIFTXQLEN, &mut request)
+        .map_err(|error| explain_error(name, "set the queue of", error))
 }
 
 /// Brings an interface up.
@@ -289,13 +293,13 @@ pub fn set_down(name: &str) -> io::Result<()> {
 
 fn set_flag(name: &str, up: bool, what: &str) -> io::Result<()> {
     let mut request = request(name)?;
-    let asker = Asker::new()?;
-    asker.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| told(name, "look at", error))?;
+    let asker = IoctlSocket::new()?;
+    asker.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| explain_error(name, "look at", error))?;
     // SAFETY: the system has written the flags.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     let flag = libc::IFF_UP as libc::c_short;
     request.ifr_ifru.ifru_flags = if up { flags | flag } else { flags & !flag };
-    asker.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| told(name, what, error))
+    asker.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| explain_error(name, what, error))
 }
 
 fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
@@ -324,8 +328,8 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
     let mut request = request(name)?;
     match address {
         IpAddr::V4(address) => {
-            let asker = Asker::new()?;
-            let say = |error| told(name, "give an address to", error);
+            let asker = IoctlSocket::new()?;
+            let say = |error| explain_error(name, "give an address to", error);
             request.ifr_ifru.ifru_addr = ipv4(address);
             asker.ask(libc::SIOCSIFADDR, &mut request).map_err(say)?;
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
@@ -333,8 +337,8 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
             asker.ask(libc::SIOCSIFNETMASK, &mut request).map_err(say)
         }
         IpAddr::V6(address) => {
-            let say = |error| told(name, "give an IPv6 address to", error);
-            Asker::new()?.ask(libc::SIOCGIFINDEX, &mut request).map_err(say)?;
+            let say = |error| explain_error(name, "give an IPv6 address to", error);
+            IoctlSocket::new()?.ask(libc::SIOCGIFINDEX, &mut request).map_err(say)?;
             // SAFETY: the system has written the index.
             let index = unsafe { request.ifr_ifru.ifru_ifindex };
             // SAFETY: socket(2) takes no pointers.

@@ -5,7 +5,7 @@
 //!                  as on a wire.
 //! Not implemented  rings shared with the kernel; offloads.
 
-use super::interface::{Asked, asked, told_of};
+use super::interface::{Property, explain_error_with, query};
 use kiban_base::ethernet::Mac;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -23,9 +23,9 @@ impl PacketLink {
     /// # Errors
     /// The interface does not exist, or the process lacks CAP_NET_RAW.
     pub fn open(interface: &str, ether_type: u16) -> io::Result<PacketLink> {
-        let told = |what: &str, error: io::Error| told_of(interface, what, "CAP_NET_RAW", error);
-        let index = asked(interface, Asked::Index)?.index();
-        let mac = asked(interface, Asked::Mac)?.mac();
+        let told = |what: &str, error: io::Error| explain_error_with(interface, what, "CAP_NET_RAW", error);
+        let index = query(interface, Property::Index)?.index();
+        let mac = query(interface, Property::Mac)?.mac();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: socket(2) takes no pointers.
         // The protocol is 0 for now: with a protocol, an unbound socket would receive frames from every

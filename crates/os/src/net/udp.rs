@@ -58,7 +58,7 @@ impl UdpLink {
 
     /// Requests a receive buffer of `bytes`. Only a privileged process can exceed the system's limit
     /// (net.core.rmem_max).
-    pub fn ask_for_room(&self, bytes: usize) {
+    pub fn request_receive_buffer(&self, bytes: usize) {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             // SAFETY: both options take an int, and `bytes` outlives the calls. If a call fails, the buffer

@@ -6,7 +6,7 @@
 //!                  the wait set until something arrives or the machine's deadline. The program's next call
 //!                  makes it go back to polling.
 
-use super::machine::{Helping, Machine, Place};
+use super::machine::{HelperPolicy, Machine, QueueKey};
 use super::shared::Shared;
 use crate::wait::Waiting;
 use crate::{ignore_poison, lock, try_lock};
@@ -26,13 +26,13 @@ struct End {
 }
 
 /// The thread and its stop flag.
-pub(super) struct Helper<M: Machine, Q: Place> {
+pub(super) struct Helper<M: Machine, Q: QueueKey> {
     shared: Weak<Shared<M, Q>>,
     end: Arc<End>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<M: Machine, Q: Place> Helper<M, Q> {
+impl<M: Machine, Q: QueueKey> Helper<M, Q> {
     pub(super) fn start(name: &str, shared: &Arc<Shared<M, Q>>) -> io::Result<Helper<M, Q>> {
         let end = Arc::new(End::default());
         let (its_end, its_shared) = (end.clone(), shared.clone());
@@ -42,7 +42,7 @@ impl<M: Machine, Q: Place> Helper<M, Q> {
     }
 }
 
-impl<M: Machine, Q: Place> Drop for Helper<M, Q> {
+impl<M: Machine, Q: QueueKey> Drop for Helper<M, Q> {
     fn drop(&mut self) {
         self.end.ends.store(true, Ordering::Release);
         *lock(&self.end.lock) = ();
@@ -58,9 +58,9 @@ impl<M: Machine, Q: Place> Drop for Helper<M, Q> {
     }
 }
 
-fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
+fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
     let mut waiting: Option<Waiting> = None;
-    let Helping { idle: idle_min, tick_max, .. } = shared.helping;
+    let HelperPolicy { idle: idle_min, tick_max, .. } = shared.helping;
     let mut tick = idle_min;
     loop {
         let guard = lock(&end.lock);

@@ -15,7 +15,7 @@ pub trait Machine: Send + 'static {
     /// Sends what there is to send, after a caller's work.
     fn flush(&mut self, now: Instant);
     /// Returns whether something that a thread may wait for has happened since the last call.
-    fn take_news(&mut self) -> bool;
+    fn take_progress(&mut self) -> bool;
     /// Returns when the machine must be driven even if nothing arrives; [`Instant::NEVER`] if there is no
     /// such time.
     fn deadline(&self) -> Instant;
@@ -34,13 +34,13 @@ pub trait Machine: Send + 'static {
 }
 
 /// The name of a queue. Each queue has a waiting policy and its own history.
-pub trait Place: Copy + Eq + Hash + Send + 'static {}
+pub trait QueueKey: Copy + Eq + Hash + Send + 'static {}
 
-impl<Q: Copy + Eq + Hash + Send + 'static> Place for Q {}
+impl<Q: Copy + Eq + Hash + Send + 'static> QueueKey for Q {}
 
 /// Why a wait ended without a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum WaitError {
     /// The timeout has passed.
     Timeout,
     /// The turn has been closed.
@@ -49,7 +49,7 @@ pub enum Ended {
 
 /// When the helper drives.
 #[derive(Clone, Copy, Debug)]
-pub struct Helping {
+pub struct HelperPolicy {
     /// How long nobody must have driven before the helper does; also its polling interval.
     pub idle: Duration,
     /// The longest polling interval, used while another thread drives.
@@ -59,12 +59,12 @@ pub struct Helping {
     pub alert: bool,
 }
 
-impl Helping {
+impl HelperPolicy {
     /// For programs that work and wait only through the turn.
-    pub const SELDOM: Helping =
-        Helping { idle: Duration::from_millis(10), tick_max: Duration::from_millis(100), alert: false };
+    pub const SELDOM: HelperPolicy =
+        HelperPolicy { idle: Duration::from_millis(10), tick_max: Duration::from_millis(100), alert: false };
     /// For programs that also wait outside the turn: on files that it signals, or on memory that peers write
     /// to.
-    pub const ALERT: Helping =
-        Helping { idle: Duration::from_micros(50), tick_max: Duration::from_millis(4), alert: true };
+    pub const ALERT: HelperPolicy =
+        HelperPolicy { idle: Duration::from_micros(50), tick_max: Duration::from_millis(4), alert: true };
 }

@@ -26,9 +26,9 @@ mod signals;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Ended, Helping, Machine, Place};
+pub use machine::{HelperPolicy, Machine, QueueKey, WaitError};
 pub use signals::ends_this_call;
-pub use signals::quietly;
+pub use signals::with_signals_blocked;
 
 use self::followers::Followers;
 use self::helper::Helper;
@@ -54,19 +54,19 @@ pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<(
 }
 
 /// A machine and the state of the threads that drive it. Clones share it; its helper ends with the last one.
-pub struct Turn<M: Machine, Q: Place> {
+pub struct Turn<M: Machine, Q: QueueKey> {
     shared: Arc<Shared<M, Q>>,
     /// Stops the helper when the last clone is dropped.
     _helper: Arc<Helper<M, Q>>,
 }
 
-impl<M: Machine, Q: Place> Clone for Turn<M, Q> {
+impl<M: Machine, Q: QueueKey> Clone for Turn<M, Q> {
     fn clone(&self) -> Turn<M, Q> {
         Turn { shared: self.shared.clone(), _helper: self._helper.clone() }
     }
 }
 
-impl<M: Machine, Q: Place> Turn<M, Q> {
+impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     /// Creates a turn. `make` receives an epoll on which the machine may have its files watched ([`watch`]).
     /// Also starts the helper thread, named `helper`.
     ///
@@ -74,7 +74,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
     /// Those of `make`; or the system has no descriptor or thread to spare.
     pub fn new<E: From<io::Error>>(
         helper: &str,
-        helping: Helping,
+        helping: HelperPolicy,
         make: impl FnOnce(&OwnedFd) -> Result<M, E>,
     ) -> Result<Turn<M, Q>, E> {
         let clock = Clock::new();
@@ -89,12 +89,12 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
             epoll,
             wait_set,
             followers: Followers::new(),
-            news: (Mutex::new(0), Condvar::new()),
-            places: Mutex::default(),
+            progress: (Mutex::new(0), Condvar::new()),
+            waiters: Mutex::default(),
             driven_at: AtomicU64::new(0),
             helping,
             helper_drives: AtomicBool::new(false),
-            vain: AtomicU32::new(0),
+            idle_looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),
         });
         let helper = Helper::start(helper, &shared)?;
@@ -140,7 +140,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         let done = work(&mut held.machine, now);
         held.machine.flush(now);
         let earlier = held.wakes_sleeper();
-        let news = held.machine.take_news();
+        let news = held.machine.take_progress();
         drop(held);
         if news {
             shared.call_followers();
@@ -171,7 +171,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         once: Option<Wait>,
         timeout: Duration,
         look: impl FnMut(&mut M) -> Option<T>,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, WaitError> {
         self.wait_holding(queue, once, timeout, None, look)
     }
 
@@ -185,11 +185,11 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         queue: Q,
         timeout: Duration,
         mut look: impl FnMut(&mut M) -> Option<T>,
-    ) -> Result<Option<T>, Ended> {
+    ) -> Result<Option<T>, WaitError> {
         if let Some(found) = self.look(&mut look) {
             return Ok(Some(found));
         }
-        let signals = signals::Held::new();
+        let signals = signals::BlockedSignals::new();
         self.wait_holding(queue, None, timeout, Some(&signals), |machine| {
             look(machine).map(Some).or_else(|| signals.has_ended().then_some(None))
         })
@@ -200,13 +200,13 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         queue: Q,
         once: Option<Wait>,
         timeout: Duration,
-        signals: Option<&signals::Held>,
+        signals: Option<&signals::BlockedSignals>,
         mut look: impl FnMut(&mut M) -> Option<T>,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, WaitError> {
         let shared = &*self.shared;
         let mut look = |machine: &mut M| {
             if shared.closed.load(Ordering::Relaxed) {
-                Some(Err(Ended::Closed))
+                Some(Err(WaitError::Closed))
             } else {
                 look(machine).map(Ok)
             }
@@ -215,18 +215,18 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
             return found;
         }
         let deadline = if timeout == Duration::MAX { Instant::NEVER } else { self.now() + timeout };
-        let spot = lock(&shared.places).spot(queue, once, shared.clock);
+        let spot = lock(&shared.waiters).waiter(queue, once, shared.clock);
         loop {
             if let Some(driver) = try_lock(&shared.driver) {
                 let found = spot.wait(|waiting| shared.drive_until(waiting, deadline, signals, &mut look));
                 shared.stop_driving(driver);
-                return found.unwrap_or(Err(Ended::Timeout));
+                return found.unwrap_or(Err(WaitError::Timeout));
             }
             if let Some(found) = shared.follow(deadline, &mut look) {
                 return found?;
             }
             if let Some(signals) = signals {
-                signals.let_in();
+                signals.deliver_pending();
             }
         }
     }
@@ -235,28 +235,28 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
 
     /// Sets the waiting policy of queues without one of their own.
     pub fn set_wait(&self, wait: Wait) {
-        lock(&self.shared.places).set_wait(wait);
+        lock(&self.shared.waiters).set_wait(wait);
     }
 
     /// Sets the waiting policy of one queue.
     pub fn set_queue_wait(&self, queue: Q, wait: Wait) {
-        lock(&self.shared.places).set_queue_wait(queue, wait);
+        lock(&self.shared.waiters).set_queue_wait(queue, wait);
     }
 
     /// Returns statistics of the waits for a queue, or `None` before the first wait.
     pub fn wait_report(&self, queue: Q) -> Option<Report> {
-        let spot = lock(&self.shared.places).known(queue)?;
+        let spot = lock(&self.shared.waiters).known(queue)?;
         Some(spot.report())
     }
 
     /// Returns the waiting policy of a queue.
     pub fn wait_policy(&self, queue: Q) -> Wait {
-        lock(&self.shared.places).policy(queue)
+        lock(&self.shared.waiters).policy(queue)
     }
 
     /// Forgets a removed queue, so that a later queue with the same name starts with the default policy and
     /// no history.
     pub fn forget_queue(&self, queue: Q) {
-        lock(&self.shared.places).forget(queue);
+        lock(&self.shared.waiters).forget(queue);
     }
 }

@@ -4,7 +4,7 @@
 //!                  during a wait.
 //! Limits           only one thread at a time waits at a spot: the driver.
 
-use super::machine::Place;
+use super::machine::QueueKey;
 use crate::clock::Clock;
 use crate::lock;
 use crate::wait::Waiting;
@@ -12,29 +12,34 @@ use kiban_base::{Report, Wait};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-pub(super) struct Places<Q> {
+pub(super) struct QueueWaiters<Q> {
     policy: Wait,
     of: HashMap<Q, Wait>,
-    waiting: HashMap<Q, Arc<Spot>>,
+    waiting: HashMap<Q, Arc<QueueWaiter>>,
     /// For calls with a policy of their own: the last such policy of each queue, and its history.
-    once: HashMap<Q, (Wait, Arc<Spot>)>,
+    once: HashMap<Q, (Wait, Arc<QueueWaiter>)>,
 }
 
-impl<Q> Default for Places<Q> {
-    fn default() -> Places<Q> {
-        Places { policy: Wait::default(), of: HashMap::new(), waiting: HashMap::new(), once: HashMap::new() }
+impl<Q> Default for QueueWaiters<Q> {
+    fn default() -> QueueWaiters<Q> {
+        QueueWaiters {
+            policy: Wait::default(),
+            of: HashMap::new(),
+            waiting: HashMap::new(),
+            once: HashMap::new(),
+        }
     }
 }
 
 /// The waiter of a queue, and its statistics after the last wait, which can be read during a wait.
-pub(super) struct Spot {
+pub(super) struct QueueWaiter {
     waiting: Mutex<Waiting>,
     report: Mutex<Report>,
 }
 
-impl Spot {
-    fn new(wait: Wait, clock: Clock) -> Arc<Spot> {
-        Arc::new(Spot { waiting: Mutex::new(Waiting::new(wait, clock)), report: Mutex::default() })
+impl QueueWaiter {
+    fn new(wait: Wait, clock: Clock) -> Arc<QueueWaiter> {
+        Arc::new(QueueWaiter { waiting: Mutex::new(Waiting::new(wait, clock)), report: Mutex::default() })
     }
 
     /// Runs one wait, then copies its statistics.
@@ -50,7 +55,7 @@ impl Spot {
     }
 }
 
-impl<Q: Place> Places<Q> {
+impl<Q: QueueKey> QueueWaiters<Q> {
     /// Sets the waiting policy of queues without one of their own.
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.policy = wait;
@@ -69,21 +74,21 @@ impl<Q: Place> Places<Q> {
     }
 
     /// Returns the waiter of a queue, if a thread has waited for it.
-    pub(super) fn known(&self, queue: Q) -> Option<Arc<Spot>> {
+    pub(super) fn known(&self, queue: Q) -> Option<Arc<QueueWaiter>> {
         self.waiting.get(&queue).cloned()
     }
 
     /// Returns the waiter of a queue, or of its calls with the policy `once`; creates it on first use.
-    pub(super) fn spot(&mut self, queue: Q, once: Option<Wait>, clock: Clock) -> Arc<Spot> {
+    pub(super) fn waiter(&mut self, queue: Q, once: Option<Wait>, clock: Clock) -> Arc<QueueWaiter> {
         match once {
             None => {
                 let wait = self.policy(queue);
-                self.waiting.entry(queue).or_insert_with(|| Spot::new(wait, clock)).clone()
+                self.waiting.entry(queue).or_insert_with(|| QueueWaiter::new(wait, clock)).clone()
             }
             Some(wait) => {
-                let entry = self.once.entry(queue).or_insert_with(|| (wait, Spot::new(wait, clock)));
+                let entry = self.once.entry(queue).or_insert_with(|| (wait, QueueWaiter::new(wait, clock)));
                 if entry.0 != wait {
-                    *entry = (wait, Spot::new(wait, clock));
+                    *entry = (wait, QueueWaiter::new(wait, clock));
                 }
                 entry.1.clone()
             }

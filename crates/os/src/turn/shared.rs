@@ -1,8 +1,8 @@
 //! State shared by the callers of a turn, and how they drive the machine.
 
 use super::followers::Followers;
-use super::machine::{Ended, Helping, Machine, Place};
-use super::places::Places;
+use super::machine::{HelperPolicy, Machine, QueueKey, WaitError};
+use super::places::QueueWaiters;
 use super::signals;
 use crate::clock::{Clock, ticks};
 use crate::wait::{Doorbell, Sleeper, WaitSet, Waiting};
@@ -21,10 +21,10 @@ use std::time::Duration;
 const RECENT_TICKS: u64 = 30_000;
 
 /// After this many consecutive looks that find nothing, the program is assumed to keep polling.
-const VAIN_MAX: u32 = 8;
+const IDLE_LOOKS_MAX: u32 = 8;
 
 /// A thread that spins without end lets signals in after this many looks: some hundred microseconds.
-const LET_IN_LOOKS: u32 = 1024;
+const SIGNAL_LOOKS: u32 = 1024;
 
 pub(super) struct Shared<M, Q> {
     /// A panic inside the machine may leave it partly changed; the other threads continue with that state.
@@ -38,15 +38,15 @@ pub(super) struct Shared<M, Q> {
     pub(super) epoll: OwnedFd,
     /// Threads that wait without driving.
     pub(super) followers: Followers,
-    pub(super) news: (Mutex<u64>, Condvar),
-    pub(super) places: Mutex<Places<Q>>,
+    pub(super) progress: (Mutex<u64>, Condvar),
+    pub(super) waiters: Mutex<QueueWaiters<Q>>,
     /// When a thread last drove the machine, in nanoseconds of the clock.
     pub(super) driven_at: AtomicU64,
-    pub(super) helping: Helping,
+    pub(super) helping: HelperPolicy,
     /// Set while the helper drives.
     pub(super) helper_drives: AtomicBool,
     /// Consecutive looks that found nothing.
-    pub(super) vain: AtomicU32,
+    pub(super) idle_looks: AtomicU32,
     pub(super) closed: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl<M: Machine> Held<M> {
     }
 }
 
-impl<M: Machine, Q: Place> Shared<M, Q> {
+impl<M: Machine, Q: QueueKey> Shared<M, Q> {
     /// Records that the program drives the machine, and stops the helper's driving.
     #[inline]
     pub(super) fn note(&self, now: Instant) {
@@ -98,9 +98,9 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
     /// helper.
     #[inline]
     pub(super) fn note_look(&self, now: Instant, found: bool) {
-        let vain = if found { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
-        self.vain.store(vain, Ordering::Relaxed);
-        if found || vain >= VAIN_MAX {
+        let vain = if found { 0 } else { self.idle_looks.load(Ordering::Relaxed).saturating_add(1) };
+        self.idle_looks.store(vain, Ordering::Relaxed);
+        if found || vain >= IDLE_LOOKS_MAX {
             self.note(now);
         }
     }
@@ -117,7 +117,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         let mut held = lock(&self.held);
         let mut found = look(&mut held.machine);
         if found.is_some() {
-            self.vain.store(0, Ordering::Relaxed);
+            self.idle_looks.store(0, Ordering::Relaxed);
             return (found, false);
         }
         let now = held.now(self.clock);
@@ -134,7 +134,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         if found.is_none() {
             held.machine.settle(now);
         }
-        let news = held.machine.take_news();
+        let news = held.machine.take_progress();
         // This look may have created work that is due before a sleeping driver wakes.
         let overtaken = if drives { held.is_overtaken() } else { held.wakes_sleeper() };
         drop(held);
@@ -149,7 +149,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         &self,
         waiting: &mut Waiting,
         deadline: Instant,
-        signals: Option<&signals::Held>,
+        signals: Option<&signals::BlockedSignals>,
         look: &mut impl FnMut(&mut M) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0u32;
@@ -157,8 +157,8 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         // is due.
         waiting.wait(self, self, deadline, || {
             looks = looks.wrapping_add(1);
-            if let Some(signals) = signals.filter(|_| looks.is_multiple_of(LET_IN_LOOKS)) {
-                signals.let_in();
+            if let Some(signals) = signals.filter(|_| looks.is_multiple_of(SIGNAL_LOOKS)) {
+                signals.deliver_pending();
             }
             self.look(true, look).0
         })
@@ -170,9 +170,9 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         &self,
         deadline: Instant,
         look: &mut impl FnMut(&mut M) -> Option<T>,
-    ) -> Option<Result<T, Ended>> {
+    ) -> Option<Result<T, WaitError>> {
         let is_free = || try_lock(&self.driver).is_some();
-        let seen = self.followers.enter(|| *lock(&self.news.0), is_free)?;
+        let seen = self.followers.enter(|| *lock(&self.progress.0), is_free)?;
         let mut result = self.look_beside(look).map(Ok);
         if result.is_none() {
             if self.helper_drives.swap(false, Ordering::AcqRel) {
@@ -182,9 +182,9 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
             // Bounded, so that a driver that left without a call is noticed before long.
             let most = deadline.since(now).min(Duration::from_millis(20));
             // Release the lock before looking below: the look may call other followers.
-            let _ = self.news.1.wait_timeout_while(lock(&self.news.0), most, |news| *news == seen);
+            let _ = self.progress.1.wait_timeout_while(lock(&self.progress.0), most, |news| *news == seen);
             if self.clock.now() >= deadline {
-                result = Some(self.look_beside(look).ok_or(Ended::Timeout));
+                result = Some(self.look_beside(look).ok_or(WaitError::Timeout));
             }
         }
         self.followers.leave();
@@ -210,8 +210,8 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
     }
 
     pub(super) fn call(&self) {
-        *lock(&self.news.0) += 1;
-        self.news.1.notify_all();
+        *lock(&self.progress.0) += 1;
+        self.progress.1.notify_all();
     }
 
     /// Releases the driver's lock and wakes the followers, so that one of them drives next.
@@ -223,7 +223,7 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
     }
 }
 
-impl<M: Machine, Q: Place> Doorbell for Shared<M, Q> {
+impl<M: Machine, Q: QueueKey> Doorbell for Shared<M, Q> {
     fn arm(&self) {
         lock(&self.held).machine.arm();
         self.wait_set.arm();
@@ -236,7 +236,7 @@ impl<M: Machine, Q: Place> Doorbell for Shared<M, Q> {
     }
 }
 
-impl<M: Machine, Q: Place> Sleeper<Shared<M, Q>> for Shared<M, Q> {
+impl<M: Machine, Q: QueueKey> Sleeper<Shared<M, Q>> for Shared<M, Q> {
     fn sleep(&self, _: &Shared<M, Q>, mut timeout: Option<Duration>) {
         {
             let mut held = lock(&self.held);

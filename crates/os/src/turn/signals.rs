@@ -32,7 +32,7 @@ const FAULTS: [libc::c_int; 7] =
 const LAST: libc::c_int = 64;
 
 /// Blocks signals on this thread until it is dropped.
-pub(super) struct Held {
+pub(super) struct BlockedSignals {
     before: libc::sigset_t,
     /// Not `Send`: the mask belongs to one thread.
     _here: PhantomData<*const ()>,
@@ -63,7 +63,7 @@ fn all() -> libc::sigset_t {
 
 /// Runs `work` with this thread's signals blocked. Threads started meanwhile inherit the mask and never take
 /// signals.
-pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     let before = set_mask(&all());
     let done = work();
     set_mask(&before);
@@ -106,12 +106,12 @@ pub fn ends_this_call() -> bool {
     may_end_calls(&mask)
 }
 
-impl Held {
-    pub(super) fn new() -> Held {
+impl BlockedSignals {
+    pub(super) fn new() -> BlockedSignals {
         let before = set_mask(&all());
         BEFORE.set(Some(before));
         ENDS.set(false);
-        Held { before, _here: PhantomData }
+        BlockedSignals { before, _here: PhantomData }
     }
 
     /// Returns whether a handler has run that does not restart calls.
@@ -120,7 +120,7 @@ impl Held {
     }
 
     /// Delivers the pending signals. Handlers run inside this call; the caller must hold no lock.
-    pub(super) fn let_in(&self) {
+    pub(super) fn deliver_pending(&self) {
         let mut waiting = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: sigpending writes a signal set to `waiting`, which is zeroed and outlives the call.
         let waiting = unsafe {
@@ -139,7 +139,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         BEFORE.set(None);
         set_mask(&self.before);
@@ -187,19 +187,19 @@ mod tests {
         for (flags, ends) in [(0, true), (libc::SA_RESTART, false)] {
             set(libc::SIGUSR2, flags);
             let before = RUN.load(Ordering::SeqCst);
-            let held = Held::new();
+            let held = BlockedSignals::new();
             raise(libc::SIGUSR2);
             assert_eq!(RUN.load(Ordering::SeqCst), before, "it waits");
             // For ever, if the signal were lost.
             sleep(&wait_set, None);
             assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 1, ends));
             drop(held);
-            let held = Held::new();
+            let held = BlockedSignals::new();
             assert!(!held.has_ended());
             raise(libc::SIGUSR2);
-            held.let_in();
+            held.deliver_pending();
             assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 2, ends));
-            held.let_in();
+            held.deliver_pending();
             raise(libc::SIGUSR2);
             drop(held);
             assert_eq!(RUN.load(Ordering::SeqCst), before + 3);

@@ -40,7 +40,7 @@ impl Machine for Desk {
     }
     fn settle(&mut self, _: Instant) {}
     fn flush(&mut self, _: Instant) {}
-    fn take_news(&mut self) -> bool {
+    fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
     fn deadline(&self) -> Instant {
@@ -59,7 +59,7 @@ impl Machine for Desk {
 }
 
 fn turn(desk: Desk) -> Turn<Desk, usize> {
-    let turn = Turn::new::<io::Error>("desk", Helping::SELDOM, |_| Ok(desk))
+    let turn = Turn::new::<io::Error>("desk", HelperPolicy::SELDOM, |_| Ok(desk))
         .expect("a few files and a thread may be had");
     turn.set_wait(Wait::Interrupt);
     turn
@@ -151,13 +151,13 @@ fn a_wait_ends_at_its_time_whoever_drives() {
         let drives = scope.spawn(|| turn.wait(0, None, Duration::MAX, |desk| desk.take(0)));
         until(&turn, "somebody sleeps", a_driver_sleeps);
         let end = turn.now() + short;
-        assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+        assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         assert!(turn.now() >= end, "a follower waits as long as it said");
         turn.work(|desk, _| (desk.words, desk.news) = (vec![(0, 7)], true));
         assert_eq!(drives.join().expect("no panic"), Ok(7));
     });
     let end = turn.now() + short;
-    assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+    assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
     assert!(turn.now() >= end, "and so does a driver");
 }
 
@@ -175,7 +175,7 @@ fn a_follower_whose_time_is_over_may_have_news_for_others() {
         });
         let _ = tell.send(waited);
     });
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(Ended::Timeout)));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(WaitError::Timeout)));
     drop(driver);
 }
 
@@ -227,11 +227,11 @@ fn who_waits_hears_of_the_close_and_so_does_who_comes_later() {
         until(&turn, "one drives, one follows", |shared| a_driver_sleeps(shared) && shared.followers.any());
         turn.close(|desk, _| desk.rung = 9);
         for waits in waits {
-            assert_eq!(waits.join().expect("no panic"), Err(Ended::Closed));
+            assert_eq!(waits.join().expect("no panic"), Err(WaitError::Closed));
         }
     });
     assert_eq!(turn.read(|desk| desk.rung), 9, "the last work was done");
-    assert_eq!(turn.wait(0, None, Duration::MAX, |desk| desk.take(0)), Err(Ended::Closed));
+    assert_eq!(turn.wait(0, None, Duration::MAX, |desk| desk.take(0)), Err(WaitError::Closed));
 }
 
 #[test]
@@ -241,13 +241,13 @@ fn each_queue_has_its_policy_and_report_until_it_is_forgotten() {
     assert_eq!([0, 1].map(|queue| turn.wait_policy(queue)), [Wait::Interrupt, Wait::Poll]);
     let short = Duration::from_micros(10);
     let never = |_: &mut Desk| None::<()>;
-    assert_eq!(turn.wait(1, Some(Wait::Interrupt), short, never), Err(Ended::Timeout));
+    assert_eq!(turn.wait(1, Some(Wait::Interrupt), short, never), Err(WaitError::Timeout));
     assert!(turn.wait_report(1).is_none(), "a call with a policy of its own teaches the queue nothing");
     assert_eq!(turn.wait(1, None, PATIENCE, |desk| (desk.armed < u32::MAX).then_some(())), Ok(()));
     assert!(turn.wait_report(1).is_none(), "what is there at once is not waited for");
     // Nobody else drives, or the follower's place would learn nothing.
     until(&turn, "a report", |_| {
-        assert_eq!(turn.wait(1, None, short, never), Err(Ended::Timeout));
+        assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         turn.wait_report(1).is_some()
     });
     turn.forget_queue(1);

@@ -25,7 +25,7 @@
 //!                  these threads, and no others.
 
 use crate::lock;
-use crate::{thread, turn::quietly};
+use crate::{thread, turn::with_signals_blocked};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
@@ -139,7 +139,7 @@ impl Closing {
 /// Starts a thread that takes none of the program's signals. Returns whether it was started; if not, files
 /// wait for the next call.
 fn spawn(work: impl FnOnce() + Send + 'static) -> bool {
-    quietly(|| thread::spawn(c"kiban-closing", STACK_BYTES, work)).is_ok()
+    with_signals_blocked(|| thread::spawn(c"kiban-closing", STACK_BYTES, work)).is_ok()
 }
 
 /// Closes a file on this thread. For a socket, a thread that exits drops the last reference.

@@ -149,7 +149,7 @@ impl Peer {
     }
 
     /// Returns whether the other end is a process of this user or of root.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_own_user_or_root(&self) -> bool {
         let own = rustix::process::geteuid();
         rustix::net::sockopt::socket_peercred(self).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
     }
@@ -343,7 +343,7 @@ impl Listener {
         loop {
             match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => match Peer::with(socket, self.may_hold_files, self.closer.clone()) {
-                    Ok(peer) if peer.is_ours() => return Ok(Some(peer)),
+                    Ok(peer) if peer.is_own_user_or_root() => return Ok(Some(peer)),
                     _ => {}
                 },
                 Err(Errno::AGAIN) => return Ok(None),

@@ -5,7 +5,7 @@ mod lingering;
 
 use super::names::Whose;
 use super::*;
-use crate::channel::{Door, Half, make};
+use crate::channel::{ChannelListener, PendingChannel, make};
 use lingering::lingering;
 use rustix::fs::FileType;
 use rustix::io::IoSlice;
@@ -164,7 +164,7 @@ fn a_file_in_the_place_of_memory_is_refused_and_not_waited_for() {
 fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let path = place("crowd");
     let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("nobody is there");
-    let door = Door { listener };
+    let door = ChannelListener { listener };
     let mut far = Vec::new();
     // More than there are threads that close, and than files that may wait for them.
     for round in 0..200 {
@@ -173,12 +173,12 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         if round % 2 == 0 {
             drop(caller);
         }
-        let mut half = door.caller().expect("somebody calls");
+        let mut half = door.try_accept().expect("somebody calls");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
     // None of them has been read from: all would linger still.
-    let mut honest = Half::call_at(&path, b"me", BYTES).expect("it listens");
-    let mut half = door.next_caller().expect("it accepts").expect("somebody calls");
+    let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
+    let mut half = door.accept().expect("it accepts").expect("somebody calls");
     let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
     let caller = honest.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
     // One whose channel stands may do the same.

@@ -10,7 +10,7 @@
 //! Limits           with only one CPU, nobody can spin for a peer, and there is nothing to measure:
 //!                  [`ONE_CPU`].
 
-use super::sleepers::{self, EventSleeper, Sleeper, wake_on_time};
+use super::sleepers::{self, EventSleeper, Sleeper, set_min_timer_slack};
 use crate::clock::{Clock, TickScale, allowed_cpus, pin_thread, thread_cpu_nanos};
 use kiban_base::{Bell, Costs};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
@@ -68,7 +68,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
     let (bell, sleeper) = (Bell::new(), EventSleeper::new().ok()?);
     let (clock, rung) = (Clock::new(), AtomicU64::new(0));
     let (seen, calls) = std::thread::scope(|scope| {
-        let start = |cpu, work: fn(&Place<'_>) -> [Vec<u64>; 2], place| {
+        let start = |cpu, work: fn(&Measurement<'_>) -> [Vec<u64>; 2], place| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
                 // On two CPUs, or else the scheduler may put both threads on one. If pinning fails, measure
                 // anyway.
@@ -76,7 +76,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
                 work(&place)
             })
         };
-        let place = Place { bell: &bell, sleeper: &sleeper, clock, rung: &rung };
+        let place = Measurement { bell: &bell, sleeper: &sleeper, clock, rung: &rung };
         let ringer = start(cpus[0], ring, place).ok()?;
         // Without a sleeper, the ringer's rings wake nobody, and it ends.
         let slept = start(cpus[1], sleep, place).ok().and_then(|slept| slept.join().ok());
@@ -97,7 +97,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
 
 /// State shared by both threads.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Measurement<'a> {
     bell: &'a Bell,
     sleeper: &'a EventSleeper,
     clock: Clock,
@@ -106,7 +106,7 @@ struct Place<'a> {
 }
 
 /// Runs the sleeper: returns the latency and the CPU time of each sleep, in nanoseconds.
-fn sleep(place: &Place<'_>) -> [Vec<u64>; 2] {
+fn sleep(place: &Measurement<'_>) -> [Vec<u64>; 2] {
     let (mut wakes, mut cpu_times) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
     for round in 1..=ROUNDS as u64 {
         let (cpu_before, mut rung) = (thread_cpu_nanos(), None);
@@ -126,7 +126,7 @@ fn sleep(place: &Place<'_>) -> [Vec<u64>; 2] {
 }
 
 /// Runs the ringer: returns the length of each ringing call, in nanoseconds.
-fn ring(place: &Place<'_>) -> [Vec<u64>; 2] {
+fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
     let mut calls = Vec::with_capacity(ROUNDS);
     let spin_until = |enough: &dyn Fn() -> bool, length| {
         let until = place.clock.now() + length;
@@ -155,7 +155,7 @@ fn naps(clock: &Clock) -> (Duration, Duration) {
         return (fallback.timer_late, fallback.timer_late_seldom);
     };
     let bell = Bell::new();
-    wake_on_time();
+    set_min_timer_slack();
     let mut late: Vec<u64> = (0..NAPS)
         .map(|_| {
             let until = clock.now() + Duration::from_micros(100);

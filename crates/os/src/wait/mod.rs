@@ -26,7 +26,7 @@ mod tests;
 mod waiting;
 
 pub use calibrate::costs;
-pub use offers::{LONG, Offers};
+pub use offers::{LONG, YieldLimiter};
 pub use set::{WaitSet, Waker};
-pub use sleepers::{Doorbell, EventSleeper, FutexSleeper, Sleeper, ring, timespec, wake_on_time};
+pub use sleepers::{Doorbell, EventSleeper, FutexSleeper, Sleeper, ring, set_min_timer_slack, timespec};
 pub use waiting::{Waiting, switched_away};

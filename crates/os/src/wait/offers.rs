@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 ///
 /// For one thread at a time; if several threads share one value, each goes by what the others have measured.
 #[derive(Debug, Default)]
-pub struct Offers {
+pub struct YieldLimiter {
     /// Earliest time of the next offer, in nanoseconds of CLOCK_MONOTONIC.
     pub(super) next: AtomicU64,
     /// End of the last pause, in nanoseconds of CLOCK_MONOTONIC; `pause` is its length in nanoseconds.
@@ -32,20 +32,20 @@ pub struct Offers {
     pause: AtomicU64,
 }
 
-impl Offers {
+impl YieldLimiter {
     /// Yields the processor if an offer is due, and returns whether it was.
-    pub fn offer(&self) -> bool {
+    pub fn yield_if_due(&self) -> bool {
         let began = machine_nanos();
         let is_due = began >= self.next.load(Relaxed);
         if is_due {
             std::thread::yield_now();
-            self.learn(began, machine_nanos());
+            self.on_yielded(began, machine_nanos());
         }
         is_due
     }
 
     /// Records that other threads had the processor from `began` to `ended`.
-    pub(super) fn learn(&self, began: u64, ended: u64) {
+    pub(super) fn on_yielded(&self, began: u64, ended: u64) {
         let away = ended - began;
         if u128::from(away) < SLICE.as_nanos() {
             return self.next.store(ended + OFFER.as_nanos() as u64, Relaxed);

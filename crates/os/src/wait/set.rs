@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The owner of a watched file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Owner {
     Own,
     Link(usize),
     Program,
@@ -34,7 +34,7 @@ type Others = Vec<Arc<dyn Doorbell + Send + Sync>>;
 pub struct WaitSet {
     own: EventSleeper,
     /// The first entry is the set's own eventfd.
-    files: Mutex<Vec<(Whose, libc::pollfd)>>,
+    files: Mutex<Vec<(Owner, libc::pollfd)>>,
     bell: Bell,
     others: Mutex<Others>,
     /// Set by [`Waker::wake`].
@@ -54,11 +54,11 @@ impl WaitSet {
             others: Mutex::default(),
             woken: AtomicBool::new(false),
         };
-        set.watch(Whose::Own, set.own.as_fd());
+        set.watch(Owner::Own, set.own.as_fd());
         Ok(Arc::new(set))
     }
 
-    fn watch(&self, whose: Whose, file: BorrowedFd<'_>) {
+    fn watch(&self, whose: Owner, file: BorrowedFd<'_>) {
         let file = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         lock(&self.files).push((whose, file));
     }
@@ -68,13 +68,13 @@ impl WaitSet {
     pub fn watch_link(&self, number: usize, file: Option<BorrowedFd<'_>>) {
         self.forget(number);
         if let Some(file) = file {
-            self.watch(Whose::Link(number), file);
+            self.watch(Owner::Link(number), file);
         }
     }
 
     /// Watches a program's file for reading, and arms its bell if it has one, for as long as the set exists.
     pub fn watch_program(&self, file: BorrowedFd<'_>, bell: Option<Arc<dyn Doorbell + Send + Sync>>) {
-        self.watch(Whose::Program, file);
+        self.watch(Owner::Program, file);
         lock(&self.others).extend(bell);
     }
 
@@ -82,13 +82,13 @@ impl WaitSet {
     pub fn watch_room(&self, number: usize, wanted: bool) {
         let events = if wanted { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
         let mut files = lock(&self.files);
-        let of_link = files.iter_mut().filter(|(whose, _)| *whose == Whose::Link(number));
+        let of_link = files.iter_mut().filter(|(whose, _)| *whose == Owner::Link(number));
         of_link.for_each(|(_, file)| file.events = events);
     }
 
     /// Stops watching a link's file. Call this before the file is closed.
     pub fn forget(&self, number: usize) {
-        lock(&self.files).retain(|(whose, _)| *whose != Whose::Link(number));
+        lock(&self.files).retain(|(whose, _)| *whose != Owner::Link(number));
     }
 
     /// Returns whether [`Waker::wake`] was called since the last call of this method.
@@ -153,7 +153,7 @@ impl WaitSet {
         let ready = unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, mask) };
         // On an error the sleep ends early, which is allowed.
         if ready > 0 && list[0].revents != 0 {
-            self.own.hear();
+            self.own.reset();
         }
         ready < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     }

@@ -65,7 +65,7 @@ impl EventSleeper {
     }
 
     /// Resets the eventfd, so that the next sleep does not end at once.
-    pub fn hear(&self) {
+    pub fn reset(&self) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 }
@@ -75,7 +75,7 @@ impl Sleeper for EventSleeper {
         let mut files = [PollFd::new(&self.event, PollFlags::IN)];
         // On an error the sleep ends early, which is allowed.
         if poll(&mut files, timeout.map(timespec).as_ref()).is_ok_and(|ready| ready > 0) {
-            self.hear();
+            self.reset();
         }
     }
     fn wake(&self, _: &Bell) {
@@ -113,7 +113,7 @@ pub fn timespec(length: Duration) -> Timespec {
 }
 
 /// Makes timed sleeps of the calling thread end on time instead of up to 50 us late (timer slack, prctl(2)).
-pub fn wake_on_time() {
+pub fn set_min_timer_slack() {
     thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
     if !DONE.replace(true) {
         // If this fails, sleeps end later, and the waiter learns that.

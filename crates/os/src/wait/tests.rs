@@ -155,13 +155,13 @@ fn who_spins_on_the_processor_of_the_one_it_waits_for_lets_it_work() {
 #[test]
 fn offers_pause_after_slices_that_others_kept() {
     const MS: u64 = 1_000_000;
-    let offers = Offers::default();
+    let offers = YieldLimiter::default();
     let mut now = 1000 * MS;
     // Somebody had it for so long: when it is offered again, from then.
     let mut away = |pass: u64, length: u64| {
         let began = now.max(offers.next.load(Relaxed)) + pass;
         now = began + length;
-        offers.learn(began, now);
+        offers.on_yielded(began, now);
         offers.next.load(Relaxed) - now
     };
     assert_eq!([away(0, 300), away(0, MS / 2)], [1000; 2], "whoever was waited for");

@@ -1,8 +1,8 @@
 //! Waits in real time: spins or sleeps as its [`Waiter`] decides.
 
 use super::calibrate::{Calibration, calibration};
-use super::offers::{LONG, OFFER, Offers};
-use super::sleepers::{Doorbell, Sleeper, wake_on_time};
+use super::offers::{LONG, OFFER, YieldLimiter};
+use super::sleepers::{Doorbell, Sleeper, set_min_timer_slack};
 use crate::clock::{Clock, ticks};
 use kiban_base::{Costs, Evidence, Instant, Report, Step, Wait, Waiter};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Waiting {
     jump_ticks: u64,
     long_ticks: u64,
     offer_ticks: u64,
-    offers: Offers,
+    offers: YieldLimiter,
     switches: u64,
 }
 
@@ -43,7 +43,7 @@ impl Waiting {
             jump_ticks: in_ticks(JUMP),
             long_ticks: in_ticks(LONG),
             offer_ticks: in_ticks(OFFER),
-            offers: Offers::default(),
+            offers: YieldLimiter::default(),
             switches: switched_away(),
         }
     }
@@ -115,7 +115,7 @@ impl Waiting {
             let spun = last.wrapping_sub(start);
             if found.is_none() && spun >= offer_at {
                 offer_at = spun + self.offer_ticks;
-                if self.offers.offer() {
+                if self.offers.yield_if_due() {
                     offered = true;
                     last = ticks();
                 }
@@ -168,7 +168,7 @@ impl Waiting {
         }
         let timeout = (until != Instant::NEVER).then(|| until.since(now));
         if timeout.is_some() {
-            wake_on_time();
+            set_min_timer_slack();
         }
         sleeper.sleep(bell, timeout);
         let evidence = bell.disarm().map_or(Evidence::Unrung, |at| Evidence::Rung { at: self.clock.at(at) });

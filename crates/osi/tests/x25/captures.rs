@@ -15,7 +15,7 @@ const T0: Instant = Instant::ZERO;
 /// Returns the packets of a capture in order, each with its direction (0: from the connecting end) and its
 /// XOT header.
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
-    let (file, _) = capture::File::read(pcap).expect("a capture");
+    let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let (mut streams, mut all) = ([Vec::new(), Vec::new()], Vec::new());
     for record in file.records(pcap) {
         let (_, frame) = record.expect("a record");

@@ -27,12 +27,13 @@ const BAD: &str = "_ws.malformed || _ws.expert.severity == error || _ws.expert.s
     reason = "the other decoder is a program that reads files"
 )]
 fn tshark(name: &str, link_type: u32, frames: &[Vec<u8>], arguments: &[&str]) -> Vec<String> {
-    let (header, mut file) = (capture::File::new(link_type), Vec::new());
+    let (header, mut file) = (capture::FileHeader::new(link_type), Vec::new());
     header.write(&mut file);
     for (number, frame) in frames.iter().enumerate() {
         let length = frame.len() as u32;
         let nanoseconds = 1_000_000 * (number as u64 + 1);
-        capture::Record { nanoseconds, kept_bytes: length, wire_bytes: length }.write(&header, &mut file);
+        capture::RecordHeader { nanoseconds, captured_bytes: length, original_bytes: length }
+            .write(&header, &mut file);
         file.extend_from_slice(frame);
     }
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pcap", std::process::id()));

@@ -6,7 +6,7 @@
 use super::line::Entrance;
 use crate::link::Lower;
 use kiban_streams::nonblocking::{Board, Stream};
-use kiban_streams::{Settings, gone};
+use kiban_streams::{Settings, board_gone_error};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl BoardLink {
     /// Begins to connect.
     pub(super) fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
         if self.has_gone {
-            return Err(gone());
+            return Err(board_gone_error());
         }
         self.board.connect(from, to)
     }
@@ -47,9 +47,9 @@ impl BoardLink {
     /// Begins to listen.
     pub(super) fn listen(&self, at: SocketAddr) -> io::Result<Entrance> {
         if self.has_gone {
-            return Err(gone());
+            return Err(board_gone_error());
         }
-        self.board.begin_listen(at).map(Entrance::Board)
+        self.board.start_listen(at).map(Entrance::Board)
     }
 
     /// Returns whether the board has rung since it was armed.

@@ -88,7 +88,7 @@ impl Core {
         let mut from = 0;
         while let Some((&number, door)) = self.doors.range(from..).next().filter(|_| !has_gone) {
             from = number + 1;
-            if matches!(&door.entrance, Entrance::Board(listener) if listener.has_news()) {
+            if matches!(&door.entrance, Entrance::Board(listener) if listener.is_readable()) {
                 self.open_door(number, now);
             }
         }
@@ -126,7 +126,7 @@ impl Core {
             *blocked = false;
             self.nic.stir(end);
         }
-        if stream.has_news() {
+        if stream.is_readable() {
             let is_lost = stream.is_lost();
             self.read(end, is_lost, now);
         }

@@ -60,7 +60,7 @@ impl Carrier {
     pub(super) fn has_more_unsaid(&self) -> bool {
         match self {
             Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
-            Carrier::Board(stream) => stream.has_news(),
+            Carrier::Board(stream) => stream.is_readable(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Carrier {
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
             Carrier::Socket { link, .. } => link.is_acknowledged(),
-            Carrier::Board(stream) => stream.is_taken(),
+            Carrier::Board(stream) => stream.is_drained(),
         }
     }
 

@@ -4,7 +4,7 @@ use super::carrier::Carrier;
 use crate::shared::SharedLink;
 use crate::tcp::TcpDoor;
 use kiban_base::Instant;
-use kiban_os::channel::{Door as SharedDoor, Half};
+use kiban_os::channel::{ChannelListener as SharedDoor, PendingChannel};
 use kiban_rdma::iwarp::mpa;
 use kiban_streams::nonblocking::Listener;
 use rustix::event::epoll::EventFlags;
@@ -16,12 +16,12 @@ pub(super) enum Offer {
     /// We connected: the peer may call our rendezvous socket.
     Open(SharedDoor),
     /// The peer has called; its handshake is incomplete.
-    Called(Half),
+    Called(PendingChannel),
     /// We accepted and have received nothing yet: when data arrives, the peer's rendezvous socket exists, if
     /// it ever will.
     Awaited,
     /// We accepted and have called: nothing is read from the socket until the answer arrives.
-    Calling(Half),
+    Calling(PendingChannel),
     Ready(SharedLink),
 }
 

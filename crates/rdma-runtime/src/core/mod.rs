@@ -649,7 +649,7 @@ impl Machine for Core {
         self.serve(now);
     }
 
-    fn take_news(&mut self) -> bool {
+    fn take_progress(&mut self) -> bool {
         mem::take(&mut self.news)
     }
 

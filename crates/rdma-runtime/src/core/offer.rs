@@ -54,7 +54,7 @@ impl Core {
     pub(super) fn on_offer(&mut self, end: u32) {
         let Some(line) = self.lines.get_mut(&end) else { return };
         let (mut half, calling) = match mem::replace(&mut line.offer, Offer::None) {
-            Offer::Open(door) => match door.caller() {
+            Offer::Open(door) => match door.try_accept() {
                 Some(half) => {
                     let data = File::Offer(end).data();
                     if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {

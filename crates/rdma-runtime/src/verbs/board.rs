@@ -130,8 +130,8 @@ impl Machine for Board {
         self.go_on(now);
     }
 
-    fn take_news(&mut self) -> bool {
-        self.core.take_news() | std::mem::take(&mut self.news)
+    fn take_progress(&mut self) -> bool {
+        self.core.take_progress() | std::mem::take(&mut self.news)
     }
 
     fn deadline(&self) -> Instant {

@@ -49,7 +49,7 @@ impl Datagrams {
     pub(super) fn open_port(&mut self, port: &Port) -> io::Result<()> {
         let place = (port.address, port.udp.local().port());
         if !self.open.contains_key(&place) {
-            port.udp.ask_for_room(QUEUE_BYTES);
+            port.udp.request_receive_buffer(QUEUE_BYTES);
             watch(&self.epoll, &port.udp)?;
         }
         *self.open.entry(place).or_insert(0) += 1;

@@ -41,7 +41,7 @@ pub use kiban_rdma::wire::rdmap::Atomic;
 
 use self::board::Board;
 use kiban_base::Region;
-use kiban_os::turn::{Ended, Helping, Turn};
+use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::iwarp::rnic::Config;
 use std::fmt;
 use std::io;
@@ -96,8 +96,9 @@ impl Engine {
     /// # Errors
     /// The system is out of file descriptors or threads.
     pub fn open(ways: Ways) -> io::Result<Engine> {
-        let turn =
-            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(config(files_max()), ways, epoll))?;
+        let turn = Turn::new("kiban-verbs", HelperPolicy::ALERT, |epoll| {
+            Board::open(config(files_max()), ways, epoll)
+        })?;
         Ok(Engine { turn })
     }
 
@@ -288,8 +289,8 @@ impl Engine {
         match self.turn.wait_interruptibly(queue, timeout, |_| channel.take_noting(&mut note)) {
             Ok(Some(event)) => Ok(event),
             Ok(None) => Err(io::ErrorKind::Interrupted.into()),
-            Err(Ended::Timeout) => Err(io::ErrorKind::TimedOut.into()),
-            Err(Ended::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(WaitError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(WaitError::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 

@@ -15,7 +15,7 @@ type Way = (u16, u16);
 
 /// Returns the two byte streams of every connection in a capture, the connecting side's first.
 fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (header, _) = capture::File::read(file).expect("a capture");
+    let (header, _) = capture::FileHeader::read(file).expect("a capture");
     let mut openings: Vec<Way> = Vec::new();
     let mut first: BTreeMap<Way, u32> = BTreeMap::new();
     let mut bytes: BTreeMap<Way, Vec<u8>> = BTreeMap::new();

@@ -52,7 +52,7 @@ struct Way {
 
 /// Returns the connections in a capture, each as its units in the order in which they were sent.
 fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
-    let (header, _) = capture::File::read(file).expect("a capture");
+    let (header, _) = capture::FileHeader::read(file).expect("a capture");
     let mut openings: Vec<(u16, u16)> = Vec::new();
     let mut ways: BTreeMap<(u16, u16), Way> = BTreeMap::new();
     let mut talks: Vec<Vec<Word>> = Vec::new();

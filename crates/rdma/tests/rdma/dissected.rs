@@ -26,7 +26,7 @@ const MSS: usize = 1448;
 
 /// A capture file of connections.
 struct Tape {
-    header: capture::File,
+    header: capture::FileHeader,
     file: Vec<u8>,
     microseconds: u64,
     /// The connecting side's port, and the number of bytes sent in each direction.
@@ -36,7 +36,7 @@ struct Tape {
 
 impl Tape {
     fn new() -> Tape {
-        let (header, mut file) = (capture::File::new(capture::LINK_TYPE_ETHERNET), Vec::new());
+        let (header, mut file) = (capture::FileHeader::new(capture::LINK_TYPE_ETHERNET), Vec::new());
         header.write(&mut file);
         Tape { header, file, microseconds: 0, port: 40_000, said: [0; 2] }
     }
@@ -82,8 +82,11 @@ impl Tape {
         frame.extend_from_slice(&segment);
         self.microseconds += 10;
         let length = frame.len() as u32;
-        let record =
-            capture::Record { nanoseconds: self.microseconds * 1000, kept_bytes: length, wire_bytes: length };
+        let record = capture::RecordHeader {
+            nanoseconds: self.microseconds * 1000,
+            captured_bytes: length,
+            original_bytes: length,
+        };
         record.write(&self.header, &mut self.file);
         self.file.extend_from_slice(&frame);
     }

@@ -6,7 +6,7 @@ use super::plan::{Carries, End, Kind, PortPlan, ServicePlan};
 use super::tables;
 use super::units::{Bytes, Length, Word};
 use kiban_os::unix::names;
-use kiban_streams::{door, sockets_door};
+use kiban_streams::{run_socket_path, socket_path};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
@@ -154,8 +154,8 @@ impl Judge<'_> {
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
-            "attach" => Kind::Attach { door: door(&names::own_path(), board) },
-            "sockets" => Kind::Sockets { door: sockets_door(&names::own_path(), board) },
+            "attach" => Kind::Attach { door: socket_path(&names::own_path(), board) },
+            "sockets" => Kind::Sockets { door: run_socket_path(&names::own_path(), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {

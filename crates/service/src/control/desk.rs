@@ -12,10 +12,10 @@ use super::{LINE_BYTES_MAX, Question, Reply, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
 use crate::orders::{ANSWER, Answer, Capturing, Order, Orders};
-use kiban_os::lines::ClientLines;
+use kiban_os::lines::ClientLog;
 use kiban_os::lock;
 use kiban_os::unix::{Listener, names};
-use kiban_tokio::unix::{Caller, Callers};
+use kiban_tokio::unix::{AsyncListener, AsyncPeer};
 use rustix::net::SocketType;
 use std::io;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ impl Drop for Desk {
 }
 
 /// Opens the control socket.
-fn listen(name: &str) -> Result<Callers, String> {
+fn listen(name: &str) -> Result<AsyncListener, String> {
     let folder =
         names::own_folder().map_err(|error| format!("the control socket cannot be made: {error}"))?;
     let path = folder.join(format!("{name}.sock"));
@@ -117,12 +117,12 @@ fn listen(name: &str) -> Result<Callers, String> {
         }
         _ => say(error),
     })?;
-    Callers::new(listener).map_err(say)
+    AsyncListener::new(listener).map_err(say)
 }
 
-async fn callers(listener: Callers, orders: Arc<Orders>, busy: Arc<Semaphore>) {
+async fn callers(listener: AsyncListener, orders: Arc<Orders>, busy: Arc<Semaphore>) {
     let seats = Seats::new(CALLERS_MAX);
-    let lines = Arc::new(Mutex::new(ClientLines::new("control")));
+    let lines = Arc::new(Mutex::new(ClientLog::new("control")));
     // An error means that the runtime ends.
     while let Ok(caller) = listener.accept().await {
         if let Some(place) = seats.take() {
@@ -132,18 +132,18 @@ async fn callers(listener: Callers, orders: Arc<Orders>, busy: Arc<Semaphore>) {
                 // A client that disconnects is not an error.
                 let Err(error) = attend(&mut caller, place, &orders, &busy).await else { return };
                 if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut) {
-                    lock(&lines).cut(caller.get_ref(), error);
+                    lock(&lines).log_disconnect(caller.get_ref(), error);
                 }
             });
         } else {
             let rule = format!("too many callers at once: the limit is {CALLERS_MAX}");
-            lock(&lines).cut(&caller, rule);
+            lock(&lines).log_disconnect(&caller, rule);
         }
     }
 }
 
 async fn attend(
-    stream: &mut BufReader<Caller>,
+    stream: &mut BufReader<AsyncPeer>,
     mut place: Place,
     orders: &Orders,
     busy: &Semaphore,
@@ -192,14 +192,14 @@ async fn attend(
     }
 }
 
-async fn say(stream: &mut BufReader<Caller>, reply: &Reply) -> io::Result<()> {
+async fn say(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()> {
     let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
     text.push('\n');
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
 /// Waits for the end of a capture. A client that sends anything more, or disconnects, ends it.
-async fn record(stream: &mut BufReader<Caller>, mut capturing: Capturing, orders: &Orders) -> Reply {
+async fn record(stream: &mut BufReader<AsyncPeer>, mut capturing: Capturing, orders: &Orders) -> Reply {
     let has_ended = tokio::select! {
         _ = stream.fill_buf() => None,
         ended = &mut capturing.ended => Some(ended),

@@ -18,13 +18,13 @@ use super::{Bounds, Service, ServiceCounters};
 use kiban_base::Instant;
 use kiban_board::streams::Desk;
 use kiban_board::{Completion, Host};
-use kiban_link::{Files, Interest};
-use kiban_os::channel::{Channel, Door, Half};
+use kiban_link::{EpollSet, Interest};
+use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_os::clock::machine_nanos;
-use kiban_os::lines::ClientLines;
+use kiban_os::lines::ClientLog;
 use kiban_os::lock;
 use kiban_os::wait::Doorbell;
-use kiban_streams::understand;
+use kiban_streams::parse_greeting;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -76,7 +76,7 @@ impl Doorbell for Chime {
 /// State of a client.
 enum Client {
     /// It has not sent its greeting, and has time until then.
-    Caller(Half, Instant),
+    Caller(PendingChannel, Instant),
     Attached(Desk, Arc<Channel>),
     /// It has gone; the data that it left is still being sent, at this pace.
     Gone(Desk, Pace),
@@ -84,7 +84,7 @@ enum Client {
 
 impl Client {
     /// Stops watching its socket.
-    fn forget_at(&self, files: &Files) {
+    fn forget_at(&self, files: &EpollSet) {
         // Fails if it was not watched.
         let _ = match self {
             Client::Caller(half, _) => files.forget(half),
@@ -99,15 +99,15 @@ pub struct Attach {
     path: PathBuf,
     bounds: Bounds,
     chime: Arc<Chime>,
-    files: Files,
-    door: Option<Door>,
+    files: EpollSet,
+    door: Option<ChannelListener>,
     /// Whether the listening socket is not watched for a while.
     rests: bool,
     clients: BTreeMap<u64, Client>,
     next: u32,
     /// Counters of clients that have gone.
     past: ServiceCounters,
-    lines: ClientLines,
+    lines: ClientLog,
     ready: Vec<u64>,
 }
 
@@ -117,8 +117,8 @@ impl Attach {
     /// # Errors
     /// The process has too many open files.
     pub fn new(path: PathBuf, bounds: Bounds, chime: Arc<Chime>) -> io::Result<Attach> {
-        let (files, past) = (Files::new()?, ServiceCounters::default());
-        let (clients, lines, ready) = (BTreeMap::new(), ClientLines::new("attach"), Vec::new());
+        let (files, past) = (EpollSet::new()?, ServiceCounters::default());
+        let (clients, lines, ready) = (BTreeMap::new(), ClientLog::new("attach"), Vec::new());
         Ok(Attach {
             path,
             bounds,
@@ -136,7 +136,7 @@ impl Attach {
 
     fn on_callers(&mut self, now: Instant) {
         while let Some(door) = &self.door {
-            let half = match door.next_caller() {
+            let half = match door.accept() {
                 Ok(Some(half)) => half,
                 Ok(None) => return,
                 // The system has no descriptor left: retry after a while instead of spinning.
@@ -156,7 +156,7 @@ impl Attach {
                 Ok(()) => drop(self.clients.insert(number, Client::Caller(half, now + GREETING))),
                 Err(why) => {
                     half.refuse(&why);
-                    self.lines.cut(&half, why);
+                    self.lines.log_disconnect(&half, why);
                     self.past.refused += 1;
                 }
             }
@@ -181,7 +181,7 @@ impl Attach {
                     self.clients.insert(number, Client::Attached(desk, channel));
                 }
                 Err(NotTaken::AsksFor { streams }) => {
-                    self.lines.cut(
+                    self.lines.log_disconnect(
                         &*half,
                         format!("it asks for {streams} streams, and {free} are free: raise `sessions`"),
                     );
@@ -192,7 +192,7 @@ impl Attach {
                 Err(NotTaken::Misunderstood(error)) => {
                     // A client that only checks whether the service is there hangs up.
                     if error.kind() != io::ErrorKind::ConnectionReset {
-                        self.lines.cut(&*half, format!("its greeting is not understood: {error}"));
+                        self.lines.log_disconnect(&*half, format!("its greeting is not understood: {error}"));
                     }
                     self.past.errors += 1;
                     self.remove(number);
@@ -213,7 +213,10 @@ impl Attach {
         self.clients.retain(|_, client| match client {
             Client::Caller(half, until) if now.is_none_or(|now| *until <= now) => {
                 if now.is_some() {
-                    lines.cut(&*half, format!("it sends no greeting within {} s", GREETING.as_secs()));
+                    lines.log_disconnect(
+                        &*half,
+                        format!("it sends no greeting within {} s", GREETING.as_secs()),
+                    );
                 }
                 client.forget_at(files);
                 false
@@ -258,7 +261,10 @@ impl Attach {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.remove(number) {
             Some(Client::Attached(desk, channel)) => {
-                self.lines.cut(channel.socket(), "it has broken the rings that it shares with the board");
+                self.lines.log_disconnect(
+                    channel.socket(),
+                    "it has broken the rings that it shares with the board",
+                );
                 desk
             }
             Some(Client::Gone(desk, ..)) => desk,
@@ -296,10 +302,10 @@ enum NotTaken {
 }
 
 /// What a caller has, once it has said what it wants, where so many streams are free.
-fn attached(half: &mut Half, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
+fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
     let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
-        let its = understand(hello).map_err(|error| error.to_string())?;
+        let its = parse_greeting(hello).map_err(|error| error.to_string())?;
         if bytes < its.bytes() {
             return Err("it wants less memory than its streams take".into());
         }
@@ -336,7 +342,7 @@ impl Service for Attach {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
         super::make_folder(&self.path)?;
-        let door = Door::open_at(&self.path).map_err(say)?;
+        let door = ChannelListener::open_at(&self.path).map_err(say)?;
         self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
         self.door = Some(door);
         Ok(())

@@ -10,7 +10,7 @@ use super::{Bounds, Service, ServiceCounters};
 use crate::config::End;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
-use kiban_link::{Files, Interest};
+use kiban_link::{EpollSet, Interest};
 use kiban_os::interface::bind_remedy;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -27,7 +27,7 @@ pub struct Forward {
     listen: End,
     to: End,
     bounds: Bounds,
-    files: Files,
+    files: EpollSet,
     on_board: Option<u32>,
     on_kernel: Option<TcpListener>,
     relays: Relays,
@@ -47,7 +47,7 @@ impl Forward {
             listen,
             to,
             bounds,
-            files: Files::new()?,
+            files: EpollSet::new()?,
             on_board: None,
             on_kernel: None,
             relays: Relays::new(0, bounds.sessions_max),

@@ -33,7 +33,7 @@ pub use sockets::Sockets;
 use crate::config::{End, Kind, ServicePlan};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
-use kiban_link::{Files, Interest, Outward};
+use kiban_link::{EpollSet, FdProgram, Interest};
 use kiban_os::unix::names;
 use kiban_os::wait::Doorbell;
 use std::any::Any;
@@ -118,7 +118,7 @@ struct Place {
 
 /// All services of a board, as one program.
 pub struct Services {
-    files: Files,
+    files: EpollSet,
     chime: Arc<Chime>,
     places: Vec<Place>,
     next: u32,
@@ -149,7 +149,7 @@ impl Services {
     /// # Errors
     /// The process has too many open files.
     pub fn new() -> io::Result<Services> {
-        let (files, places, ready) = (Files::new()?, Vec::new(), Vec::new());
+        let (files, places, ready) = (EpollSet::new()?, Vec::new(), Vec::new());
         let (waiting, failures, chime) = (Vec::new(), Vec::new(), Arc::default());
         Ok(Services { files, chime, places, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
     }
@@ -273,7 +273,7 @@ impl Program for Services {
     }
 }
 
-impl Outward for Services {
+impl FdProgram for Services {
     fn file(&self) -> BorrowedFd<'_> {
         self.files.as_fd()
     }

@@ -11,11 +11,11 @@
 
 use super::places::{Place, Places};
 use super::{PIECE_BYTES, ServiceCounters};
-use kiban_attach::Why;
+use kiban_attach::EndReason;
 use kiban_base::{Instant, Slice};
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
-use kiban_link::{Files, Interest};
+use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::Peer;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockRef, Socket};
@@ -138,7 +138,7 @@ pub(super) struct Relays {
     next: u64,
     piece: Vec<u8>,
     /// Why streams were reset, the latest last.
-    fates: VecDeque<(Ends, Why)>,
+    fates: VecDeque<(Ends, EndReason)>,
 }
 
 impl Relays {
@@ -155,8 +155,8 @@ impl Relays {
     }
 
     /// Returns why a stream ended: a stream that was not reset ended in order, or long ago.
-    pub(super) fn fate(&self, ends: Ends) -> Why {
-        self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(Why::Closed, |(_, why)| *why)
+    pub(super) fn fate(&self, ends: Ends) -> EndReason {
+        self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(EndReason::Closed, |(_, why)| *why)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -180,7 +180,7 @@ impl Relays {
         };
         if let Some((displaced, relay)) = displaced.and_then(|stream| Some((stream, self.remove(stream)?))) {
             counters.displaced += 1;
-            cut_off(&relay, Why::Aborted, &mut self.fates, counters);
+            cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
             let _ = host.abort(displaced);
         }
         Some(place)
@@ -229,7 +229,7 @@ impl Relays {
         &mut self,
         stream: StreamId,
         host: &mut Host<'_>,
-        files: &Files,
+        files: &EpollSet,
         counters: &mut ServiceCounters,
         now: Instant,
     ) {
@@ -249,7 +249,7 @@ impl Relays {
         }
         if let Some(relay) = self.remove(stream) {
             if next == Next::Cut {
-                cut_off(&relay, Why::Aborted, &mut self.fates, counters);
+                cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
                 let _ = host.abort(stream);
             } else {
                 relay.place.read(stream, host);
@@ -271,7 +271,7 @@ impl Relays {
         &mut self,
         completion: Completion,
         host: &mut Host<'_>,
-        files: &Files,
+        files: &EpollSet,
         counters: &mut ServiceCounters,
         now: Instant,
     ) {
@@ -301,7 +301,7 @@ impl Relays {
         stream: StreamId,
         reason: Reason,
         host: &mut Host<'_>,
-        files: &Files,
+        files: &EpollSet,
         counters: &mut ServiceCounters,
         now: Instant,
     ) {
@@ -326,7 +326,7 @@ impl Relays {
         &mut self,
         number: u64,
         host: &mut Host<'_>,
-        files: &Files,
+        files: &EpollSet,
         counters: &mut ServiceCounters,
         now: Instant,
     ) -> bool {
@@ -351,7 +351,7 @@ impl Relays {
             if !stays {
                 counters.idle += 1;
                 by_number.remove(&relay.number);
-                cut_off(relay, Why::TimedOut, fates, counters);
+                cut_off(relay, EndReason::TimedOut, fates, counters);
                 let _ = host.abort(*stream);
             }
             stays
@@ -362,14 +362,19 @@ impl Relays {
     pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
         self.by_number.clear();
         for (stream, relay) in std::mem::take(&mut self.relays) {
-            cut_off(&relay, Why::Aborted, &mut self.fates, counters);
+            cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
             let _ = host.abort(stream);
         }
     }
 }
 
 /// Resets the socket of a relay, and remembers the reason.
-fn cut_off(relay: &Relay, why: Why, fates: &mut VecDeque<(Ends, Why)>, counters: &mut ServiceCounters) {
+fn cut_off(
+    relay: &Relay,
+    why: EndReason,
+    fates: &mut VecDeque<(Ends, EndReason)>,
+    counters: &mut ServiceCounters,
+) {
     counters.cut += 1;
     if let Some(ends) = relay.ends {
         if fates.len() >= FATES_MAX {
@@ -511,7 +516,7 @@ impl Relay {
     }
 
     /// Watches the socket for what can be used now.
-    fn watch(&mut self, files: &Files) -> io::Result<()> {
+    fn watch(&mut self, files: &EpollSet) -> io::Result<()> {
         let wanted = if self.is_connected {
             Interest {
                 read: self.is_open && self.inward.is_empty() && !self.socket_finished,

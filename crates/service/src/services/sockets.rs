@@ -15,11 +15,11 @@
 
 use super::relay::{Begin, Relays};
 use super::{Bounds, Service, ServiceCounters};
-use kiban_attach::{Ask, ENTRY_BYTES, Told, Why};
+use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
-use kiban_link::{Files, Interest};
-use kiban_os::lines::ClientLines;
+use kiban_link::{EpollSet, Interest};
+use kiban_os::lines::ClientLog;
 use kiban_os::unix::{Listener as Door, Peer};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
@@ -55,7 +55,7 @@ struct Listener {
 pub struct Sockets {
     path: PathBuf,
     bounds: Bounds,
-    files: Files,
+    files: EpollSet,
     door: Option<Door>,
     /// Whether the listening socket is not watched for a while.
     rests: bool,
@@ -64,7 +64,7 @@ pub struct Sockets {
     relays: Relays,
     next: u64,
     counters: ServiceCounters,
-    lines: ClientLines,
+    lines: ClientLog,
     ready: Vec<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Sockets {
         Ok(Sockets {
             path,
             bounds,
-            files: Files::new()?,
+            files: EpollSet::new()?,
             door: None,
             rests: false,
             askers: BTreeMap::new(),
@@ -89,7 +89,7 @@ impl Sockets {
             relays: Relays::new(RELAYS, bounds.sessions_max),
             next: 0,
             counters: ServiceCounters::default(),
-            lines: ClientLines::new("sockets"),
+            lines: ClientLog::new("sockets"),
             ready: Vec::new(),
         })
     }
@@ -116,7 +116,7 @@ impl Sockets {
                     self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
                 }
                 Err(why) => {
-                    self.lines.cut(&socket, why);
+                    self.lines.log_disconnect(&socket, why);
                     self.counters.refused += 1;
                 }
             }
@@ -130,7 +130,8 @@ impl Sockets {
             let stays = now.is_some_and(|now| *until > now);
             if !stays {
                 if now.is_some() {
-                    lines.cut(&*socket, format!("it asks nothing within {} s", PATIENCE.as_secs()));
+                    lines
+                        .log_disconnect(&*socket, format!("it asks nothing within {} s", PATIENCE.as_secs()));
                 }
                 let _ = files.forget(&*socket);
             }
@@ -146,27 +147,29 @@ impl Sockets {
         let mut entry = [0; ENTRY_BYTES];
         let received = socket.receive(&mut entry);
         let ask = match received {
-            Ok(ENTRY_BYTES) => Ask::read(&entry),
+            Ok(ENTRY_BYTES) => Request::read(&entry),
             _ => None,
         };
         let (told, file) = match ask {
-            Some(Ask::Connect { local, remote, .. }) => match self.connect(owner, local, remote, host, now) {
-                Ok((local, file)) => (Told::Opened { slot: 0, local }, Some(file)),
-                Err(why) => (Told::Ended { slot: 0, why }, None),
+            Some(Request::Connect { local, remote, .. }) => {
+                match self.connect(owner, local, remote, host, now) {
+                    Ok((local, file)) => (Indication::Opened { slot: 0, local }, Some(file)),
+                    Err(why) => (Indication::Ended { slot: 0, why }, None),
+                }
+            }
+            Some(Request::Listen { local, .. }) => match self.listen(owner, local, host) {
+                Ok((local, file)) => (Indication::Listening { listener: 0, result: Ok(local) }, Some(file)),
+                Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
             },
-            Some(Ask::Listen { local, .. }) => match self.listen(owner, local, host) {
-                Ok((local, file)) => (Told::Listening { listener: 0, result: Ok(local) }, Some(file)),
-                Err(why) => (Told::Listening { listener: 0, result: Err(why) }, None),
-            },
-            Some(Ask::Fate { local, remote }) => {
-                (Told::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
+            Some(Request::QueryEnd { local, remote }) => {
+                (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
             _ => {
                 match received {
                     // A client that only checks whether the service is there hangs up.
                     Ok(0) => return,
-                    Ok(_) => self.lines.cut(&socket, "its question is not understood"),
-                    Err(error) => self.lines.cut(&socket, error),
+                    Ok(_) => self.lines.log_disconnect(&socket, "its question is not understood"),
+                    Err(error) => self.lines.log_disconnect(&socket, error),
                 }
                 self.counters.errors += 1;
                 return;
@@ -183,13 +186,13 @@ impl Sockets {
         remote: SocketAddr,
         host: &mut Host<'_>,
         now: Instant,
-    ) -> Result<(SocketAddr, OwnedFd), Why> {
-        let place = self.relays.take_place(None, host, &mut self.counters, now).ok_or(Why::TooMany)?;
+    ) -> Result<(SocketAddr, OwnedFd), EndReason> {
+        let place = self.relays.take_place(None, host, &mut self.counters, now).ok_or(EndReason::TooMany)?;
         let stream = host.open_for(owner, local, remote)?;
         let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
         let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
             let _ = host.abort(stream);
-            return Err(Why::TooMany);
+            return Err(EndReason::TooMany);
         };
         let ends = Some((info.local, remote));
         let socket = ours.into();
@@ -204,9 +207,9 @@ impl Sockets {
         owner: Owner,
         local: SocketAddr,
         host: &mut Host<'_>,
-    ) -> Result<(SocketAddr, OwnedFd), Why> {
+    ) -> Result<(SocketAddr, OwnedFd), EndReason> {
         if self.listeners.len() >= self.bounds.sessions_max {
-            return Err(Why::TooMany);
+            return Err(EndReason::TooMany);
         }
         let (number, local) = kiban_board::streams::listen(host, owner, local)?;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None)
@@ -221,7 +224,7 @@ impl Sockets {
             }
             _ => {
                 let _ = host.unlisten(number);
-                Err(Why::TooMany)
+                Err(EndReason::TooMany)
             }
         }
     }
@@ -242,7 +245,7 @@ impl Sockets {
         let mut give = || {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
-            let told = Told::Accepted { listener: 0, slot: 0, local, remote };
+            let told = Indication::Accepted { listener: 0, slot: 0, local, remote };
             // If the program does not accept, its queue is as long as the system's socket buffer.
             tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
             Some((ours, local))
@@ -290,7 +293,7 @@ fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-fn tell(socket: BorrowedFd<'_>, told: Told, file: Option<&OwnedFd>) -> io::Result<()> {
+fn tell(socket: BorrowedFd<'_>, told: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);

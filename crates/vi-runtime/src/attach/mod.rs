@@ -12,7 +12,7 @@
 
 use kiban_base::ring::{Consumer, Poisoned, Producer, Shape};
 use kiban_base::{Bell, Instant, Region, Wait};
-use kiban_os::channel::{Channel, FRONT_BYTES, Half, NAME_BYTES_MAX};
+use kiban_os::channel::{Channel, FRONT_BYTES, NAME_BYTES_MAX, PendingChannel};
 use kiban_os::clock::{Clock, machine_nanos};
 use kiban_os::wait::{Sleeper, Waiting};
 use kiban_vi::queues::{Control, Denied, Host, PostError, Told, done_shape, work_shape};
@@ -117,7 +117,7 @@ impl BoardHost {
         }
         let (work, done, arena, shapes) = layout();
         let bytes = (arena + arena_bytes).next_multiple_of(4096);
-        let mut half = Half::call(&door_name(name)?, &[], bytes)?;
+        let mut half = PendingChannel::connect(&door_name(name)?, &[], bytes)?;
         let channel = loop {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 break channel;

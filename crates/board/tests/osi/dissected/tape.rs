@@ -93,11 +93,12 @@ impl Tape {
     /// What tshark makes of it.
     #[expect(clippy::disallowed_methods, reason = "the other decoder is a program that reads files")]
     pub(crate) fn dissect(&self, name: &str) -> Dissected {
-        let (header, mut file) = (capture::File::new(self.link_type), Vec::new());
+        let (header, mut file) = (capture::FileHeader::new(self.link_type), Vec::new());
         header.write(&mut file);
         for (number, frame) in self.frames.iter().enumerate() {
             let (length, nanoseconds) = (frame.len() as u32, 1_000_000 * (number as u64 + 1));
-            capture::Record { nanoseconds, kept_bytes: length, wire_bytes: length }.write(&header, &mut file);
+            capture::RecordHeader { nanoseconds, captured_bytes: length, original_bytes: length }
+                .write(&header, &mut file);
             file.extend(frame);
         }
         let name = format!("{name}-{}.pcap", std::process::id());

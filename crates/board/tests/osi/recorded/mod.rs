@@ -36,7 +36,7 @@ struct Turn {
 
 /// The connections of a capture, each as turns of TPKTs, in the order in which they began.
 fn connections(pcap: &[u8]) -> Vec<Vec<Turn>> {
-    let (file, _) = capture::File::read(pcap).expect("a capture");
+    let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut all: Vec<Connection> = Vec::new();
     for record in file.records(pcap) {
         let segment = Segment::read(record.expect("a record").1);

@@ -11,7 +11,7 @@ const MOD_128: &[u8] = include_bytes!("../../../tests/data/xot-mod128.pcap");
 
 /// The packets of a capture of XOT: each with its way (0 is who connected), in order.
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
-    let (file, _) = capture::File::read(pcap).expect("a capture");
+    let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut streams = [Vec::new(), Vec::new()];
     let mut all = Vec::new();
     for record in file.records(pcap) {

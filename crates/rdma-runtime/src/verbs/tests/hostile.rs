@@ -227,7 +227,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
         let burst = asks.request().to_vec();
         assert_eq!(link.send([Chunk::Own(&burst)].into_iter()).expect("it listens"), burst.len());
         let mut half = loop {
-            if let Some(half) = offered.caller() {
+            if let Some(half) = offered.try_accept() {
                 break half;
             }
         };
