@@ -45,9 +45,9 @@ pub enum Encapsulation {
 
 /// The circuit carries a different protocol: open a circuit for this one, or use LLC/SNAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotCarried;
+pub struct ProtocolMismatch;
 
-impl fmt::Display for NotCarried {
+impl fmt::Display for ProtocolMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the circuit carries one protocol and this is another: open one for it, or use LLC/SNAP")
     }
@@ -79,7 +79,7 @@ impl Encapsulation {
     ///
     /// # Errors
     /// [`NotCarried`] if the circuit carries only another protocol; the PDU is unchanged.
-    pub fn push(self, carried: Carried, pdu: &mut Pdu) -> Result<(), NotCarried> {
+    pub fn push(self, carried: Carried, pdu: &mut Pdu) -> Result<(), ProtocolMismatch> {
         match self {
             Encapsulation::LlcSnap => {
                 carried.header().write(pdu.push_head(self.header_bytes(carried)));
@@ -89,7 +89,7 @@ impl Encapsulation {
                 pdu.push_head(self.header_bytes(carried)).fill(0);
                 Ok(())
             }
-            Encapsulation::VcMux(_) => Err(NotCarried),
+            Encapsulation::VcMux(_) => Err(ProtocolMismatch),
         }
     }
 
@@ -206,6 +206,6 @@ mod tests {
         }
         assert_eq!((counters.frames_truncated, counters.frames_unknown), (2, 2));
         let mut pdu = blocks.take().unwrap();
-        assert_eq!(Encapsulation::VcMux(Carried::Ipv4).push(Carried::Ipv6, &mut pdu), Err(NotCarried));
+        assert_eq!(Encapsulation::VcMux(Carried::Ipv4).push(Carried::Ipv6, &mut pdu), Err(ProtocolMismatch));
     }
 }

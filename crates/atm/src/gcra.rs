@@ -147,7 +147,7 @@ impl Gcra {
 
     /// Counts a conforming cell at `at`.
     #[inline]
-    pub fn pass(&mut self, at: Instant) {
+    pub fn record(&mut self, at: Instant) {
         let at = Exact { nanos: at.as_nanos(), fraction: 0 };
         self.expected = at.max(self.expected).plus(self.increment, self.scale);
     }
@@ -202,9 +202,9 @@ impl Meter {
     /// Shapes: counts a cell sent at `at`, which must not be before [`Meter::earliest`].
     #[inline]
     pub fn pass(&mut self, at: Instant) {
-        self.peak.pass(at);
+        self.peak.record(at);
         if let Some(sustained) = &mut self.sustained {
-            sustained.pass(at);
+            sustained.record(at);
         }
     }
 
@@ -265,7 +265,7 @@ mod tests {
                 let conforms = gcra.admits(at);
                 prop_assert_eq!(conforms, at >= gcra.earliest());
                 prop_assert_eq!(conforms, bucket.conforms(i128::from(now) * i128::from(scale)));
-                if conforms { gcra.pass(at); }
+                if conforms { gcra.record(at); }
             }
         }
 

@@ -33,7 +33,7 @@ pub struct InArpConfig {
     /// Lifetime of an answer (RFC 2225 §8.5.1: 15 minutes at a client); at least a microsecond.
     pub age: Duration,
     /// Pause between an unanswered series and the next; at least a microsecond.
-    pub rest: Duration,
+    pub retry_pause: Duration,
 }
 
 impl InArpConfig {
@@ -44,7 +44,7 @@ impl InArpConfig {
             request_interval: Duration::from_secs(1),
             requests_max: 5,
             age: Duration::from_secs(15 * 60),
-            rest: Duration::from_secs(60),
+            retry_pause: Duration::from_secs(60),
         }
     }
 }
@@ -79,9 +79,9 @@ pub enum InArpDue<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Asking { requests_left: u32 },
+    Requesting { requests_left: u32 },
     Known,
-    Resting,
+    Backoff,
     Fixed,
 }
 
@@ -91,7 +91,7 @@ struct End {
     deadline: Instant,
     alarm: Timer,
     /// Source address of a request that has not been answered yet.
-    owed: Option<Ipv4Addr>,
+    pending_reply: Option<Ipv4Addr>,
 }
 
 /// The InATMARP state of one port.
@@ -100,7 +100,7 @@ pub struct InArp {
     ends: Vec<Option<End>>,
     alarms: TimerWheel,
     /// Circuits with a pending reply, each once.
-    owing: Vec<u32>,
+    pending_replies: Vec<u32>,
     counters: InArpCounters,
 }
 
@@ -110,27 +110,33 @@ impl InArp {
     /// # Panics
     /// If an interval is shorter than a microsecond.
     pub fn new(config: InArpConfig) -> InArp {
-        let shortest = config.request_interval.min(config.rest).min(config.age);
+        let shortest = config.request_interval.min(config.retry_pause).min(config.age);
         assert!(shortest >= Duration::from_micros(1), "an interval lasts at least a microsecond");
         InArp {
             config,
             ends: Vec::new(),
             alarms: TimerWheel::new(),
-            owing: Vec::new(),
+            pending_replies: Vec::new(),
             counters: InArpCounters::default(),
         }
     }
 
     /// Opens a circuit; the first request is due now.
     pub fn open(&mut self, circuit: Circuit, now: Instant) {
-        let state = State::Asking { requests_left: self.config.requests_max };
-        self.set(circuit, End { state, peer: None, deadline: now, alarm: Timer::default(), owed: None });
+        let state = State::Requesting { requests_left: self.config.requests_max };
+        self.set(
+            circuit,
+            End { state, peer: None, deadline: now, alarm: Timer::default(), pending_reply: None },
+        );
     }
 
     /// Opens a circuit with a configured peer address: no requests are sent, but requests are answered.
     pub fn open_fixed(&mut self, circuit: Circuit, peer: Ipv4Addr) {
         let (deadline, alarm) = (Instant::NEVER, Timer::default());
-        self.set(circuit, End { state: State::Fixed, peer: Some(peer), deadline, alarm, owed: None });
+        self.set(
+            circuit,
+            End { state: State::Fixed, peer: Some(peer), deadline, alarm, pending_reply: None },
+        );
     }
 
     fn set(&mut self, circuit: Circuit, mut end: End) {
@@ -149,7 +155,7 @@ impl InArp {
     pub fn close(&mut self, circuit: Circuit) {
         if let Some(end) = self.ends.get_mut(circuit.0 as usize) {
             *end = None;
-            self.owing.retain(|owing| *owing != circuit.0);
+            self.pending_replies.retain(|owing| *owing != circuit.0);
         }
     }
 
@@ -165,20 +171,20 @@ impl InArp {
     }
 
     /// Returns whether any unknown peer is being asked or is about to be.
-    pub fn is_asking(&self) -> bool {
-        let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Asking { .. });
+    pub fn is_requesting(&self) -> bool {
+        let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Requesting { .. });
         self.ends.iter().flatten().any(asks)
     }
 
     /// Restarts asking on circuits that have rested for at least the length of a series; to be called when a
     /// packet found no circuit, since the peer may have come up.
-    pub fn ask_again(&mut self, now: Instant) {
-        let InArpConfig { request_interval, requests_max, rest, .. } = self.config;
+    pub fn restart_requests(&mut self, now: Instant) {
+        let InArpConfig { request_interval, requests_max, retry_pause: rest, .. } = self.config;
         let ends =
             self.ends.iter_mut().enumerate().filter_map(|(index, end)| Some((index as u32, end.as_mut()?)));
-        for (index, end) in ends.filter(|(_, end)| end.state == State::Resting) {
+        for (index, end) in ends.filter(|(_, end)| end.state == State::Backoff) {
             if end.deadline + request_interval * requests_max <= now + rest {
-                end.state = State::Asking { requests_left: requests_max };
+                end.state = State::Requesting { requests_left: requests_max };
                 end.deadline = now;
                 self.alarms.set(&mut end.alarm, index, now);
             }
@@ -200,8 +206,8 @@ impl InArp {
             self.counters.packets_ignored += 1;
             return InArpVerdict::Nothing;
         };
-        if packet.operation == Operation::InverseRequest && end.owed.replace(source).is_none() {
-            self.owing.push(circuit.0);
+        if packet.operation == Operation::InverseRequest && end.pending_reply.replace(source).is_none() {
+            self.pending_replies.push(circuit.0);
         }
         if end.state == State::Fixed {
             return InArpVerdict::Nothing;
@@ -218,9 +224,9 @@ impl InArp {
 
     /// Sends pending replies and handles expired timers.
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(InArpDue<'_>)) {
-        for index in core::mem::take(&mut self.owing) {
+        for index in core::mem::take(&mut self.pending_replies) {
             let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
-            let target = end.owed.take().expect("a circuit that owes was asked");
+            let target = end.pending_reply.take().expect("a circuit that owes was asked");
             self.counters.replies_out += 1;
             send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
         }
@@ -246,26 +252,26 @@ impl InArp {
         out: &mut dyn FnMut(InArpDue<'_>),
     ) -> Duration {
         let requests_left = match end.state {
-            State::Asking { requests_left } => requests_left,
-            State::Known | State::Resting | State::Fixed => config.requests_max,
+            State::Requesting { requests_left } => requests_left,
+            State::Known | State::Backoff | State::Fixed => config.requests_max,
         };
         if let Some(requests_left) = requests_left.checked_sub(1) {
-            end.state = State::Asking { requests_left };
+            end.state = State::Requesting { requests_left };
             counters.requests_out += 1;
             send(circuit, Operation::InverseRequest, config.own, None, out);
             return config.request_interval;
         }
-        end.state = State::Resting;
+        end.state = State::Backoff;
         if let Some(ip) = end.peer.take() {
             counters.peers_lost += 1;
             out(InArpDue::Lost { circuit, ip });
         }
-        config.rest
+        config.retry_pause
     }
 
     /// Returns when [`InArp::settle`] is next due: may be early, never late.
     pub fn deadline(&self) -> Instant {
-        if self.owing.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
+        if self.pending_replies.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }
 
     /// Returns the counters.
@@ -348,13 +354,13 @@ mod tests {
         arp.open(CIRCUIT, Instant::ZERO);
         run(&mut arp, seconds(8));
         // It has been resting since the fifth second.
-        arp.ask_again(seconds(9));
-        assert!(!arp.is_asking());
-        arp.ask_again(seconds(10));
-        assert!(arp.is_asking());
+        arp.restart_requests(seconds(9));
+        assert!(!arp.is_requesting());
+        arp.restart_requests(seconds(10));
+        assert!(arp.is_requesting());
         let moments: Vec<u64> = run(&mut arp, seconds(20)).into_iter().map(|(at, _)| at).collect();
         assert_eq!(moments, [10, 11, 12, 13, 14]);
-        assert!(!arp.is_asking());
+        assert!(!arp.is_requesting());
     }
 
     #[test]

@@ -59,15 +59,15 @@ pub use counters::{
     EncapsulationCounters, HecCounters, InArpCounters, LoopbackCounters, ReassemblyCounters, RouteCounters,
     SegmentationCounters, SwitchCounters,
 };
-pub use encapsulation::{Carried, Encapsulation, NotCarried};
+pub use encapsulation::{Carried, Encapsulation, ProtocolMismatch};
 pub use gcra::{Contract, Gcra, Meter, Sustained};
 pub use inarp::{InArp, InArpConfig, InArpDue, InArpVerdict};
 pub use loopback::{Loopback, LoopbackDue, LoopbackVerdict, PING_TIMEOUT};
-pub use reassembly::{Arrival, Inlet, Reassembly};
-pub use scheduler::{Scheduler, Supply};
-pub use segmentation::{MANAGEMENT_CELLS_MAX, Outlet, Reason, Refused, Segmentation};
+pub use reassembly::{Arrival, Reassembly, RxCircuit};
+pub use scheduler::{CellSource, Scheduler};
+pub use segmentation::{MANAGEMENT_CELLS_MAX, RejectReason, RejectedFrame, Segmentation, TxCircuit};
 pub use slots::{Interval, OC3C_BITS_PER_SECOND, OC12C_BITS_PER_SECOND, SlotClock};
-pub use switch::{FABRIC_DELAY, Name, Penalty, Route, RouteRefused, Switch, SwitchPort};
+pub use switch::{ConnectionId, FABRIC_DELAY, Penalty, Route, RouteError, Switch, SwitchPort};
 
 /// The number of a circuit of a board's port: an index into its tables, dense from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -27,7 +27,7 @@ pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum requests of a burst that are answered per circuit, so that several pings to a board that was late
 /// once are all answered.
-const ANSWERS_MAX: usize = 4;
+const REPLIES_MAX: usize = 4;
 
 /// The result of a received management cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ pub enum LoopbackDue {
 enum Ping {
     None,
     /// To be sent by the next `settle`: tag and payload type.
-    Asked(u32, u8),
+    Requested(u32, u8),
     Sent {
         tag: u32,
         at: Instant,
@@ -80,7 +80,7 @@ enum Ping {
 }
 
 struct End {
-    owed: ArrayVec<(u8, oam::Loopback), ANSWERS_MAX>,
+    pending_replies: ArrayVec<(u8, oam::Loopback), REPLIES_MAX>,
     ping: Ping,
     alarm: Timer,
 }
@@ -91,7 +91,7 @@ pub struct Loopback {
     ends: Vec<Option<End>>,
     alarms: TimerWheel,
     /// Circuits with a pending answer or ping; each at most twice.
-    owing: Vec<u32>,
+    pending_circuits: Vec<u32>,
     counters: LoopbackCounters,
 }
 
@@ -102,7 +102,7 @@ impl Loopback {
             location,
             ends: Vec::new(),
             alarms: TimerWheel::new(),
-            owing: Vec::new(),
+            pending_circuits: Vec::new(),
             counters: LoopbackCounters::default(),
         }
     }
@@ -114,14 +114,15 @@ impl Loopback {
         if self.ends.len() <= index {
             self.ends.resize_with(index + 1, || None);
         }
-        self.ends[index] = Some(End { owed: ArrayVec::new(), ping: Ping::None, alarm: Timer::default() });
+        self.ends[index] =
+            Some(End { pending_replies: ArrayVec::new(), ping: Ping::None, alarm: Timer::default() });
     }
 
     /// Closes a circuit.
     pub fn close(&mut self, circuit: Circuit) {
         if let Some(end) = self.ends.get_mut(circuit.0 as usize) {
             *end = None;
-            self.owing.retain(|owing| *owing != circuit.0);
+            self.pending_circuits.retain(|owing| *owing != circuit.0);
         }
     }
 
@@ -131,8 +132,8 @@ impl Loopback {
         let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
         let Ping::None = end.ping else { return None };
         let tag = rng.draw_u32();
-        end.ping = Ping::Asked(tag, pti);
-        self.owing.push(circuit.0);
+        end.ping = Ping::Requested(tag, pti);
+        self.pending_circuits.push(circuit.0);
         Some(tag)
     }
 
@@ -158,12 +159,12 @@ impl Loopback {
                 if loopback.location != LOCATION_END && loopback.location != self.location {
                     self.counters.cells_ignored += 1;
                 } else {
-                    if end.owed.is_empty() {
-                        self.owing.push(circuit.0);
-                    } else if end.owed.is_full() {
-                        end.owed.remove(0);
+                    if end.pending_replies.is_empty() {
+                        self.pending_circuits.push(circuit.0);
+                    } else if end.pending_replies.is_full() {
+                        end.pending_replies.remove(0);
                     }
-                    end.owed.push((pti, loopback));
+                    end.pending_replies.push((pti, loopback));
                 }
             }
             Ok((Payload::Loopback(loopback), _)) => match end.ping {
@@ -181,7 +182,7 @@ impl Loopback {
 
     /// Sends pending answers and pings, and gives up pings that timed out.
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(LoopbackDue)) {
-        for index in core::mem::take(&mut self.owing) {
+        for index in core::mem::take(&mut self.pending_circuits) {
             let circuit = Circuit(index);
             let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
             let mut send = |pti, loopback| {
@@ -189,11 +190,11 @@ impl Loopback {
                 Payload::Loopback(loopback).write(&mut payload);
                 out(LoopbackDue::Cell { circuit, pti, payload });
             };
-            for (pti, loopback) in end.owed.drain(..) {
+            for (pti, loopback) in end.pending_replies.drain(..) {
                 self.counters.answers_out += 1;
                 send(pti, loopback.answer());
             }
-            if let Ping::Asked(tag, pti) = end.ping {
+            if let Ping::Requested(tag, pti) = end.ping {
                 self.counters.pings_out += 1;
                 send(pti, oam::Loopback { source: self.location, ..oam::Loopback::request(tag) });
                 end.ping = Ping::Sent { tag, at: now };
@@ -218,7 +219,7 @@ impl Loopback {
 
     /// Returns when [`Loopback::settle`] is next due: may be early, never late.
     pub fn deadline(&self) -> Instant {
-        if self.owing.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
+        if self.pending_circuits.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }
 
     /// Returns the counters.
@@ -289,7 +290,7 @@ mod tests {
             far.arrive(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
         }
         let out = settle(&mut far, millis(0));
-        assert_eq!(out.len(), ANSWERS_MAX);
+        assert_eq!(out.len(), REPLIES_MAX);
         for (due, tag) in out.into_iter().zip(9996..) {
             let LoopbackDue::Cell { pti: PTI_OAM_SEGMENT, payload, .. } = due else { panic!("{due:?}") };
             let answer = oam::Loopback::request(tag).answer();

@@ -23,7 +23,7 @@
 use crate::Circuit;
 use crate::cell::{HeaderReceiver, Received, TimedCell, is_end, is_management};
 use crate::counters::ReassemblyCounters;
-use crate::table::{Names, name_mask, name_of};
+use crate::table::{HeaderTable, name_mask, name_of};
 use crate::wire::aal5::{self, FRAME_BYTES_MAX, TRAILER_BYTES, Trailer};
 use crate::wire::atm::{
     CELL_PAYLOAD_BYTES, Header, Interface, PTI_CONGESTED, Vc, is_physical, is_unassigned,
@@ -35,7 +35,7 @@ use kiban_base::{Context, Instant, Page, Pdu, Slice, Sum};
 
 /// Receive parameters of a circuit.
 #[derive(Clone, Copy, Debug)]
-pub struct Inlet {
+pub struct RxCircuit {
     /// Its identifier on the line.
     pub vc: Vc,
     /// Maximum frame length in bytes, without pad and trailer.
@@ -44,11 +44,11 @@ pub struct Inlet {
     pub head_cells: u8,
 }
 
-impl Inlet {
+impl RxCircuit {
     /// Returns parameters for IP with the MTU of RFC 2225 §7: 9180 bytes and LLC/SNAP, headers in the PDU's
     /// head.
-    pub const fn classical_ip(vc: Vc) -> Inlet {
-        Inlet { vc, frame_bytes_max: 9188, head_cells: 1 }
+    pub const fn classical_ip(vc: Vc) -> RxCircuit {
+        RxCircuit { vc, frame_bytes_max: 9188, head_cells: 1 }
     }
 }
 
@@ -87,7 +87,7 @@ pub enum Arrival {
 pub struct Reassembly {
     interface: Interface,
     receiver: HeaderReceiver,
-    names: Names,
+    names: HeaderTable,
     assemblies: Vec<Option<Assembly>>,
     counters: ReassemblyCounters,
 }
@@ -98,7 +98,7 @@ impl Reassembly {
         Reassembly {
             interface,
             receiver: HeaderReceiver::default(),
-            names: Names::new(),
+            names: HeaderTable::new(),
             assemblies: Vec::new(),
             counters: ReassemblyCounters::default(),
         }
@@ -108,7 +108,7 @@ impl Reassembly {
     ///
     /// # Panics
     /// If `head_cells` is more than one.
-    pub fn open(&mut self, circuit: Circuit, inlet: Inlet) {
+    pub fn open(&mut self, circuit: Circuit, inlet: RxCircuit) {
         assert!(inlet.head_cells <= 1, "a PDU's head has room for one cell behind its start");
         let name = name_of(self.interface, inlet.vc);
         self.close(circuit);
@@ -124,7 +124,7 @@ impl Reassembly {
 
     /// Opens a circuit whose cells are all management cells: the F4 flow of a path (I.361 §2.2.3).
     pub fn open_oam(&mut self, circuit: Circuit, vc: Vc) {
-        self.open(circuit, Inlet { vc, frame_bytes_max: 1, head_cells: 0 });
+        self.open(circuit, RxCircuit { vc, frame_bytes_max: 1, head_cells: 0 });
         if let Some(assembly) = &mut self.assemblies[circuit.0 as usize] {
             assembly.is_oam = true;
         }
@@ -285,7 +285,7 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn new(circuit: Circuit, name: u32, inlet: Inlet) -> Assembly {
+    fn new(circuit: Circuit, name: u32, inlet: RxCircuit) -> Assembly {
         let frame_bytes_max = inlet.frame_bytes_max.clamp(1, FRAME_BYTES_MAX);
         Assembly {
             circuit,

@@ -29,7 +29,7 @@ use core::cmp::Reverse;
 use kiban_base::Instant;
 
 /// The cells of one circuit, as the scheduler sees them.
-pub trait Supply {
+pub trait CellSource {
     /// State lent by the scheduler's caller while cells are written.
     type Loan: ?Sized;
 
@@ -61,7 +61,7 @@ pub trait Supply {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
+enum RingState {
     Idle,
     InRing,
     Waiting,
@@ -70,7 +70,7 @@ enum Standing {
 struct Entry<S> {
     supply: S,
     shaper: Option<Meter>,
-    standing: Standing,
+    standing: RingState,
 }
 
 /// A port's scheduler. Circuit numbers are chosen by the caller.
@@ -83,7 +83,7 @@ pub struct Scheduler<S> {
     now: Instant,
 }
 
-impl<S: Supply> Scheduler<S> {
+impl<S: CellSource> Scheduler<S> {
     /// Creates the scheduler of a line with this time per cell.
     pub fn new(cell_time: Interval) -> Scheduler<S> {
         Scheduler {
@@ -96,14 +96,14 @@ impl<S: Supply> Scheduler<S> {
     }
 
     /// Adds a circuit, shaped to `contract` if given. Returns the supply that had this number before.
-    pub fn place(&mut self, circuit: u32, supply: S, contract: Option<Contract>) -> Option<S> {
+    pub fn insert(&mut self, circuit: u32, supply: S, contract: Option<Contract>) -> Option<S> {
         let before = self.remove(circuit);
         let index = circuit as usize;
         if self.circuits.len() <= index {
             self.circuits.resize_with(index + 1, || None);
         }
         let shaper = contract.map(Meter::new);
-        self.circuits[index] = Some(Entry { supply, shaper, standing: Standing::Idle });
+        self.circuits[index] = Some(Entry { supply, shaper, standing: RingState::Idle });
         before
     }
 
@@ -111,9 +111,9 @@ impl<S: Supply> Scheduler<S> {
     pub fn remove(&mut self, circuit: u32) -> Option<S> {
         let entry = self.circuits.get_mut(circuit as usize)?.take()?;
         match entry.standing {
-            Standing::Idle => {}
-            Standing::InRing => self.ring.retain(|other| *other != circuit),
-            Standing::Waiting => self.waiting.retain(|Reverse((_, other))| *other != circuit),
+            RingState::Idle => {}
+            RingState::InRing => self.ring.retain(|other| *other != circuit),
+            RingState::Waiting => self.waiting.retain(|Reverse((_, other))| *other != circuit),
         }
         Some(entry.supply)
     }
@@ -134,19 +134,19 @@ impl<S: Supply> Scheduler<S> {
     #[inline]
     pub fn wake(&mut self, circuit: u32, now: Instant) {
         let Some(Some(entry)) = self.circuits.get_mut(circuit as usize) else { return };
-        if entry.standing != Standing::Idle || entry.supply.cells() == 0 {
+        if entry.standing != RingState::Idle || entry.supply.cells() == 0 {
             return;
         }
         if self.ring.is_empty() {
             self.now = self.now.max(now);
             self.clock.skip_to(self.now);
         }
-        Self::enlist(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
+        Self::insert_into_ring(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
     }
 
     /// Puts a circuit that has cells into the ring or the waiting queue, as of the current slot.
     #[inline]
-    fn enlist(
+    fn insert_into_ring(
         entry: &mut Entry<S>,
         circuit: u32,
         clock: &SlotClock,
@@ -156,12 +156,12 @@ impl<S: Supply> Scheduler<S> {
         if let Some(shaper) = &entry.shaper {
             let earliest = shaper.earliest();
             if earliest > clock.start() {
-                entry.standing = Standing::Waiting;
+                entry.standing = RingState::Waiting;
                 waiting.push(Reverse((earliest, circuit)));
                 return;
             }
         }
-        entry.standing = Standing::InRing;
+        entry.standing = RingState::InRing;
         ring.push_back(circuit);
     }
 
@@ -200,7 +200,7 @@ impl<S: Supply> Scheduler<S> {
             }
             self.waiting.pop();
             let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
-            entry.standing = Standing::InRing;
+            entry.standing = RingState::InRing;
             self.ring.push_back(circuit);
         }
     }
@@ -215,7 +215,7 @@ impl<S: Supply> Scheduler<S> {
         let until = self.waiting.peek().map_or(until, |Reverse((first, _))| until.min(*first));
         entry.supply.write_run(&mut self.clock, until, out, loan);
         if entry.supply.cells() == 0 {
-            entry.standing = Standing::Idle;
+            entry.standing = RingState::Idle;
             self.ring.clear();
         }
     }
@@ -231,14 +231,14 @@ impl<S: Supply> Scheduler<S> {
             self.clock.step();
             entry.supply.write(self.clock.start(), out, loan);
             if entry.supply.cells() == 0 {
-                entry.standing = Standing::Idle;
+                entry.standing = RingState::Idle;
                 if self.ring.len() == 1 {
                     return;
                 }
             } else if entry.shaper.is_none() {
                 self.ring.push_back(circuit);
             } else {
-                Self::enlist(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
+                Self::insert_into_ring(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
             }
             if !self.waiting.is_empty() {
                 return;
@@ -303,7 +303,7 @@ mod tests {
         frame: usize,
     }
 
-    impl Supply for Numbered {
+    impl CellSource for Numbered {
         type Loan = ();
         fn cells(&self) -> usize {
             self.queued
@@ -344,7 +344,7 @@ mod tests {
         let mut scheduler = Scheduler::new(MICRO);
         for name in 0..circuits {
             let contract = if name == 0 { shaped } else { None };
-            scheduler.place(name.into(), Numbered { name, next: 0, queued: 0, frame: 3 }, contract);
+            scheduler.insert(name.into(), Numbered { name, next: 0, queued: 0, frame: 3 }, contract);
         }
         scheduler
     }

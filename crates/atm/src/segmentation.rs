@@ -18,7 +18,7 @@ use crate::Circuit;
 use crate::cell::{TimedCell, hec_of};
 use crate::counters::SegmentationCounters;
 use crate::gcra::Contract;
-use crate::scheduler::{Scheduler, Supply};
+use crate::scheduler::{CellSource, Scheduler};
 use crate::slots::{Interval, SlotClock};
 use crate::wire::aal5::{self, FRAME_BYTES_MAX, TRAILER_BYTES, Trailer};
 use crate::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface, Vc};
@@ -33,7 +33,7 @@ pub const MANAGEMENT_CELLS_MAX: usize = 16;
 
 /// Transmit parameters of a circuit.
 #[derive(Clone, Copy, Debug)]
-pub struct Outlet {
+pub struct TxCircuit {
     /// Its identifier on the line.
     pub vc: Vc,
     /// Maximum frames queued, including the one in transmission.
@@ -46,7 +46,7 @@ pub struct Outlet {
 
 /// Why a frame or cell was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
+pub enum RejectReason {
     /// The circuit has not been opened.
     UnknownCircuit,
     /// The circuit's queue is full: check [`Segmentation::room`].
@@ -59,25 +59,27 @@ pub enum Reason {
     TailFull,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::UnknownCircuit => "open the circuit before sending on it",
-            Reason::QueueFull => "the circuit's queue is full: send within its room",
-            Reason::Oversized => "a frame has at most 65535 bytes: cut it above",
-            Reason::Empty => "a frame has at least one byte",
-            Reason::TailFull => "pad and trailer need room in the tail: freeze the tail into the body first",
+            RejectReason::UnknownCircuit => "open the circuit before sending on it",
+            RejectReason::QueueFull => "the circuit's queue is full: send within its room",
+            RejectReason::Oversized => "a frame has at most 65535 bytes: cut it above",
+            RejectReason::Empty => "a frame has at least one byte",
+            RejectReason::TailFull => {
+                "pad and trailer need room in the tail: freeze the tail into the body first"
+            }
         })
     }
 }
 
 /// A rejected frame.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RejectedFrame {
     /// The frame, unchanged.
     pub pdu: Pdu,
     /// The reason.
-    pub reason: Reason,
+    pub reason: RejectReason,
 }
 
 /// The transmit side of a port.
@@ -98,20 +100,20 @@ impl Segmentation {
     }
 
     /// Opens a circuit; a circuit already open under this number is closed.
-    pub fn open(&mut self, circuit: Circuit, outlet: Outlet) {
+    pub fn open(&mut self, circuit: Circuit, outlet: TxCircuit) {
         let word = |last| {
             let header = Header { clp: outlet.low_priority, ..Header::user(outlet.vc, last) };
             header.to_word(self.interface)
         };
         let outgoing = Outgoing {
-            middle: Stamp::of(word(false)),
-            last: Stamp::of(word(true)),
+            middle: HeaderWithHec::of(word(false)),
+            last: HeaderWithHec::of(word(true)),
             frames: VecDeque::new(),
             management: VecDeque::new(),
             frames_max: outlet.frames_max,
             cells: 0,
         };
-        self.scheduler.place(circuit.0, outgoing, outlet.contract);
+        self.scheduler.insert(circuit.0, outgoing, outlet.contract);
     }
 
     /// Closes a circuit and frees its queued frames.
@@ -130,10 +132,10 @@ impl Segmentation {
     ///
     /// # Errors
     /// Returns the frame unchanged, with the reason.
-    pub fn send(&mut self, circuit: Circuit, mut pdu: Pdu, now: Instant) -> Result<(), Refused> {
-        if let Err(reason) = self.judge(circuit, &pdu) {
+    pub fn send(&mut self, circuit: Circuit, mut pdu: Pdu, now: Instant) -> Result<(), RejectedFrame> {
+        if let Err(reason) = self.validate(circuit, &pdu) {
             self.counters.frames_refused += 1;
-            return Err(Refused { pdu, reason });
+            return Err(RejectedFrame { pdu, reason });
         }
         let cells = append_trailer(&mut pdu);
         let outgoing = self.scheduler.supply_mut(circuit.0).expect("judged to be open");
@@ -143,15 +145,15 @@ impl Segmentation {
         Ok(())
     }
 
-    fn judge(&self, circuit: Circuit, pdu: &Pdu) -> Result<(), Reason> {
-        let outgoing = self.scheduler.supply(circuit.0).ok_or(Reason::UnknownCircuit)?;
+    fn validate(&self, circuit: Circuit, pdu: &Pdu) -> Result<(), RejectReason> {
+        let outgoing = self.scheduler.supply(circuit.0).ok_or(RejectReason::UnknownCircuit)?;
         match pdu.len() {
-            0 => Err(Reason::Empty),
-            length if length > FRAME_BYTES_MAX => Err(Reason::Oversized),
+            0 => Err(RejectReason::Empty),
+            length if length > FRAME_BYTES_MAX => Err(RejectReason::Oversized),
             length if pdu.tail().len() + aal5::pad_bytes(length) + TRAILER_BYTES > TAIL_BYTES => {
-                Err(Reason::TailFull)
+                Err(RejectReason::TailFull)
             }
-            _ if outgoing.frames.len() >= outgoing.frames_max => Err(Reason::QueueFull),
+            _ if outgoing.frames.len() >= outgoing.frames_max => Err(RejectReason::QueueFull),
             _ => Ok(()),
         }
     }
@@ -167,14 +169,14 @@ impl Segmentation {
         pti: u8,
         payload: [u8; CELL_PAYLOAD_BYTES],
         now: Instant,
-    ) -> Result<(), Reason> {
-        let outgoing = self.scheduler.supply_mut(circuit.0).ok_or(Reason::UnknownCircuit)?;
+    ) -> Result<(), RejectReason> {
+        let outgoing = self.scheduler.supply_mut(circuit.0).ok_or(RejectReason::UnknownCircuit)?;
         if outgoing.management.len() >= MANAGEMENT_CELLS_MAX {
-            return Err(Reason::QueueFull);
+            return Err(RejectReason::QueueFull);
         }
         // Management cells have priority: CLP 0.
         let word = outgoing.middle.word & !0xf | (u32::from(pti) & 0b111) << 1;
-        outgoing.management.push_back((Stamp::of(word), payload));
+        outgoing.management.push_back((HeaderWithHec::of(word), payload));
         outgoing.cells += 1;
         self.counters.management_cells_out += 1;
         self.scheduler.wake(circuit.0, now);
@@ -183,7 +185,7 @@ impl Segmentation {
 
     /// Commits every slot that starts before `until` and appends their cells to `out`.
     pub fn advance(&mut self, until: Instant, out: &mut Vec<TimedCell>, copies: &mut Copies) {
-        let (mut tally, before) = (Tally::default(), out.len());
+        let (mut tally, before) = (WrittenCounts::default(), out.len());
         self.scheduler.advance(until, out, &mut tally);
         self.counters.cells_out += (out.len() - before) as u64;
         self.counters.frames_out += tally.frames;
@@ -221,14 +223,14 @@ fn append_trailer(pdu: &mut Pdu) -> usize {
 
 /// A header word with its HEC.
 #[derive(Clone, Copy)]
-struct Stamp {
+struct HeaderWithHec {
     word: u32,
     hec: u8,
 }
 
-impl Stamp {
-    fn of(word: u32) -> Stamp {
-        Stamp { word, hec: hec_of(word) }
+impl HeaderWithHec {
+    fn of(word: u32) -> HeaderWithHec {
+        HeaderWithHec { word, hec: hec_of(word) }
     }
 
     #[inline]
@@ -239,7 +241,7 @@ impl Stamp {
 
 /// Cells and frames written while slots were committed.
 #[derive(Default)]
-struct Tally {
+struct WrittenCounts {
     frames: u64,
     cells: u64,
 }
@@ -301,16 +303,16 @@ impl Frame {
 
 /// One circuit's queue.
 struct Outgoing {
-    middle: Stamp,
-    last: Stamp,
+    middle: HeaderWithHec,
+    last: HeaderWithHec,
     frames: VecDeque<Frame>,
-    management: VecDeque<(Stamp, [u8; CELL_PAYLOAD_BYTES])>,
+    management: VecDeque<(HeaderWithHec, [u8; CELL_PAYLOAD_BYTES])>,
     frames_max: usize,
     cells: usize,
 }
 
-impl Supply for Outgoing {
-    type Loan = Tally;
+impl CellSource for Outgoing {
+    type Loan = WrittenCounts;
 
     #[inline]
     fn cells(&self) -> usize {
@@ -326,7 +328,7 @@ impl Supply for Outgoing {
     }
 
     #[inline]
-    fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, tally: &mut Tally) {
+    fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, tally: &mut WrittenCounts) {
         self.cells -= 1;
         if let Some((stamp, payload)) = self.management.pop_front() {
             out.push(stamp.cell(at, payload));
@@ -350,7 +352,7 @@ impl Supply for Outgoing {
         clock: &mut SlotClock,
         until: Instant,
         out: &mut Vec<TimedCell>,
-        tally: &mut Tally,
+        tally: &mut WrittenCounts,
     ) {
         while self.cells > 0 && clock.start() < until {
             if self.management.is_empty() {
@@ -373,7 +375,7 @@ impl Outgoing {
         clock: &mut SlotClock,
         until: Instant,
         out: &mut Vec<TimedCell>,
-        tally: &mut Tally,
+        tally: &mut WrittenCounts,
     ) {
         let frame = self.frames.front_mut().expect("a cell that is counted is queued");
         let (payloads, _) = frame.rest_of_part().as_chunks::<CELL_PAYLOAD_BYTES>();
@@ -403,7 +405,8 @@ mod tests {
     use core::time::Duration;
     use kiban_base::{PagePool, PduPool};
 
-    const OUTLET: Outlet = Outlet { vc: Vc::new(0, 100), frames_max: 2, low_priority: false, contract: None };
+    const OUTLET: TxCircuit =
+        TxCircuit { vc: Vc::new(0, 100), frames_max: 2, low_priority: false, contract: None };
     const CIRCUIT: Circuit = Circuit(0);
 
     fn port() -> Segmentation {
@@ -452,20 +455,20 @@ mod tests {
             assert_eq!((refused.reason, (refused.pdu.len(), refused.pdu.tail().len())), (expected, before));
         };
         let empty = blocks.take().unwrap();
-        check(&mut port, CIRCUIT, empty, Reason::Empty);
+        check(&mut port, CIRCUIT, empty, RejectReason::Empty);
         let long = pdu(&mut blocks, &vec![0; 65536]);
-        check(&mut port, CIRCUIT, long, Reason::Oversized);
+        check(&mut port, CIRCUIT, long, RejectReason::Oversized);
         let fine = pdu(&mut blocks, b"x");
-        check(&mut port, Circuit(7), fine, Reason::UnknownCircuit);
+        check(&mut port, Circuit(7), fine, RejectReason::UnknownCircuit);
         let mut tailed = pdu(&mut blocks, b"");
         tailed.push_tail(50);
-        check(&mut port, CIRCUIT, tailed, Reason::TailFull);
+        check(&mut port, CIRCUIT, tailed, RejectReason::TailFull);
         for room in [2, 1] {
             assert_eq!(port.room(CIRCUIT), room);
             port.send(CIRCUIT, pdu(&mut blocks, b"x"), Instant::ZERO).unwrap();
         }
         let third = pdu(&mut blocks, b"x");
-        check(&mut port, CIRCUIT, third, Reason::QueueFull);
+        check(&mut port, CIRCUIT, third, RejectReason::QueueFull);
         port.close(CIRCUIT);
         assert_eq!((blocks.available(), port.next_end(), port.room(CIRCUIT)), (4, Instant::NEVER, 0));
     }
@@ -474,7 +477,7 @@ mod tests {
     fn management_goes_before_frames_and_between_their_cells() {
         let (mut port, mut blocks, mut out, mut copies) =
             (port(), PduPool::new(1), vec![], Copies::default());
-        port.open(CIRCUIT, Outlet { low_priority: true, ..OUTLET });
+        port.open(CIRCUIT, TxCircuit { low_priority: true, ..OUTLET });
         port.send(CIRCUIT, pdu(&mut blocks, &[0; 100]), Instant::ZERO).unwrap();
         port.advance(Instant::from_nanos(1), &mut out, &mut copies);
         port.send_management(CIRCUIT, PTI_OAM_END_TO_END, [0x6a; 48], Instant::from_nanos(1)).unwrap();
@@ -491,7 +494,7 @@ mod tests {
         }
         assert_eq!(
             port.send_management(CIRCUIT, 4, [0; 48], Instant::from_nanos(1_000_000)),
-            Err(Reason::QueueFull)
+            Err(RejectReason::QueueFull)
         );
     }
 }

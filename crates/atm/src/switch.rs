@@ -24,9 +24,9 @@
 use crate::cell::{HeaderReceiver, Received, TimedCell, hec_of, is_end, is_management};
 use crate::counters::{HecCounters, RouteCounters, SwitchCounters};
 use crate::gcra::{Contract, Meter};
-use crate::scheduler::{Scheduler, Supply};
+use crate::scheduler::{CellSource, Scheduler};
 use crate::slots::Interval;
-use crate::table::{Names, name_mask, name_of};
+use crate::table::{HeaderTable, name_mask, name_of};
 use crate::wire::atm::{Interface, PTI_CONGESTED, Vc, is_physical, is_unassigned};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -70,19 +70,19 @@ impl SwitchPort {
 
 /// The incoming identifier of an entry: a circuit or a whole path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Name {
+pub enum ConnectionId {
     /// One virtual circuit.
     Circuit(Vc),
     /// All circuits of a virtual path that have no entry of their own.
     Path(u16),
 }
 
-impl Name {
+impl ConnectionId {
     /// Returns the identifier as bits of a header word.
     fn key(self, interface: Interface) -> u32 {
         match self {
-            Name::Circuit(vc) => name_of(interface, vc),
-            Name::Path(vpi) => name_of(interface, Vc::new(vpi, 0)),
+            ConnectionId::Circuit(vc) => name_of(interface, vc),
+            ConnectionId::Path(vpi) => name_of(interface, Vc::new(vpi, 0)),
         }
     }
 }
@@ -102,11 +102,11 @@ pub struct Route {
     /// Input port.
     pub in_port: usize,
     /// Incoming identifier.
-    pub in_name: Name,
+    pub in_connection: ConnectionId,
     /// Output port.
     pub out_port: usize,
     /// Outgoing identifier, of the same kind.
-    pub out_name: Name,
+    pub out_connection: ConnectionId,
     /// Maximum cells of this entry queued at the output port.
     pub queue_cells_max: usize,
     /// Contract and penalty for policing the input, if any.
@@ -121,16 +121,16 @@ impl Route {
     /// Creates an entry without contract and frame discard.
     pub const fn plain(
         in_port: usize,
-        in_name: Name,
+        in_connection: ConnectionId,
         out_port: usize,
-        out_name: Name,
+        out_connection: ConnectionId,
         queue_cells_max: usize,
     ) -> Route {
         Route {
             in_port,
-            in_name,
+            in_connection,
             out_port,
-            out_name,
+            out_connection,
             queue_cells_max,
             police: None,
             shape: None,
@@ -142,7 +142,7 @@ impl Route {
 /// Why an entry was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum RouteRefused {
+pub enum RouteError {
     /// There is no such port.
     UnknownPort,
     /// The identifier already has an entry: remove it first.
@@ -153,13 +153,13 @@ pub enum RouteRefused {
     PathWithFrames,
 }
 
-impl fmt::Display for RouteRefused {
+impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RouteRefused::UnknownPort => "the switch has fewer ports",
-            RouteRefused::InUse => "the name has an entry already: remove it first",
-            RouteRefused::KindsDiffer => "a circuit becomes a circuit, a path a path",
-            RouteRefused::PathWithFrames => "frame discard needs a circuit: a path interleaves frames",
+            RouteError::UnknownPort => "the switch has fewer ports",
+            RouteError::InUse => "the name has an entry already: remove it first",
+            RouteError::KindsDiffer => "a circuit becomes a circuit, a path a path",
+            RouteError::PathWithFrames => "frame discard needs a circuit: a path interleaves frames",
         })
     }
 }
@@ -187,34 +187,36 @@ impl Switch {
     ///
     /// # Errors
     /// [`RouteRefused`] if the entry contradicts the ports or the table.
-    pub fn add(&mut self, route: Route) -> Result<(), RouteRefused> {
+    pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         let (Some(in_port), Some(out_port)) = (self.ports.get(route.in_port), self.ports.get(route.out_port))
         else {
-            return Err(RouteRefused::UnknownPort);
+            return Err(RouteError::UnknownPort);
         };
         let in_interface = in_port.config.interface;
         let out_interface = out_port.config.interface;
-        let rewrite = match (route.in_name, route.out_name) {
-            (Name::Circuit(_), Name::Circuit(vc)) => Rewrite { keep: 0xf, put: name_of(out_interface, vc) },
-            (Name::Path(_), Name::Path(_)) if route.frame_discard => {
-                return Err(RouteRefused::PathWithFrames);
+        let rewrite = match (route.in_connection, route.out_connection) {
+            (ConnectionId::Circuit(_), ConnectionId::Circuit(vc)) => {
+                Rewrite { keep: 0xf, put: name_of(out_interface, vc) }
             }
-            (Name::Path(_), Name::Path(vpi)) => {
+            (ConnectionId::Path(_), ConnectionId::Path(_)) if route.frame_discard => {
+                return Err(RouteError::PathWithFrames);
+            }
+            (ConnectionId::Path(_), ConnectionId::Path(vpi)) => {
                 Rewrite { keep: 0x000f_ffff, put: name_of(out_interface, Vc::new(vpi, 0)) }
             }
-            _ => return Err(RouteRefused::KindsDiffer),
+            _ => return Err(RouteError::KindsDiffer),
         };
-        let key = route.in_name.key(in_interface);
-        if self.ports[route.in_port].names_mut(route.in_name).contains(key) {
-            return Err(RouteRefused::InUse);
+        let key = route.in_connection.key(in_interface);
+        if self.ports[route.in_port].names_mut(route.in_connection).contains(key) {
+            return Err(RouteError::InUse);
         }
         let number = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
-        self.ports[route.in_port].names_mut(route.in_name).insert(key, number as u32);
-        self.ports[route.out_port].scheduler.place(number as u32, Queue::new(&route), route.shape);
+        self.ports[route.in_port].names_mut(route.in_connection).insert(key, number as u32);
+        self.ports[route.out_port].scheduler.insert(number as u32, Queue::new(&route), route.shape);
         let police = route.police.map(|(contract, penalty)| (Meter::new(contract), penalty));
         let entry = Entry {
             in_port: route.in_port,
-            in_name: route.in_name,
+            in_name: route.in_connection,
             out_port: route.out_port,
             rewrite,
             police,
@@ -229,7 +231,7 @@ impl Switch {
     }
 
     /// Removes an entry and drops the cells in its queue. Returns whether there was one.
-    pub fn remove(&mut self, in_port: usize, in_name: Name) -> bool {
+    pub fn remove(&mut self, in_port: usize, in_name: ConnectionId) -> bool {
         let Some(port) = self.ports.get_mut(in_port) else { return false };
         let key = in_name.key(port.config.interface);
         let Some(number) = port.names_mut(in_name).remove(key) else { return false };
@@ -307,7 +309,7 @@ impl Switch {
     }
 
     /// Returns the counters of an entry by its incoming identifier, or `None` if there is no such entry.
-    pub fn route_counters(&mut self, in_port: usize, in_name: Name) -> Option<RouteCounters> {
+    pub fn route_counters(&mut self, in_port: usize, in_name: ConnectionId) -> Option<RouteCounters> {
         let port = self.ports.get_mut(in_port)?;
         let key = in_name.key(port.config.interface);
         let number = port.names_mut(in_name).get(key)?;
@@ -376,7 +378,7 @@ struct Rewrite {
 
 struct Entry {
     in_port: usize,
-    in_name: Name,
+    in_name: ConnectionId,
     out_port: usize,
     rewrite: Rewrite,
     police: Option<(Meter, Penalty)>,
@@ -405,8 +407,8 @@ impl Entry {
 struct Port {
     config: SwitchPort,
     receiver: HeaderReceiver,
-    circuits: Names,
-    paths: Names,
+    circuits: HeaderTable,
+    paths: HeaderTable,
     scheduler: Scheduler<Queue>,
     /// Number of cells in all queues of the outgoing line.
     waiting: usize,
@@ -425,8 +427,8 @@ impl Port {
         Port {
             config,
             receiver: HeaderReceiver::default(),
-            circuits: Names::new(),
-            paths: Names::new(),
+            circuits: HeaderTable::new(),
+            paths: HeaderTable::new(),
             scheduler: Scheduler::new(config.cell_time),
             waiting: 0,
             unrouted: 0,
@@ -435,10 +437,10 @@ impl Port {
         }
     }
 
-    fn names_mut(&mut self, name: Name) -> &mut Names {
+    fn names_mut(&mut self, name: ConnectionId) -> &mut HeaderTable {
         match name {
-            Name::Circuit(_) => &mut self.circuits,
-            Name::Path(_) => &mut self.paths,
+            ConnectionId::Circuit(_) => &mut self.circuits,
+            ConnectionId::Path(_) => &mut self.paths,
         }
     }
 
@@ -468,7 +470,7 @@ impl Port {
         counters: &mut SwitchCounters,
     ) {
         let queue = self.scheduler.supply_mut(number).expect("an entry has a queue");
-        if let Err(dropped) = queue.judge(cell.header, self.waiting, &self.config) {
+        if let Err(dropped) = queue.check_discard(cell.header, self.waiting, &self.config) {
             entry.cells_dropped += 1;
             return dropped.count(counters);
         }
@@ -495,9 +497,9 @@ enum Cause {
     PortFull,
     Priority,
     /// An earlier cell of its frame was dropped.
-    Partial,
+    PartialPacketDiscard,
     /// Its frame is dropped whole.
-    Early,
+    EarlyPacketDiscard,
 }
 
 /// A cell that was not queued.
@@ -517,8 +519,12 @@ impl Dropped {
             }
             Cause::PortFull => (&mut counters.cells_dropped_port_full, &mut counters.frames_dropped_partial),
             Cause::Priority => (&mut counters.cells_dropped_priority, &mut counters.frames_dropped_partial),
-            Cause::Partial => (&mut counters.cells_dropped_partial, &mut counters.frames_dropped_partial),
-            Cause::Early => (&mut counters.cells_dropped_early, &mut counters.frames_dropped_early),
+            Cause::PartialPacketDiscard => {
+                (&mut counters.cells_dropped_partial, &mut counters.frames_dropped_partial)
+            }
+            Cause::EarlyPacketDiscard => {
+                (&mut counters.cells_dropped_early, &mut counters.frames_dropped_early)
+            }
         };
         *cells += 1;
         *frames += u64::from(self.frame);
@@ -527,7 +533,7 @@ impl Dropped {
 
 /// The position of an entry's queue within a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum FramePosition {
     /// The next user cell begins a frame.
     Between,
     /// Within a frame of which nothing has been dropped here.
@@ -548,7 +554,7 @@ struct Queue {
     first: u64,
     cells_max: usize,
     frame_discard: bool,
-    place: Place,
+    frame_position: FramePosition,
 }
 
 impl Queue {
@@ -559,7 +565,7 @@ impl Queue {
             first: 0,
             cells_max: route.queue_cells_max,
             frame_discard: route.frame_discard,
-            place: Place::Between,
+            frame_position: FramePosition::Between,
         }
     }
 
@@ -573,7 +579,7 @@ impl Queue {
 
     /// Decides whether to queue a cell while `waiting` cells wait at the port.
     #[inline]
-    fn judge(&mut self, word: u32, waiting: usize, port: &SwitchPort) -> Result<(), Dropped> {
+    fn check_discard(&mut self, word: u32, waiting: usize, port: &SwitchPort) -> Result<(), Dropped> {
         let no_room = if self.cells.len() >= self.cells_max {
             Some(Cause::QueueFull)
         } else if waiting >= port.port_cells_max {
@@ -586,25 +592,29 @@ impl Queue {
         if !self.frame_discard || is_management(word) {
             return no_room.map_or(Ok(()), |cause| Err(Dropped { cause, frame: false }));
         }
-        let (verdict, place) = match (self.place, no_room) {
-            (Place::Refused, _) => (Err(Dropped { cause: Cause::Early, frame: false }), Place::Refused),
-            // A frame whose first cell finds no room is dropped whole as well: nothing of it has been sent.
-            (Place::Between, cause) if cause.is_some() || waiting >= port.early_cells_max => {
-                (Err(Dropped { cause: Cause::Early, frame: true }), Place::Refused)
+        let (verdict, place) = match (self.frame_position, no_room) {
+            (FramePosition::Refused, _) => {
+                (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: false }), FramePosition::Refused)
             }
-            (Place::Broken, None) if is_end(word) => (Ok(()), Place::Between),
-            (Place::Broken, _) => (Err(Dropped { cause: Cause::Partial, frame: false }), Place::Broken),
-            (Place::Between | Place::Within, None) => (Ok(()), Place::Within),
-            (Place::Between | Place::Within, Some(cause)) => {
-                (Err(Dropped { cause, frame: true }), Place::Broken)
+            // A frame whose first cell finds no room is dropped whole as well: nothing of it has been sent.
+            (FramePosition::Between, cause) if cause.is_some() || waiting >= port.early_cells_max => {
+                (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: true }), FramePosition::Refused)
+            }
+            (FramePosition::Broken, None) if is_end(word) => (Ok(()), FramePosition::Between),
+            (FramePosition::Broken, _) => {
+                (Err(Dropped { cause: Cause::PartialPacketDiscard, frame: false }), FramePosition::Broken)
+            }
+            (FramePosition::Between | FramePosition::Within, None) => (Ok(()), FramePosition::Within),
+            (FramePosition::Between | FramePosition::Within, Some(cause)) => {
+                (Err(Dropped { cause, frame: true }), FramePosition::Broken)
             }
         };
-        self.place = if is_end(word) { Place::Between } else { place };
+        self.frame_position = if is_end(word) { FramePosition::Between } else { place };
         verdict
     }
 }
 
-impl Supply for Queue {
+impl CellSource for Queue {
     type Loan = ();
 
     #[inline]

@@ -14,15 +14,15 @@ const RECENT: usize = 64;
 const NO_NAME: u32 = 1;
 
 /// Numbers by the name bits of a header word.
-pub(crate) struct Names {
+pub(crate) struct HeaderTable {
     all: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
     /// Cache of recent look-ups: interleaved circuits recur.
     recent: [(u32, u32); RECENT],
 }
 
-impl Names {
-    pub(crate) fn new() -> Names {
-        Names { all: HashMap::default(), recent: [(NO_NAME, 0); RECENT] }
+impl HeaderTable {
+    pub(crate) fn new() -> HeaderTable {
+        HeaderTable { all: HashMap::default(), recent: [(NO_NAME, 0); RECENT] }
     }
 
     /// Returns the number for a name, through the cache.

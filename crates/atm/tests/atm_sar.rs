@@ -7,7 +7,7 @@ use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{
     Header, Interface, PTI_CONGESTED, PTI_OAM_END_TO_END, PTI_RESOURCE_MANAGEMENT, Vc,
 };
-use kiban_atm::{Arrival, Circuit, Inlet, Reassembly, TimedCell};
+use kiban_atm::{Arrival, Circuit, Reassembly, RxCircuit, TimedCell};
 use kiban_base::crc::Crc32Aal5;
 use kiban_base::{Instant, Pdu};
 use proptest::prelude::*;
@@ -296,11 +296,11 @@ fn a_closed_circuit_gives_its_memory_back() {
     up.close(Circuit(0));
     assert!(bench.memory.is_all_free());
     // An identifier may be opened under another number, and a number with another identifier.
-    up.open(Circuit(5), Inlet::classical_ip(vc(0)));
+    up.open(Circuit(5), RxCircuit::classical_ip(vc(0)));
     assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 1);
-    up.open(Circuit(2), Inlet::classical_ip(vc(0)));
+    up.open(Circuit(2), RxCircuit::classical_ip(vc(0)));
     assert_eq!(frames(&bench.receive(&mut up, &train))[0].0, 2);
-    up.open(Circuit(2), Inlet::classical_ip(vc(7)));
+    up.open(Circuit(2), RxCircuit::classical_ip(vc(7)));
     assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 0);
 }
 
@@ -400,7 +400,7 @@ fn a_frame_outlives_its_port() {
     let mut bench = Bench::new(4096);
     let train = train_of(&mut bench, &[pattern(1, 700)]);
     let mut up = Reassembly::new(Interface::Uni);
-    up.open(Circuit(0), Inlet::classical_ip(vc(0)));
+    up.open(Circuit(0), RxCircuit::classical_ip(vc(0)));
     let arrivals = bench.receive(&mut up, &train);
     is_send(&up);
     drop((up, bench));

@@ -6,7 +6,7 @@ use atm::*;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{Interface, PTI_OAM_SEGMENT};
 use kiban_atm::{
-    Circuit, Contract, Interval, Meter, OC3C_BITS_PER_SECOND, Outlet, Segmentation, Sustained, TimedCell,
+    Circuit, Contract, Interval, Meter, OC3C_BITS_PER_SECOND, Segmentation, Sustained, TimedCell, TxCircuit,
 };
 use kiban_base::Instant;
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ fn check(line: Interval, contracts: &[Option<Contract>], steps: &[(u32, What, u6
     let mut port = Segmentation::new(line, Interface::Uni);
     let mut model = Model { line, slot: 0, queues: Vec::new(), ring: VecDeque::new(), waiting: Vec::new() };
     for (circuit, contract) in contracts.iter().enumerate() {
-        port.open(Circuit(circuit as u32), Outlet { contract: *contract, ..outlet(circuit as u32) });
+        port.open(Circuit(circuit as u32), TxCircuit { contract: *contract, ..outlet(circuit as u32) });
         let meter = contract.map(Meter::new);
         model.queues.push(Queue { frames: VecDeque::new(), management: 0, meter, stands: false });
     }
@@ -243,7 +243,7 @@ fn a_lone_shaped_circuit_knows_its_end_exactly_when_its_tolerance_is_a_slot() {
     let contract = Contract::peak(Interval::of_line(67_815_000), Duration::from_nanos(2832));
     let mut bench = Bench::new(4096);
     let mut port = Segmentation::new(line, Interface::Uni);
-    port.open(Circuit(0), Outlet { contract: Some(contract), ..outlet(0) });
+    port.open(Circuit(0), TxCircuit { contract: Some(contract), ..outlet(0) });
     let pdu = bench.pdu(&pattern(1, 8240), 48, &[4096]);
     port.send(Circuit(0), pdu, Instant::ZERO).unwrap();
     let (foretold, mut train) = (port.next_end(), Vec::new());

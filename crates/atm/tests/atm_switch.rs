@@ -5,8 +5,8 @@ mod atm;
 use atm::*;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
 use kiban_atm::{
-    Circuit, Contract, FABRIC_DELAY, Inlet, Interval, Name, OC3C_BITS_PER_SECOND, Outlet, Penalty,
-    Reassembly, Route, RouteRefused, Segmentation, SlotClock, Switch, SwitchPort, TimedCell,
+    Circuit, ConnectionId, Contract, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Penalty, Reassembly,
+    Route, RouteError, RxCircuit, Segmentation, SlotClock, Switch, SwitchPort, TimedCell, TxCircuit,
 };
 use kiban_base::{Instant, SimRng};
 use proptest::prelude::*;
@@ -58,9 +58,13 @@ fn model(
     let mut inputs = VecDeque::new();
     for (port, cell) in arrivals {
         let header = Header::from_word(ports[*port].interface, cell.header);
-        let matches = |route: &&Route| route.in_port == *port && route.in_name == Name::Circuit(header.vc);
+        let matches = |route: &&Route| {
+            route.in_port == *port && route.in_connection == ConnectionId::Circuit(header.vc)
+        };
         let Some(index) = routes.iter().position(|route| matches(&route)) else { continue };
-        let Name::Circuit(vc) = routes[index].out_name else { panic!("the model knows circuits") };
+        let ConnectionId::Circuit(vc) = routes[index].out_connection else {
+            panic!("the model knows circuits")
+        };
         let mut header = Header { vc, gfc: 0, ..header };
         if let Some((bucket, penalty)) = &mut buckets[index]
             && !bucket.conforms(cell.at)
@@ -198,9 +202,9 @@ fn world() -> impl Strategy<Value = World> {
                 routes.into_iter().enumerate().map(|(index, (out_port, queue, police, frame_discard))| {
                     Route {
                         in_port: index / 4,
-                        in_name: Name::Circuit(Vc::new(1, 40 + index as u16 % 4)),
+                        in_connection: ConnectionId::Circuit(Vc::new(1, 40 + index as u16 % 4)),
                         out_port,
-                        out_name: Name::Circuit(Vc::new(2, 200 + index as u16)),
+                        out_connection: ConnectionId::Circuit(Vc::new(2, 200 + index as u16)),
                         queue_cells_max: queue,
                         police: police.map(|(rate, tolerance, tag)| {
                             let penalty = if tag { Penalty::Tag } else { Penalty::Drop };
@@ -293,7 +297,7 @@ proptest! {
 fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly, usize) {
     let mut bench = Bench::new(4096);
     let mut config = SwitchPort::plain(OC3C, Interface::Uni, 600);
-    let names: Vec<Name> = (0..8).map(|circuit| Name::Circuit(vc(circuit))).collect();
+    let names: Vec<ConnectionId> = (0..8).map(|circuit| ConnectionId::Circuit(vc(circuit))).collect();
     let mut routes: Vec<Route> = (0..8).map(|c| Route::plain(c / 4, names[c], 2, names[c], 600)).collect();
     routes.iter_mut().for_each(|route| change(&mut config, route));
     let mut switch = Switch::new(&[config; 3], FABRIC_DELAY);
@@ -315,7 +319,7 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
     switch.arrive_merged(&mut [(0, &trains[0]), (1, &trains[1])]);
     let (mut out, mut up) = (Vec::new(), Reassembly::new(Interface::Uni));
     switch.advance(2, LATER, &mut out);
-    (0..8).for_each(|circuit| up.open(Circuit(circuit), Inlet::classical_ip(vc(circuit))));
+    (0..8).for_each(|circuit| up.open(Circuit(circuit), RxCircuit::classical_ip(vc(circuit))));
     let whole = frames(&bench.receive(&mut up, &out)).len();
     (switch, up, whole)
 }
@@ -356,14 +360,14 @@ fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
         let mut bench = Bench::new(4096);
         let (mut down, mut train) = (Segmentation::new(OC3C, Interface::Uni), Vec::new());
         let shaped = Contract::peak(Interval::of_line(rate * excess / 100), Duration::from_nanos(2832));
-        down.open(Circuit(0), Outlet { contract: Some(shaped), ..outlet(0) });
+        down.open(Circuit(0), TxCircuit { contract: Some(shaped), ..outlet(0) });
         for seed in 0..20 {
             let pdu = bench.pdu(&pattern(seed, 8240), 48, &[4096]);
             down.send(Circuit(0), pdu, Instant::ZERO).unwrap();
         }
         down.advance(LATER, &mut train, &mut bench.copies);
         let mut switch = Switch::new(&[SwitchPort::plain(OC3C, Interface::Uni, 100); 2], FABRIC_DELAY);
-        let name = Name::Circuit(vc(0));
+        let name = ConnectionId::Circuit(vc(0));
         // A tolerance of a few slots: cells are sent in slots, so they may arrive up to one slot early.
         let contract = Contract::peak(Interval::of_line(rate), Duration::from_micros(20));
         switch
@@ -383,8 +387,8 @@ fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
 #[test]
 fn an_empty_switch_adds_its_delay_and_the_wait_for_a_slot() {
     let mut switch = Switch::new(&[SwitchPort::plain(LINE, Interface::Uni, 9); 2], FABRIC_DELAY);
-    let name = Name::Circuit(vc(0));
-    switch.add(Route::plain(0, name, 1, Name::Circuit(Vc::new(0, 77)), 9)).unwrap();
+    let name = ConnectionId::Circuit(vc(0));
+    switch.add(Route::plain(0, name, 1, ConnectionId::Circuit(Vc::new(0, 77)), 9)).unwrap();
     let word = Header::user(vc(0), true).to_word(Interface::Uni);
     switch.arrive(0, &[TimedCell::new(Instant::from_nanos(5001), word, [1; 48])]);
     // 5001 + 10000 is in the slot from 15000; the next starts at 17500 and ends at 20000.
@@ -401,8 +405,16 @@ fn an_empty_switch_adds_its_delay_and_the_wait_for_a_slot() {
 fn a_path_keeps_its_channels_and_a_circuit_goes_before_a_path() {
     let ports = [SwitchPort::plain(LINE, Interface::Uni, 9), SwitchPort::plain(LINE, Interface::Nni, 9)];
     let mut switch = Switch::new(&ports, Duration::ZERO);
-    switch.add(Route::plain(0, Name::Path(7), 1, Name::Path(0xabc), 9)).unwrap();
-    switch.add(Route::plain(0, Name::Circuit(Vc::new(7, 50)), 1, Name::Circuit(Vc::new(3, 51)), 9)).unwrap();
+    switch.add(Route::plain(0, ConnectionId::Path(7), 1, ConnectionId::Path(0xabc), 9)).unwrap();
+    switch
+        .add(Route::plain(
+            0,
+            ConnectionId::Circuit(Vc::new(7, 50)),
+            1,
+            ConnectionId::Circuit(Vc::new(3, 51)),
+            9,
+        ))
+        .unwrap();
     let cell = |vci, gfc, at| {
         let header = Header { gfc, ..Header::user(Vc::new(7, vci), false) };
         TimedCell::new(Instant::from_nanos(at), header.to_word(Interface::Uni), [0; 48])
@@ -418,7 +430,7 @@ fn a_path_keeps_its_channels_and_a_circuit_goes_before_a_path() {
 #[test]
 fn a_wrong_header_does_not_cross() {
     let mut switch = Switch::new(&[SwitchPort::plain(LINE, Interface::Uni, 9); 2], Duration::ZERO);
-    let name = Name::Circuit(vc(0));
+    let name = ConnectionId::Circuit(vc(0));
     switch.add(Route::plain(0, name, 1, name, 9)).unwrap();
     let good = TimedCell::new(Instant::ZERO, Header::user(vc(0), true).to_word(Interface::Uni), [0; 48]);
     let train = [
@@ -441,16 +453,16 @@ fn a_wrong_header_does_not_cross() {
 #[test]
 fn entries_come_and_go_and_contradictions_are_refused() {
     let mut switch = Switch::new(&[SwitchPort::plain(LINE, Interface::Uni, 9); 2], Duration::ZERO);
-    let (circuit, path) = (Name::Circuit(vc(0)), Name::Path(0));
+    let (circuit, path) = (ConnectionId::Circuit(vc(0)), ConnectionId::Path(0));
     let plain = Route::plain(0, circuit, 1, circuit, 9);
-    assert_eq!(switch.add(Route { out_port: 2, ..plain }), Err(RouteRefused::UnknownPort));
-    assert_eq!(switch.add(Route { out_name: path, ..plain }), Err(RouteRefused::KindsDiffer));
-    let path_with_frames = Route { in_name: path, out_name: path, frame_discard: true, ..plain };
-    assert_eq!(switch.add(path_with_frames), Err(RouteRefused::PathWithFrames));
+    assert_eq!(switch.add(Route { out_port: 2, ..plain }), Err(RouteError::UnknownPort));
+    assert_eq!(switch.add(Route { out_connection: path, ..plain }), Err(RouteError::KindsDiffer));
+    let path_with_frames = Route { in_connection: path, out_connection: path, frame_discard: true, ..plain };
+    assert_eq!(switch.add(path_with_frames), Err(RouteError::PathWithFrames));
     let word = Header::user(vc(0), true).to_word(Interface::Uni);
     for round in 0..3 {
         assert_eq!(switch.add(plain), Ok(()));
-        assert_eq!(switch.add(plain), Err(RouteRefused::InUse));
+        assert_eq!(switch.add(plain), Err(RouteError::InUse));
         switch.arrive(0, &[TimedCell::new(Instant::from_nanos(round), word, [0; 48])]);
         assert_eq!(switch.waiting(1), 1);
         assert!(switch.remove(0, circuit));

@@ -10,7 +10,8 @@
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
-    Arrival, Circuit, Inlet, Interval, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation, TimedCell,
+    Arrival, Circuit, Interval, OC3C_BITS_PER_SECOND, Reassembly, RxCircuit, Segmentation, TimedCell,
+    TxCircuit,
 };
 use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, Slice, Sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -48,8 +49,8 @@ impl Ports {
         let mut up = Reassembly::new(Interface::Uni);
         for number in 0..circuits {
             let (circuit, vc) = (Circuit(number as u32), Vc::new(0, 100 + number as u16));
-            down.open(circuit, Outlet { vc, frames_max: BURST, low_priority: false, contract: None });
-            up.open(circuit, Inlet::classical_ip(vc));
+            down.open(circuit, TxCircuit { vc, frames_max: BURST, low_priority: false, contract: None });
+            up.open(circuit, RxCircuit::classical_ip(vc));
         }
         let bytes = crate::noise::noise(1, FRAME_BYTES - HEAD_BYTES);
         let content = bytes

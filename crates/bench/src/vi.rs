@@ -17,7 +17,7 @@ use kiban_base::ring::{Consumer, Producer, Shape};
 use kiban_base::{Region, SharedBytes, Wait};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_os::clock::{allowed_cpus, pin_thread};
-use kiban_vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_vi::{DataSegment, MemoryAttributes, Reliability, ViAttributes, Work};
 use kiban_vi_runtime::{Address, Device, Nic};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -59,9 +59,9 @@ impl End {
         End { nic, handle, vi }
     }
 
-    fn block(&self, number: usize, length: usize) -> [Segment; 1] {
+    fn block(&self, number: usize, length: usize) -> [DataSegment; 1] {
         let address = (number % BLOCKS * BLOCK_BYTES) as u64;
-        [Segment { address, handle: self.handle, length: length as u32 }]
+        [DataSegment { address, handle: self.handle, length: length as u32 }]
     }
 
     fn post_receive(&self, number: usize) {

@@ -114,7 +114,7 @@ impl Board {
     /// Runs the NICs, and queues completions for their users.
     fn work_nics(&mut self) {
         let Board { stack, vi, rdma, told } = self;
-        if vi.as_mut().is_some_and(|nic| nic.take_news()) {
+        if vi.as_mut().is_some_and(|nic| nic.take_progress()) {
             stack.edge.on_vi();
             *told = false;
         }

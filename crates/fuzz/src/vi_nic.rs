@@ -11,8 +11,10 @@
 use crate::features::Features;
 use crate::input::Input;
 use kiban_base::{Instant, Region, SharedBytes, SharedRoom};
-use kiban_vi::wire::{HEADER_BYTES, Header, Kind, Place, SETUP_PACKET_BYTES_MAX, Setup, flag};
-use kiban_vi::{Config, MemoryAttributes, Nic, PathTraits, Reliability, Remote, Segment, ViAttributes, Work};
+use kiban_vi::wire::{HEADER_BYTES, Header, Kind, RemoteRange, SETUP_PACKET_BYTES_MAX, Setup, flag};
+use kiban_vi::{
+    AddressSegment, Config, DataSegment, MemoryAttributes, Nic, PathTraits, Reliability, ViAttributes, Work,
+};
 use std::time::Duration;
 
 const PACKET_BYTES: usize = 512;
@@ -66,8 +68,8 @@ impl Side {
         self.nic.create_vi(attributes, None, None).expect("room")
     }
 
-    fn segment(&self, area: usize, offset: u64, length: u32) -> Segment {
-        Segment { address: AREAS[area] + offset, handle: self.handles[area], length }
+    fn segment(&self, area: usize, offset: u64, length: u32) -> DataSegment {
+        DataSegment { address: AREAS[area] + offset, handle: self.handles[area], length }
     }
 
     /// What a path has to send, each packet judged.
@@ -139,7 +141,7 @@ impl Peer {
             (Kind::Write | Kind::ReadRequest, odd) => {
                 let handle = if odd == 0 { closed } else { open };
                 let address = AREAS[1].wrapping_add(u64::from(input.distance()));
-                let place = Place { address, handle, length: u32::from(input.short() % 3000) };
+                let place = RemoteRange { address, handle, length: u32::from(input.short() % 3000) };
                 payload.resize(16, 0);
                 place.write(&mut payload);
                 payload.resize(16 + usize::from(input.byte()), 0xee);
@@ -206,8 +208,8 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let level = [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception]
         [usize::from(input.byte()) % 3];
     let loses_nothing = input.byte().is_multiple_of(2);
-    let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing, checked: false };
-    let sure = PathTraits { loses_nothing: true, ..traits };
+    let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: loses_nothing, checked: false };
+    let sure = PathTraits { lossless: true, ..traits };
     let (mut side, mut good) = (Side::new(1, &[traits, sure]), Side::new(2, &[sure]));
     let mut now = Instant::ZERO;
 
@@ -243,7 +245,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             }
             1 => {
                 let from = [side.segment(2, 0, u32::from(input.short() % 2100))];
-                let there = Remote { address: u64::from(input.long()), handle: input.long() };
+                let there = AddressSegment { address: u64::from(input.long()), handle: input.long() };
                 let work = match input.byte() % 3 {
                     0 => Work::send(posted[1], &from),
                     1 => Work::write(posted[1], &from, there),

@@ -637,7 +637,7 @@ fn vi(bytes: &[u8], features: &mut Features<'_>) {
             vi_packet::fill(&mut again);
             assert_eq!(vi_packet::verify(&again), Ok(()));
             comes_back!(&bytes[used..], features, vi_packet::Setup<'_>);
-            comes_back!(&bytes[used..], features, vi_packet::Place);
+            comes_back!(&bytes[used..], features, vi_packet::RemoteRange);
         }
     }
 }

@@ -13,7 +13,7 @@
 pub use crate::messages::{PingPong, Stream};
 use kiban_base::{Region, SharedBytes};
 use kiban_os::clock::process_cpu_nanos;
-use kiban_vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_vi::{DataSegment, MemoryAttributes, Reliability, ViAttributes, Work};
 use kiban_vi_runtime::{Address, Failure, HostAddress, Nic, Request};
 use std::time::Duration;
 
@@ -74,8 +74,8 @@ impl<'a> End<'a> {
         Ok(end)
     }
 
-    fn block(&self, number: u64, length: u32) -> [Segment; 1] {
-        [Segment { address: number * u64::from(self.bytes), handle: self.handle, length }]
+    fn block(&self, number: u64, length: u32) -> [DataSegment; 1] {
+        [DataSegment { address: number * u64::from(self.bytes), handle: self.handle, length }]
     }
 
     fn post_receive(&self, number: u64) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::plug::{BoardNumber, LineNumber, Plug, SwitchNumber};
 use crate::world::World;
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
+use kiban_atm::{ConnectionId, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
 use std::net::{IpAddr, SocketAddr};
 
@@ -46,7 +46,7 @@ impl Pair {
         };
         let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
         for side in 0..2 {
-            let name = Name::Circuit(CIRCUIT);
+            let name = ConnectionId::Circuit(CIRCUIT);
             let route = Route::plain(side, name, 1 - side, name, plan.switch_cells_max);
             switch.add(Route { frame_discard: true, ..route }).expect("the table is empty");
         }

@@ -2,7 +2,9 @@
 //! honest one keeps at least 80 % of the throughput that it has beside a well-behaved third party.
 
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route as CellRoute, Switch, SwitchPort};
+use kiban_atm::{
+    ConnectionId, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route as CellRoute, Switch, SwitchPort,
+};
 use kiban_attach::{Client, Indication, Layout, Read, Request};
 use kiban_base::{Instant, Region};
 use kiban_board::streams::Desk;
@@ -280,7 +282,7 @@ impl Stand {
                 let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 10_000);
                 let mut switch = Switch::new(&[port; 3], FABRIC_DELAY);
                 for (out, vci) in [(1, 100), (2, 101)] {
-                    let name = Name::Circuit(Vc::new(0, vci));
+                    let name = ConnectionId::Circuit(Vc::new(0, vci));
                     switch.add(CellRoute::plain(0, name, out, name, 10_000)).unwrap();
                     switch.add(CellRoute::plain(out, name, 0, name, 10_000)).unwrap();
                 }

@@ -4,7 +4,7 @@
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
-    Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Penalty, Route, Switch, SwitchPort,
+    ConnectionId, Contract, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Penalty, Route, Switch, SwitchPort,
 };
 use kiban_base::{Instant, SimRng};
 use kiban_board::{
@@ -115,8 +115,8 @@ impl Setup {
                     for to in (0..count).filter(|to| *to != from && side(*to) != side(from)) {
                         // Between switches a circuit has a name for both ends; at a board it has the other's.
                         let name = |port: usize, other: usize| match port == before || port == behind {
-                            true => Name::Circuit(Vc::new(1, (32 + from * count + to) as u16)),
-                            false => Name::Circuit(Vc::new(0, 100 + other as u16)),
+                            true => ConnectionId::Circuit(Vc::new(1, (32 + from * count + to) as u16)),
+                            false => ConnectionId::Circuit(Vc::new(0, 100 + other as u16)),
                         };
                         let (input, output) = (side(from), side(to));
                         let plain = Route::plain(

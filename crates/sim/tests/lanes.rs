@@ -1,7 +1,9 @@
 //! Lanes: a circuit that is slow holds back nobody else.
 
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{Contract, FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
+use kiban_atm::{
+    ConnectionId, Contract, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
+};
 use kiban_base::Instant;
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
 use kiban_sim::program::{Receiver, Sender, Source};
@@ -31,7 +33,7 @@ fn a_circuit_of_a_hundred_cells_a_second_does_not_slow_its_neighbour() {
     let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 10_000);
     let mut switch = Switch::new(&[port; 3], FABRIC_DELAY);
     for (out, vc) in [(1, quick), (2, slow)] {
-        let name = Name::Circuit(vc);
+        let name = ConnectionId::Circuit(vc);
         switch.add(Route::plain(0, name, out, name, 10_000)).unwrap();
         switch.add(Route::plain(out, name, 0, name, 10_000)).unwrap();
     }

@@ -195,7 +195,7 @@ fn answers(cookies: SynCookies) -> Vec<u64> {
 
 /// Keys of requests, and of answers, for connections of VIs.
 fn vi_keys() -> [Vec<u64>; 2] {
-    let traits = PathTraits { packet_bytes: 1024, loses_nothing: true, checked: false };
+    let traits = PathTraits { packet_bytes: 1024, lossless: true, checked: false };
     let mut sides = [1, 2].map(|seed| {
         let mut nic = vi_nic(seed);
         let (path, tag) = (nic.open_path(traits).expect("room"), nic.create_tag().expect("room"));

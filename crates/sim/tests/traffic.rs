@@ -4,7 +4,7 @@ use kiban_atm::aal1::Form;
 use kiban_atm::wire::aal1::fec::Code;
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
-    Contract, FABRIC_DELAY, Interval, Meter, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
+    ConnectionId, Contract, FABRIC_DELAY, Interval, Meter, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
 };
 use kiban_base::{Instant, SimRng};
 use kiban_sim::traffic::{
@@ -37,7 +37,7 @@ fn world(source: impl Terminal, sink: impl Terminal, harm: Harm) -> (World, [kib
     let mut world = World::new(9);
     let port = SwitchPort::plain(LINE, Interface::Uni, 8192);
     let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
-    let name = Name::Circuit(VC);
+    let name = ConnectionId::Circuit(VC);
     switch.add(Route::plain(0, name, 1, name, 8192)).expect("the table is empty");
     let switch = world.add_switch(switch);
     let terminals = [world.add_terminal(Box::new(source)), world.add_terminal(Box::new(sink))];

@@ -4,8 +4,8 @@ use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_sim::{CableConfig, Harm, Plug, Program, World};
 use kiban_vi::{
-    DoneAs, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, Status, ViAttributes, ViState,
-    Work,
+    CompletionKind, DataSegment, Event, MemoryAttributes, Nic, PathTraits, Reliability, Status, ViAttributes,
+    ViState, Work,
 };
 use std::any::Any;
 use std::time::Duration;
@@ -32,8 +32,8 @@ fn prepare(nic: &mut Nic, reliability: Reliability, messages: u64) -> (u32, u32,
     (nic.create_vi(attributes, None, None).expect("room"), handle, memory)
 }
 
-fn block(handle: u32, number: u64) -> [Segment; 1] {
-    [Segment { address: BASE + number * u64::from(MESSAGE_BYTES), handle, length: MESSAGE_BYTES }]
+fn block(handle: u32, number: u64) -> [DataSegment; 1] {
+    [DataSegment { address: BASE + number * u64::from(MESSAGE_BYTES), handle, length: MESSAGE_BYTES }]
 }
 
 fn pattern(number: u64) -> Vec<u8> {
@@ -75,7 +75,7 @@ impl Program for Sender {
             }
         }
         while let Ok(Some(done)) = nic.send_done(self.vi) {
-            assert_eq!((done.kind, done.cookie), (DoneAs::Send, self.done.len() as u64));
+            assert_eq!((done.kind, done.cookie), (CompletionKind::Send, self.done.len() as u64));
             self.done.push(done.status);
             self.at = now;
         }
@@ -143,7 +143,7 @@ fn world(
     harm: Harm,
 ) -> (World, [kiban_sim::BoardNumber; 2]) {
     let is_harmless = harm == Harm::NONE;
-    let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing: is_harmless, checked: !is_harmless };
+    let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: is_harmless, checked: !is_harmless };
     let mut world = World::new(11);
     let boards = [(); 2].map(|()| {
         world.add_board(&BoardConfig { ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })

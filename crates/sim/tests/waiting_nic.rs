@@ -10,20 +10,20 @@ use kiban_sim::waiting::{
     Arrivals, Length, Level, Outcome, Packet, Posted, Posting, Process, ReceiveQueue, Rhythm, Stall, When,
 };
 use kiban_vi::{
-    Config, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, ViAttributes, ViState, Work,
+    Config, DataSegment, Event, MemoryAttributes, Nic, PathTraits, Reliability, ViAttributes, ViState, Work,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
 
 const PACKET_BYTES: usize = 256;
 const MESSAGE_BYTES: u32 = 16;
-const PATH: PathTraits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing: true, checked: false };
+const PATH: PathTraits = PathTraits { packet_bytes: PACKET_BYTES, lossless: true, checked: false };
 
 struct End {
     nic: Nic,
     path: u32,
     vi: u32,
-    segment: Segment,
+    segment: DataSegment,
 }
 
 impl End {
@@ -42,7 +42,7 @@ impl End {
             rdma_read: false,
         };
         let vi = nic.create_vi(attributes, None, None).expect("room for a VI");
-        let segment = Segment { address: 0, handle, length: MESSAGE_BYTES };
+        let segment = DataSegment { address: 0, handle, length: MESSAGE_BYTES };
         End { nic, path, vi, segment }
     }
 

@@ -4,7 +4,7 @@
 //! processes would be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
 
 use kiban_base::{Region, SharedBytes};
-use kiban_vi::{MemoryAttributes, Reliability, Remote, Segment, ViAttributes, Work};
+use kiban_vi::{AddressSegment, DataSegment, MemoryAttributes, Reliability, ViAttributes, Work};
 use kiban_vi_runtime::{Address, Device, Nic};
 use std::error::Error;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             server.post_receive(
                 server_vi,
                 1,
-                &[Segment { address: 0, handle: server_handle, length: 64 }],
+                &[DataSegment { address: 0, handle: server_handle, length: 64 }],
             )?;
             let request = server.connect_wait(b"greeting", PATIENCE)?;
             server.accept(&request, server_vi)?;
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .write(1024, SharedBytes::from(&b"what nobody sent"[..]))
                 .ok_or("within the memory")?;
             server_memory.write(64, SharedBytes::from(&b"hello yourself"[..])).ok_or("within the memory")?;
-            let answer = [Segment { address: 64, handle: server_handle, length: 14 }];
+            let answer = [DataSegment { address: 64, handle: server_handle, length: 14 }];
             server.post_send(server_vi, Work::send(2, &answer).with_immediate(server_handle))?;
             server.send_wait(server_vi, PATIENCE)?;
             Ok(())
@@ -64,9 +64,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
         let to = Address { host: server.address(), discriminator: b"greeting".to_vec() };
         client.connect(client_vi, b"", &to, PATIENCE)?;
-        client.post_receive(client_vi, 1, &[Segment { address: 512, handle: client_handle, length: 64 }])?;
+        client.post_receive(
+            client_vi,
+            1,
+            &[DataSegment { address: 512, handle: client_handle, length: 64 }],
+        )?;
         client_memory.write(0, SharedBytes::from(&b"hello"[..])).ok_or("within the memory")?;
-        let greeting = [Segment { address: 0, handle: client_handle, length: 5 }];
+        let greeting = [DataSegment { address: 0, handle: client_handle, length: 5 }];
         client.post_send(client_vi, Work::send(3, &greeting))?;
         println!("client: sent, {:?}", client.send_wait(client_vi, PATIENCE)?.status);
         let heard = client.receive_wait(client_vi, PATIENCE)?;
@@ -74,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("client: {}", String::from_utf8_lossy(&text));
 
         // RDMA Read: the server's program has no part in it. Its handle came as immediate data.
-        let there = Remote { address: 1024, handle: heard.immediate.ok_or("a handle")? };
-        let here = [Segment { address: 2048, handle: client_handle, length: 16 }];
+        let there = AddressSegment { address: 1024, handle: heard.immediate.ok_or("a handle")? };
+        let here = [DataSegment { address: 2048, handle: client_handle, length: 16 }];
         client.post_send(client_vi, Work::read(4, &here, there))?;
         client.send_wait(client_vi, PATIENCE)?;
         let text = client_memory.read(2048, 16).ok_or("within the memory")?;

@@ -35,7 +35,7 @@ const ROOM_BYTES: usize = 2 * UNIT_BYTES;
 /// Maximum bytes taken from one stream before the next is served.
 const TURN_BYTES: usize = 1 << 20;
 /// How long a caller may take to send its hello.
-const PATIENCE: Duration = Duration::from_secs(3);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
 
 const MAGIC: &[u8; 8] = b"kiban-vi";
 const VERSION: u16 = 1;
@@ -55,7 +55,7 @@ fn hello(own: SocketAddr) -> [u8; HELLO_BYTES] {
 }
 
 /// Decodes the hello of a caller at `peer`; `None` if it is invalid or has another's IP address.
-fn understand(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAddr> {
+fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAddr> {
     let (magic, rest) = bytes.split_first_chunk::<8>()?;
     let (version, rest) = rest.split_first_chunk::<2>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
@@ -73,7 +73,7 @@ fn understand(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAddr>
 
 /// The stream contains invalid data.
 #[derive(PartialEq, Eq, Debug)]
-struct Alien;
+struct InvalidStream;
 
 /// A FIFO buffer of bytes.
 struct Buffer {
@@ -131,15 +131,15 @@ impl Inbox {
     }
 
     /// Passes complete packets to `hand`, and makes room for the rest of the next.
-    fn packets(&mut self, mut hand: impl FnMut(&[u8])) -> Result<(), Alien> {
+    fn packets(&mut self, mut hand: impl FnMut(&[u8])) -> Result<(), InvalidStream> {
         while let Some((length, rest)) = self.here().split_first_chunk::<LENGTH_BYTES>() {
             let length = u32::from_be_bytes(*length) as usize;
             if !(1..=PACKET_BYTES).contains(&length) {
-                return Err(Alien);
+                return Err(InvalidStream);
             }
             let Some(packet) = rest.get(..length) else { break };
             if wire::verify(packet).is_err() {
-                return Err(Alien);
+                return Err(InvalidStream);
             }
             hand(packet);
             self.take(LENGTH_BYTES + length);
@@ -167,7 +167,7 @@ impl Outbox {
         self.0.take(count);
     }
 
-    fn say(&mut self, words: &[u8]) {
+    fn append(&mut self, words: &[u8]) {
         self.0.room[self.0.to..][..words.len()].copy_from_slice(words);
         self.0.to += words.len();
     }
@@ -214,7 +214,7 @@ pub(super) enum Step {
 }
 
 /// A link to another NIC over a board's TCP.
-pub(super) struct Carried {
+pub(super) struct BoardLink {
     stream: Stream,
     stage: Stage,
     is_ours: bool,
@@ -222,19 +222,19 @@ pub(super) struct Carried {
     out: Outbox,
 }
 
-impl Carried {
+impl BoardLink {
     /// Creates the link of an outgoing call; `own` is our listening address.
-    pub(super) fn calling(stream: Stream, own: SocketAddr) -> Carried {
-        Carried::new(stream, Stage::Calling(own), true)
+    pub(super) fn calling(stream: Stream, own: SocketAddr) -> BoardLink {
+        BoardLink::new(stream, Stage::Calling(own), true)
     }
 
     /// Creates the link of an incoming call.
-    pub(super) fn called(stream: Stream, now: Instant) -> Carried {
-        Carried::new(stream, Stage::Called(now + PATIENCE), false)
+    pub(super) fn called(stream: Stream, now: Instant) -> BoardLink {
+        BoardLink::new(stream, Stage::Called(now + HELLO_TIMEOUT), false)
     }
 
-    fn new(stream: Stream, stage: Stage, is_ours: bool) -> Carried {
-        Carried { stream, stage, is_ours, into: Inbox::new(), out: Outbox::new() }
+    fn new(stream: Stream, stage: Stage, is_ours: bool) -> BoardLink {
+        BoardLink { stream, stage, is_ours, into: Inbox::new(), out: Outbox::new() }
     }
 
     /// Returns whether this is an outgoing call.
@@ -271,7 +271,7 @@ impl Carried {
                     return Ok(Step::Nothing);
                 }
                 let local = self.local_ip().filter(|_| own.ip().is_unspecified()).unwrap_or(own.ip());
-                self.out.say(&hello(SocketAddr::new(local, own.port())));
+                self.out.append(&hello(SocketAddr::new(local, own.port())));
                 self.stage = Stage::Open;
                 Ok(Step::Answered)
             }
@@ -286,7 +286,7 @@ impl Carried {
                         Ok(Step::Nothing)
                     };
                 };
-                let peer = understand(words, self.stream.peer_addr()).ok_or(io::ErrorKind::InvalidData)?;
+                let peer = decode_hello(words, self.stream.peer_addr()).ok_or(io::ErrorKind::InvalidData)?;
                 self.into.take(HELLO_BYTES);
                 self.stage = Stage::Open;
                 Ok(Step::CalledBy(peer))
@@ -295,7 +295,7 @@ impl Carried {
     }
 
     /// Returns whether [`Carried::take`] would return bytes or an error.
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn is_readable(&self) -> bool {
         self.is_open() && self.stream.is_readable()
     }
 
@@ -311,13 +311,13 @@ impl Carried {
                 Some(count) => taken += count,
                 None => break,
             }
-            self.into.packets(&mut hand).map_err(|Alien| io::ErrorKind::InvalidData)?;
+            self.into.packets(&mut hand).map_err(|InvalidStream| io::ErrorKind::InvalidData)?;
         }
         Ok(taken > 0)
     }
 
     /// Returns whether fetched packets wait to be sent.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_unsent(&self) -> bool {
         self.is_open() && !self.out.waiting().is_empty()
     }
 
@@ -335,7 +335,7 @@ impl Carried {
     ///
     /// # Errors
     /// The stream is lost.
-    pub(super) fn leave(&mut self) -> io::Result<bool> {
+    pub(super) fn write_out(&mut self) -> io::Result<bool> {
         while !self.out.waiting().is_empty() {
             match self.stream.write(self.out.waiting().into())? {
                 0 => return Ok(false),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     /// The packets taken from a stream that arrives in pieces of one length.
-    fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), Alien>) {
+    fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), InvalidStream>) {
         let (mut into, mut packets) = (Inbox::new(), Vec::new());
         let mut rest = stream;
         while !rest.is_empty() {
@@ -426,7 +426,7 @@ mod tests {
         {
             for piece in [1, 7, usize::MAX] {
                 let (packets, result) = taken(&[&good, bad, &good].concat(), piece);
-                assert_eq!((packets.len(), result), (2, Err(Alien)), "{bad:?}");
+                assert_eq!((packets.len(), result), (2, Err(InvalidStream)), "{bad:?}");
             }
         }
     }
@@ -457,13 +457,13 @@ mod tests {
             ("[2001:db8::1]:9", "[2001:db8::1]:50000", Some("[2001:db8::1]:9")),
             ("[2001:db8::1]:9", "[2001:db8::2]:50000", None),
         ] {
-            assert_eq!(understand(&hello(at(own)), at(peer)), heard.map(at), "{own} from {peer}");
+            assert_eq!(decode_hello(&hello(at(own)), at(peer)), heard.map(at), "{own} from {peer}");
         }
         let (own, peer) = (at("10.9.0.2:4808"), at("10.9.0.2:50000"));
         for place in 0..10 {
             let mut bytes = hello(own);
             bytes[place] ^= 1;
-            assert_eq!(understand(&bytes, peer), None, "{place}");
+            assert_eq!(decode_hello(&bytes, peer), None, "{place}");
         }
     }
 }

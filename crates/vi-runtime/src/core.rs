@@ -1,7 +1,7 @@
 //! The state protected by the lock of a NIC: the NIC itself, its paths and their links.
 
-use super::carried::{self, Carried, Step};
-use super::desks::Desks;
+use super::carried::{self, BoardLink, Step};
+use super::desks::HostTable;
 use super::device::{Device, HostAddress, OpenError};
 use crate::shm;
 use crate::shm::ShmLink;
@@ -23,55 +23,54 @@ use std::time::Duration;
 /// Maximum packets taken from one link before the next is served.
 const TURN_PACKETS: usize = 64;
 /// Maximum callers that have not identified themselves yet.
-const HALVES_MAX: usize = 16;
+const UNIDENTIFIED_CALLERS_MAX: usize = 16;
 /// Maximum links.
 const LINKS_MAX: usize = 1024;
 /// Maximum packets sent on one link before the next is served, where nothing else bounds them.
 const FLUSH_PACKETS: usize = 256;
 /// Traits of paths that stay within the host's memory.
-const MEMORY: PathTraits =
-    PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
+const MEMORY: PathTraits = PathTraits { packet_bytes: shm::PACKET_BYTES, lossless: true, checked: false };
 /// Traits of paths over a board's TCP. Their links add and verify the CRC themselves.
 const CARRIED: PathTraits =
-    PathTraits { packet_bytes: carried::PACKET_BYTES, loses_nothing: true, checked: false };
+    PathTraits { packet_bytes: carried::PACKET_BYTES, lossless: true, checked: false };
 /// Streams for a NIC that listens on a board; some are reserved for incoming calls.
 const STREAMS_CALLED: usize = 32;
 /// Streams for a NIC that only makes outgoing calls.
 const STREAMS_CALLING: usize = 16;
 /// Interval at which a driver that does not sleep checks for dead peers and callers.
-const LOOK_AROUND: Duration = Duration::from_millis(1);
+const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A path and its link.
-struct Way {
+struct PathLink {
     path: u32,
     host: HostAddress,
     link: Link,
     /// Two NICs that call each other at once have two links: each sends on the one it called, and this is the
     /// other one.
-    only_in: bool,
+    receive_only: bool,
     /// The link has ended or its peer violated a protocol; it is to be closed.
-    over: bool,
+    has_ended: bool,
 }
 
 enum Link {
     /// Packets sent arrive at this NIC.
     Loopback,
     /// Shared memory during set-up.
-    Half(PendingChannel),
+    SettingUp(PendingChannel),
     /// Shared memory.
     Shm(Box<ShmLink>),
     /// A peer of the UDP socket.
     Udp(SocketAddr),
     /// A TCP stream of the board.
-    Board(Box<Carried>),
+    Board(Box<BoardLink>),
 }
 
-impl Way {
+impl PathLink {
     fn is_gone(&self) -> bool {
         self.shm().is_some_and(|link| link.channel.is_gone())
     }
 
-    fn carried(&self) -> Option<&Carried> {
+    fn carried(&self) -> Option<&BoardLink> {
         match &self.link {
             Link::Board(carried) => Some(carried),
             _ => None,
@@ -79,9 +78,9 @@ impl Way {
     }
 
     /// Returns whether the peer has not identified itself yet.
-    fn is_nameless(&self) -> bool {
+    fn is_unidentified(&self) -> bool {
         match &self.link {
-            Link::Half(_) => true,
+            Link::SettingUp(_) => true,
             Link::Board(carried) => carried.silent_until().is_some(),
             _ => false,
         }
@@ -96,19 +95,19 @@ impl Way {
 }
 
 /// The board that a NIC uses, and its listening address there.
-struct OnBoard {
+struct BoardAttachment {
     board: Board,
     listener: Option<Listener>,
     at: SocketAddr,
 }
 
-impl OnBoard {
-    fn open(name: Option<&str>, at: SocketAddr) -> io::Result<OnBoard> {
+impl BoardAttachment {
+    fn open(name: Option<&str>, at: SocketAddr) -> io::Result<BoardAttachment> {
         let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
         let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
         let said = |error: io::Error| io::Error::new(error.kind(), format!("{at} on the board: {error}"));
         let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
-        Ok(OnBoard { board, listener, at })
+        Ok(BoardAttachment { board, listener, at })
     }
 
     /// Calls another NIC, from the local address at which we can be called.
@@ -125,11 +124,11 @@ impl OnBoard {
 /// The NIC and its links.
 pub(crate) struct Core {
     pub(crate) nic: Nic,
-    links: Vec<Way>,
+    links: Vec<PathLink>,
     address: HostAddress,
     door: Option<ChannelListener>,
     udp: Option<UdpLink>,
-    board: Option<OnBoard>,
+    board: Option<BoardAttachment>,
     /// Set when the board has gone.
     board_is_gone: bool,
     /// The earliest deadline for the hello of a caller.
@@ -139,7 +138,7 @@ pub(crate) struct Core {
     /// The next time to check for rare events.
     around_at: Instant,
     /// The door for attaching hosts, and the attached hosts.
-    pub(super) desks: Desks,
+    pub(super) hosts: HostTable,
     /// The last drive processed something: there may be more, whatever the bells say.
     pub(super) took: bool,
     /// A channel was added whose bell was not armed with the others.
@@ -162,7 +161,7 @@ impl Core {
             epoll: epoll.try_clone()?,
             room: vec![0; udp::PACKET_BYTES_MAX].into(),
             around_at: Instant::ZERO,
-            desks: Desks::default(),
+            hosts: HostTable::default(),
             took: false,
             rearm: false,
             some_over: false,
@@ -187,7 +186,7 @@ impl Core {
                 core.udp = Some(udp);
             }
             Device::Board { name, at } => {
-                let on = OnBoard::open(name.as_deref(), *at)?;
+                let on = BoardAttachment::open(name.as_deref(), *at)?;
                 watch(epoll, on.board.file(), false)?;
                 core.address = HostAddress::Board(*at);
                 core.board = Some(on);
@@ -249,18 +248,18 @@ impl Core {
 
     fn add(&mut self, traits: PathTraits, host: HostAddress, link: Link) -> io::Result<u32> {
         let path = self.nic.open_path(traits).map_err(|refusal| io::Error::other(refusal.to_string()))?;
-        self.links.push(Way { path, host, link, only_in: false, over: false });
+        self.links.push(PathLink { path, host, link, receive_only: false, has_ended: false });
         Ok(path)
     }
 
     fn add_half(&mut self, half: PendingChannel, host: HostAddress) -> io::Result<u32> {
         self.watch(half.as_fd(), true)?;
-        self.add(MEMORY, host, Link::Half(half))
+        self.add(MEMORY, host, Link::SettingUp(half))
     }
 
     fn add_udp(&mut self, to: SocketAddr) -> io::Result<u32> {
         let packet_bytes = UdpLink::packet_bytes(to.ip());
-        let traits = PathTraits { packet_bytes, loses_nothing: false, checked: true };
+        let traits = PathTraits { packet_bytes, lossless: false, checked: true };
         self.add(traits, HostAddress::Udp(to), Link::Udp(to))
     }
 
@@ -268,7 +267,7 @@ impl Core {
     fn call(&mut self, to: SocketAddr, own: SocketAddr) -> io::Result<u32> {
         let on = self.board.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let stream = on.call(to)?;
-        let link = Link::Board(Box::new(Carried::calling(stream, own)));
+        let link = Link::Board(Box::new(BoardLink::calling(stream, own)));
         self.add(CARRIED, HostAddress::Board(to), link)
     }
 
@@ -290,7 +289,7 @@ impl Core {
                     }
                     Ok(None) => break,
                     Err(_) => {
-                        (way.over, *some_over) = (true, true);
+                        (way.has_ended, *some_over) = (true, true);
                         break;
                     }
                 }
@@ -311,12 +310,12 @@ impl Core {
         let Core { nic, links, some_over, took, .. } = self;
         for way in links.iter_mut() {
             let Link::Board(carried) = &mut way.link else { continue };
-            if way.over || !carried.has_news() {
+            if way.has_ended || !carried.is_readable() {
                 continue;
             }
             *took = true;
             if carried.take(|packet| nic.arrive(way.path, packet.into(), now)).is_err() {
-                (way.over, *some_over) = (true, true);
+                (way.has_ended, *some_over) = (true, true);
             }
         }
         if self.some_over {
@@ -346,9 +345,9 @@ impl Core {
 
     fn flush_way(&mut self, index: usize, now: Instant) {
         let Core { nic, links, udp, room, some_over, took, .. } = self;
-        let Way { path, link, over, .. } = &mut links[index];
+        let PathLink { path, link, has_ended: over, .. } = &mut links[index];
         match link {
-            Link::Half(_) => {}
+            Link::SettingUp(_) => {}
             Link::Shm(link) => {
                 let mut sent = false;
                 loop {
@@ -389,7 +388,7 @@ impl Core {
                         carried.put(length);
                         fetched += 1;
                     }
-                    match carried.leave() {
+                    match carried.write_out() {
                         Ok(true) if fetched > 0 => {}
                         // There is no more to send, or the board rings when there is room.
                         Ok(_) => return,
@@ -414,8 +413,8 @@ impl Core {
     }
 
     /// Handles rare events: callers, their hellos, links that have ended.
-    fn look_around(&mut self, now: Instant) {
-        self.around_at = now + LOOK_AROUND;
+    fn check_rare_events(&mut self, now: Instant) {
+        self.around_at = now + RARE_CHECK_INTERVAL;
         while let Some(half) = self.door.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
                 // It identifies itself when it speaks.
@@ -427,9 +426,9 @@ impl Core {
             again |= self.look_at_board(now);
         }
         for index in 0..self.links.len() {
-            let Way { path, link, over, .. } = &mut self.links[index];
+            let PathLink { path, link, has_ended: over, .. } = &mut self.links[index];
             match link {
-                Link::Half(half) => match ShmLink::complete(half) {
+                Link::SettingUp(half) => match ShmLink::complete(half) {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
                         let caller = whole.channel.caller().to_vec();
@@ -437,7 +436,7 @@ impl Core {
                         *link = Link::Shm(Box::new(whole));
                         self.rearm = true;
                         if !caller.is_empty() {
-                            self.name_caller(index, HostAddress::Name(caller));
+                            self.identify_caller(index, HostAddress::Name(caller));
                         }
                     }
                     Err(_) => *over = true,
@@ -457,7 +456,7 @@ impl Core {
                     }
                     Ok(Step::Answered) => self.rearm = true,
                     Ok(Step::CalledBy(caller)) => {
-                        self.name_caller(index, HostAddress::Board(caller));
+                        self.identify_caller(index, HostAddress::Board(caller));
                     }
                     Err(_) => *over = true,
                 },
@@ -474,13 +473,13 @@ impl Core {
 
     /// Returns whether one more caller can be admitted.
     fn has_room(&self) -> bool {
-        let nameless = self.links.iter().filter(|way| way.is_nameless()).count();
-        nameless < HALVES_MAX && self.links.len() < LINKS_MAX
+        let nameless = self.links.iter().filter(|way| way.is_unidentified()).count();
+        nameless < UNIDENTIFIED_CALLERS_MAX && self.links.len() < LINKS_MAX
     }
 
     /// Handles board events and incoming calls. Returns whether links remain on a board that has gone.
     fn look_at_board(&mut self, now: Instant) -> bool {
-        let callers = self.links.iter().filter_map(Way::carried).filter_map(Carried::silent_until);
+        let callers = self.links.iter().filter_map(PathLink::carried).filter_map(BoardLink::silent_until);
         self.silent_until = callers.min().unwrap_or(Instant::NEVER);
         let Some(on) = &self.board else { return false };
         if on.board.is_gone() {
@@ -492,12 +491,12 @@ impl Core {
             }
             return true;
         }
-        while let Some(stream) = self.board.as_ref().and_then(OnBoard::caller) {
+        while let Some(stream) = self.board.as_ref().and_then(BoardAttachment::caller) {
             if !self.has_room() {
                 stream.abort();
                 continue;
             }
-            let carried = Carried::called(stream, now);
+            let carried = BoardLink::called(stream, now);
             self.silent_until = self.silent_until.min(carried.silent_until().unwrap_or(Instant::NEVER));
             // Its bell is not armed yet. It identifies itself in its hello.
             self.rearm = true;
@@ -509,44 +508,44 @@ impl Core {
 
     /// Sets the address of a caller that has identified itself. If we have called it as well, both links
     /// become one path.
-    fn name_caller(&mut self, index: usize, host: HostAddress) {
-        let local = self.links[index].carried().and_then(Carried::local_ip);
-        let is_same = |way: &Way| way.host == host && !way.over && !way.is_gone();
+    fn identify_caller(&mut self, index: usize, host: HostAddress) {
+        let local = self.links[index].carried().and_then(BoardLink::local_ip);
+        let is_same = |way: &PathLink| way.host == host && !way.has_ended && !way.is_gone();
         // TCP may not know yet that a peer has gone; a peer that calls again has no other link to this
         // address.
         let is_old =
-            |way: &Way| way.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local);
+            |way: &PathLink| way.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local);
         let old: Vec<u32> =
             self.links.iter().filter(|way| is_same(way) && is_old(way)).map(|way| way.path).collect();
         for way in self.links.iter_mut().filter(|way| old.contains(&way.path)) {
-            way.over = true;
+            way.has_ended = true;
         }
-        let is_crossing = |way: &Way| {
+        let is_crossing = |way: &PathLink| {
             let elsewhere = way
                 .carried()
                 .is_some_and(|link| !link.is_ours() || link.local_ip().is_some_and(|ip| Some(ip) != local));
-            way.host == host && !way.over && !way.is_gone() && !elsewhere
+            way.host == host && !way.has_ended && !way.is_gone() && !elsewhere
         };
         let ours = self.links.iter().find(|way| is_crossing(way)).map(|way| way.path);
         let way = &mut self.links[index];
         way.host = host;
         if let Some(path) = ours {
             self.nic.close_path(std::mem::replace(&mut way.path, path));
-            way.only_in = true;
+            way.receive_only = true;
         }
     }
 
     /// Closes links that have ended. A path is closed together with the link on which it sends.
     fn close_over(&mut self) {
         self.some_over = false;
-        while let Some(index) = self.links.iter().position(|way| way.over) {
-            let Way { path, only_in, link, .. } = self.links.swap_remove(index);
+        while let Some(index) = self.links.iter().position(|way| way.has_ended) {
+            let PathLink { path, receive_only: only_in, link, .. } = self.links.swap_remove(index);
             if let Link::Board(carried) = link {
                 carried.end();
             }
             if !only_in {
                 self.nic.close_path(path);
-                self.links.iter_mut().filter(|way| way.path == path).for_each(|way| way.over = true);
+                self.links.iter_mut().filter(|way| way.path == path).for_each(|way| way.has_ended = true);
             }
         }
     }
@@ -557,7 +556,7 @@ impl Machine for Core {
     fn drive(&mut self, now: Instant) {
         self.took = false;
         if now >= self.around_at {
-            self.look_around(now);
+            self.check_rare_events(now);
         }
         self.take_from_rings(now);
         if self.board.is_some() {
@@ -566,7 +565,7 @@ impl Machine for Core {
         if self.udp.is_some() {
             self.take_from_udp(now);
         }
-        if !self.desks.is_empty() {
+        if !self.hosts.is_empty() {
             self.serve_hosts(now);
         }
         self.flush(now);
@@ -583,8 +582,8 @@ impl Machine for Core {
     fn flush(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.links.len() {
-            let Way { path, only_in, .. } = self.links[index];
-            let owes = self.links[index].carried().is_some_and(Carried::owes);
+            let PathLink { path, receive_only: only_in, .. } = self.links[index];
+            let owes = self.links[index].carried().is_some_and(BoardLink::has_unsent);
             if !only_in && (owes || self.nic.has_packet(path)) {
                 self.flush_way(index, now);
             }
@@ -597,7 +596,7 @@ impl Machine for Core {
 
     #[inline]
     fn take_progress(&mut self) -> bool {
-        self.nic.take_news()
+        self.nic.take_progress()
     }
 
     #[inline]
@@ -617,15 +616,15 @@ impl Machine for Core {
             on.board.arm();
             // Callers and their hellos: the bell is not rung again for what arrived before.
             self.around_at = Instant::ZERO;
-            self.links.iter().filter_map(Way::carried).for_each(Carried::arm);
+            self.links.iter().filter_map(PathLink::carried).for_each(BoardLink::arm);
         }
-        self.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
-        self.desks.channels().for_each(|channel| channel.own_bell().arm());
+        self.links.iter().filter_map(PathLink::shm).for_each(|link| link.channel.own_bell().arm());
+        self.hosts.channels().for_each(|channel| channel.own_bell().arm());
     }
 
     fn disarm(&mut self) -> Option<u64> {
-        let links = self.links.iter().filter_map(Way::shm).map(|link| &link.channel);
-        let rung = links.chain(self.desks.channels()).filter_map(|channel| channel.own_bell().disarm()).min();
+        let links = self.links.iter().filter_map(PathLink::shm).map(|link| &link.channel);
+        let rung = links.chain(self.hosts.channels()).filter_map(|channel| channel.own_bell().disarm()).min();
         rung.into_iter().chain(self.board.as_ref().and_then(|on| on.board.disarm())).min()
     }
 

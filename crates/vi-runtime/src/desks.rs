@@ -10,7 +10,7 @@ use kiban_vi::queues::Attachment;
 use std::collections::VecDeque;
 
 /// An attached host.
-pub(super) struct Desk {
+pub(super) struct AttachedHost {
     pub(super) attachment: Attachment,
     pub(super) channel: Channel,
     /// It violated the ring's protocol or has gone.
@@ -19,15 +19,15 @@ pub(super) struct Desk {
 
 /// The door for attaching hosts, and the attached hosts.
 #[derive(Default)]
-pub(crate) struct Desks {
+pub(crate) struct HostTable {
     pub(super) door: Option<ChannelListener>,
     pub(super) halves: Vec<PendingChannel>,
-    pub(super) hosts: Vec<Desk>,
+    pub(super) hosts: Vec<AttachedHost>,
     /// Events that concern no attached host, for the program itself.
     pub(super) events: VecDeque<Event>,
 }
 
-impl Desks {
+impl HostTable {
     pub(crate) fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Serves the hosts attached to the NIC (see [desks](super::desks)).
 
 use super::core::Core;
-use super::desks::Desk;
+use super::desks::AttachedHost;
 use super::device::HostAddress;
 use crate::attach::{ARENA_BYTES_MAX, layout};
 use kiban_base::Instant;
@@ -21,37 +21,37 @@ const VIS_MAX: usize = 64;
 impl Core {
     /// Opens a door for hosts.
     pub(super) fn serve(&mut self, name: &str) -> io::Result<()> {
-        let door = ChannelListener::open(&crate::attach::door_name(name)?)?;
+        let door = ChannelListener::open(&crate::attach::listener_name(name)?)?;
         self.watch(door.as_fd(), false)?;
-        self.desks.door = Some(door);
+        self.hosts.door = Some(door);
         Ok(())
     }
 
     /// Returns the next event that concerns no attached host.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        self.desks.events.pop_front().or_else(|| self.nic.event())
+        self.hosts.events.pop_front().or_else(|| self.nic.event())
     }
 
     /// Handles hosts that attach and hosts that have gone. Returns whether one that has gone still has
     /// entries to process.
     pub(super) fn look_for_hosts(&mut self) -> bool {
-        while let Some(half) = self.desks.door.as_ref().and_then(ChannelListener::try_accept) {
-            if self.desks.hosts.len() + self.desks.halves.len() < HOSTS_MAX
+        while let Some(half) = self.hosts.door.as_ref().and_then(ChannelListener::try_accept) {
+            if self.hosts.hosts.len() + self.hosts.halves.len() < HOSTS_MAX
                 && self.watch(half.as_fd(), true).is_ok()
             {
-                self.desks.halves.push(half);
+                self.hosts.halves.push(half);
             }
         }
-        for mut half in std::mem::take(&mut self.desks.halves) {
+        for mut half in std::mem::take(&mut self.hosts.halves) {
             let (_, _, arena, _) = layout();
             match half.complete(arena..=arena + ARENA_BYTES_MAX) {
-                Ok(None) => self.desks.halves.push(half),
+                Ok(None) => self.hosts.halves.push(half),
                 Ok(Some(channel)) => self.attach(channel),
                 Err(_) => {}
             }
         }
         let mut again = false;
-        for desk in self.desks.hosts.iter_mut().filter(|desk| desk.channel.is_gone()) {
+        for desk in self.hosts.hosts.iter_mut().filter(|desk| desk.channel.is_gone()) {
             // Entries posted before its end are processed first, as far as possible.
             match desk.attachment.is_ready() && !desk.attachment.is_full() {
                 true => again = true,
@@ -73,20 +73,20 @@ impl Core {
         self.rearm = true;
         // On failure the channel closes, and the host notices that.
         if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.with_address(0), VIS_MAX) {
-            self.desks.hosts.push(Desk { attachment, channel, over: false });
+            self.hosts.hosts.push(AttachedHost { attachment, channel, over: false });
         }
     }
 
     /// Executes the entries that hosts have posted, and sends them indications.
     pub(super) fn serve_hosts(&mut self, now: Instant) {
         while let Some(event) = self.nic.event() {
-            let taken = self.desks.hosts.iter_mut().any(|desk| desk.attachment.on_event(event));
-            if !taken && self.desks.events.len() < self.nic.config().events_max {
-                self.desks.events.push_back(event);
+            let taken = self.hosts.hosts.iter_mut().any(|desk| desk.attachment.on_event(event));
+            if !taken && self.hosts.events.len() < self.nic.config().events_max {
+                self.hosts.events.push_back(event);
             }
         }
-        let mut hosts = std::mem::take(&mut self.desks.hosts);
-        for Desk { attachment, channel, over } in &mut hosts {
+        let mut hosts = std::mem::take(&mut self.hosts.hosts);
+        for AttachedHost { attachment, channel, over } in &mut hosts {
             let taken = if attachment.is_ready() { attachment.drain(&mut self.nic, now) } else { Ok(0) };
             while let Some(call) = attachment.call() {
                 // An empty address means this NIC.
@@ -97,7 +97,7 @@ impl Core {
                 let path = host.and_then(|host| self.path_to(&host).ok());
                 attachment.connect(&call, path, &mut self.nic, now);
             }
-            match (taken, attachment.tell(&mut self.nic)) {
+            match (taken, attachment.deliver_indications(&mut self.nic)) {
                 // It may wait for an indication, or for room in its work ring.
                 (Ok(taken), Ok(told)) if told || taken > 0 => {
                     self.took = true;
@@ -107,14 +107,14 @@ impl Core {
                 _ => *over = true,
             }
         }
-        self.desks.hosts = hosts;
+        self.hosts.hosts = hosts;
         self.end_desks();
     }
 
     fn end_desks(&mut self) {
-        if self.desks.hosts.iter().any(|desk| desk.over) {
-            for desk in std::mem::take(&mut self.desks.hosts) {
-                if desk.over { desk.attachment.end(&mut self.nic) } else { self.desks.hosts.push(desk) }
+        if self.hosts.hosts.iter().any(|desk| desk.over) {
+            for desk in std::mem::take(&mut self.hosts.hosts) {
+                if desk.over { desk.attachment.end(&mut self.nic) } else { self.hosts.hosts.push(desk) }
             }
         }
     }

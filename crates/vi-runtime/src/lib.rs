@@ -26,8 +26,8 @@ use self::core::Core;
 use kiban_base::{Instant, Region, Report, Wait};
 use kiban_os::turn::{HelperPolicy, Machine, Turn, WaitError};
 use kiban_vi::{
-    Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
-    ViCounters, ViState, Work,
+    Completion, Config, ConnectError, DataSegment, Event, MemoryAttributes, PeerAttributes, RequestError,
+    Status, ViAttributes, ViCounters, ViState, Work,
 };
 use std::fmt;
 use std::io;
@@ -47,7 +47,7 @@ pub struct Address {
 #[non_exhaustive]
 pub enum Failure {
     /// The NIC rejected the call.
-    Refused(Refusal),
+    Refused(RequestError),
     /// The timeout expired.
     Timeout,
     /// The connection could not be established.
@@ -86,8 +86,8 @@ impl From<WaitError> for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
+impl From<RequestError> for Failure {
+    fn from(refusal: RequestError) -> Failure {
         Failure::Refused(refusal)
     }
 }
@@ -99,7 +99,7 @@ pub struct Request {
     /// Address of the requesting endpoint.
     pub from: Address,
     /// Attributes of the requesting VI.
-    pub remoteness: Remoteness,
+    pub remoteness: PeerAttributes,
 }
 
 /// A queue that can be waited for; each has its own wait policy and statistics.
@@ -174,47 +174,51 @@ impl Nic {
     // ---- memory, queues, VIs: `kiban_vi::Nic` documents each call and its errors
 
     /// Creates a protection tag.
-    pub fn create_tag(&self) -> Result<u32, Refusal> {
+    pub fn create_tag(&self) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.create_tag())
     }
 
     /// Destroys a protection tag.
-    pub fn destroy_tag(&self, tag: u32) -> Result<(), Refusal> {
+    pub fn destroy_tag(&self, tag: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_tag(tag))
     }
 
     /// Registers memory and returns its handle.
-    pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+    pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.register(region, attributes))
     }
 
     /// Deregisters memory and returns the region. When this returns, the NIC no longer accesses the memory.
-    pub fn deregister(&self, handle: u32) -> Result<Region, Refusal> {
+    pub fn deregister(&self, handle: u32) -> Result<Region, RequestError> {
         self.turn.work(|core, _| core.nic.deregister(handle))
     }
 
     /// Returns the attributes of a registered memory.
-    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
+    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
         self.turn.work(|core, _| core.nic.memory_attributes(handle))
     }
 
     /// Changes the attributes of a registered memory.
-    pub fn set_memory_attributes(&self, handle: u32, attributes: MemoryAttributes) -> Result<(), Refusal> {
+    pub fn set_memory_attributes(
+        &self,
+        handle: u32,
+        attributes: MemoryAttributes,
+    ) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.set_memory_attributes(handle, attributes))
     }
 
     /// Creates a completion queue for up to `entries` completions.
-    pub fn create_queue(&self, entries: usize) -> Result<u32, Refusal> {
+    pub fn create_queue(&self, entries: usize) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.create_queue(entries))
     }
 
     /// Changes the capacity of a completion queue.
-    pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), Refusal> {
+    pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.resize_queue(queue, entries))
     }
 
     /// Destroys a completion queue.
-    pub fn destroy_queue(&self, queue: u32) -> Result<(), Refusal> {
+    pub fn destroy_queue(&self, queue: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_queue(queue))
     }
 
@@ -224,12 +228,12 @@ impl Nic {
         attributes: ViAttributes,
         send_queue: Option<u32>,
         receive_queue: Option<u32>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.create_vi(attributes, send_queue, receive_queue))
     }
 
     /// Destroys an idle VI.
-    pub fn destroy_vi(&self, vi: u32) -> Result<(), Refusal> {
+    pub fn destroy_vi(&self, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_vi(vi))?;
         for queue in [Queue::Send(vi), Queue::Receive(vi)] {
             self.turn.forget_queue(queue);
@@ -238,7 +242,7 @@ impl Nic {
     }
 
     /// Returns a VI's state, its attributes, and whether its send and receive queues are empty.
-    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
+    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), RequestError> {
         self.turn.work(|core, now| {
             core.drive(now);
             core.nic.vi(vi)
@@ -246,7 +250,7 @@ impl Nic {
     }
 
     /// Changes the attributes of an idle VI.
-    pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), Refusal> {
+    pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.set_vi(vi, attributes))
     }
 
@@ -254,19 +258,19 @@ impl Nic {
 
     /// Posts a descriptor to a send queue.
     #[inline]
-    pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), Refusal> {
+    pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.post_send(vi, work))
     }
 
     /// Posts a descriptor to a receive queue.
     #[inline]
-    pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
+    pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.post_receive(vi, cookie, segments))
     }
 
     /// Posts a send descriptor in which an error has already been found: see `kiban_vi::Nic`.
-    pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
-        self.turn.work(|core, _| core.nic.post_judged_send(vi, work, status))
+    pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), RequestError> {
+        self.turn.work(|core, _| core.nic.post_failed_send(vi, work, status))
     }
 
     /// Posts a receive descriptor in which an error has already been found.
@@ -274,28 +278,28 @@ impl Nic {
         &self,
         vi: u32,
         cookie: u64,
-        segments: &[Segment],
+        segments: &[DataSegment],
         status: Status,
-    ) -> Result<(), Refusal> {
-        self.turn.work(|core, _| core.nic.post_judged_receive(vi, cookie, segments, status))
+    ) -> Result<(), RequestError> {
+        self.turn.work(|core, _| core.nic.post_failed_receive(vi, cookie, segments, status))
     }
 
     /// Dequeues the next completed descriptor of a send queue without waiting.
     #[inline]
-    pub fn send_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+    pub fn send_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
     }
 
     /// Dequeues the next completed descriptor of a receive queue without waiting.
     #[inline]
-    pub fn receive_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+    pub fn receive_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
     }
 
     /// Removes the next completion from a completion queue without waiting; returns the VI that has a
     /// completed descriptor, and whether it is on the receive queue.
     #[inline]
-    pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
+    pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, RequestError> {
         self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
     }
 
@@ -304,7 +308,7 @@ impl Nic {
     /// # Errors
     /// [`Failure`] if there is no such VI, its completions go to a completion queue, the timeout expires, or
     /// the NIC or its board has gone.
-    pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+    pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
@@ -316,7 +320,7 @@ impl Nic {
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].
-    pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+    pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
@@ -330,7 +334,7 @@ impl Nic {
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].
-    pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Done, Failure> {
+    pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
@@ -364,7 +368,7 @@ impl Nic {
     // ---- connections
 
     /// Starts listening at a discriminator; requests wait until they are fetched.
-    pub fn listen(&self, discriminator: &[u8]) -> Result<(), Refusal> {
+    pub fn listen(&self, discriminator: &[u8]) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.listen(discriminator))
     }
 
@@ -388,12 +392,12 @@ impl Nic {
     }
 
     /// Accepts a request with a VI that has the same attributes as the requesting one.
-    pub fn accept(&self, request: &Request, vi: u32) -> Result<(), Refusal> {
+    pub fn accept(&self, request: &Request, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, now| core.nic.accept(request.number, vi, now))
     }
 
     /// Rejects a request.
-    pub fn reject(&self, request: &Request) -> Result<(), Refusal> {
+    pub fn reject(&self, request: &Request) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.reject(request.number))
     }
 
@@ -408,7 +412,7 @@ impl Nic {
         local: &[u8],
         remote: &Address,
         timeout: Duration,
-    ) -> Result<Remoteness, Failure> {
+    ) -> Result<PeerAttributes, Failure> {
         self.begin(vi, local, remote, false, timeout)?;
         self.peer_wait(vi, timeout)
     }
@@ -441,9 +445,9 @@ impl Nic {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
                     Failure::Connect(ConnectError::NoMatch)
                 }
-                io::ErrorKind::InvalidInput => Failure::Refused(Refusal::BadAddress),
+                io::ErrorKind::InvalidInput => Failure::Refused(RequestError::BadAddress),
                 // All streams that this NIC has on the board are in use.
-                io::ErrorKind::OutOfMemory => Failure::Refused(Refusal::TooMany),
+                io::ErrorKind::OutOfMemory => Failure::Refused(RequestError::TooMany),
                 _ => Failure::Connect(ConnectError::Unreachable),
             })?;
             let until = if timeout == Duration::MAX { Instant::NEVER } else { now + timeout };
@@ -452,7 +456,7 @@ impl Nic {
     }
 
     /// Returns the result of a VI's request, if it is known, without waiting.
-    pub fn peer_done(&self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
+    pub fn peer_done(&self, vi: u32) -> Result<Option<Result<PeerAttributes, ConnectError>>, RequestError> {
         self.turn.look(|core| core.nic.outcome(vi).transpose()).transpose()
     }
 
@@ -461,12 +465,12 @@ impl Nic {
     /// # Errors
     /// [`Failure`] if the request failed or the timeout expired, after which the VI is idle; or if there is
     /// no request.
-    pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<Remoteness, Failure> {
+    pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<PeerAttributes, Failure> {
         let asked = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
             // There is no request, so there will be no result.
             Ok(None) => match core.nic.vi(vi) {
                 Ok((ViState::ConnectPending, ..)) => None,
-                Ok((state, ..)) => Some(Err(Refusal::BadState(state))),
+                Ok((state, ..)) => Some(Err(RequestError::BadState(state))),
                 Err(refusal) => Some(Err(refusal)),
             },
             outcome => outcome.transpose(),
@@ -485,7 +489,7 @@ impl Nic {
     }
 
     /// Ends a VI's connection, request or error state; the VI becomes idle.
-    pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
+    pub fn disconnect(&self, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.disconnect(vi))
     }
 
@@ -505,7 +509,7 @@ impl Nic {
         self.turn.work(|core, now| {
             core.drive(now);
             let (vis, memories) = core.nic.in_use();
-            (vis, memories, core.desks.channels().count())
+            (vis, memories, core.hosts.channels().count())
         })
     }
 

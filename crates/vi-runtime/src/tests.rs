@@ -3,7 +3,7 @@
 use super::*;
 use kiban_base::SharedBytes;
 use kiban_vi::wire::fault;
-use kiban_vi::{Reliability, Remote, Status};
+use kiban_vi::{AddressSegment, Reliability, Status};
 use std::process::{Child, Command};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,8 +35,8 @@ fn end(nic: &Nic, reliability: Reliability) -> End {
 }
 
 impl End {
-    fn at(&self, offset: u64, length: u32) -> Segment {
-        Segment { address: BASE + offset, handle: self.handle, length }
+    fn at(&self, offset: u64, length: u32) -> DataSegment {
+        DataSegment { address: BASE + offset, handle: self.handle, length }
     }
 
     fn receive(&self, cookie: u64, offset: u64, length: u32) {
@@ -51,11 +51,11 @@ impl End {
         self.memory.write(BASE + offset, SharedBytes::from(bytes)).expect("within");
     }
 
-    fn received(&self) -> Done {
+    fn received(&self) -> Completion {
         self.nic.receive_wait(self.vi, PATIENCE).expect("something comes")
     }
 
-    fn sent(&self) -> Done {
+    fn sent(&self) -> Completion {
         self.nic.send_wait(self.vi, PATIENCE).expect("it leaves")
     }
 
@@ -66,7 +66,7 @@ impl End {
         request
     }
 
-    fn connect(&self, host: HostAddress) -> Result<Remoteness, Failure> {
+    fn connect(&self, host: HostAddress) -> Result<PeerAttributes, Failure> {
         self.nic.connect(self.vi, b"mine", &Address { host, discriminator: b"port".to_vec() }, PATIENCE)
     }
 }
@@ -134,12 +134,12 @@ fn rdma_moves_memory_while_the_target_does_something_else() {
             return;
         }
         server.fill(0, &[7; 9000]);
-        let there = Remote { address: BASE, handle: server.handle };
+        let there = AddressSegment { address: BASE, handle: server.handle };
         // The server side makes no calls: its helper thread answers.
         client.nic.post_send(client.vi, Work::read(1, &[client.at(0, 9000)], there)).expect("connected");
         assert_eq!(client.sent().status, Status::OK);
         assert!(client.memory.read(BASE, 9000).expect("within") == [7; 9000]);
-        let there = Remote { address: BASE + 20_000, ..there };
+        let there = AddressSegment { address: BASE + 20_000, ..there };
         client.nic.post_send(client.vi, Work::write(2, &[client.at(0, 9000)], there)).expect("connected");
         client.nic.post_send(client.vi, Work::read(3, &[client.at(0, 1)], there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
@@ -204,7 +204,7 @@ fn a_call_that_finds_nobody_says_so_in_time() {
         assert_eq!(one.nic.receive_wait(one.vi, Duration::from_millis(5)), Err(Failure::Timeout));
         let other = HostAddress::Udp(([192, 0, 2, 1], 1).into());
         if device != "udp:127.0.0.1:0" {
-            assert_eq!(one.connect(other), Err(Failure::Refused(Refusal::BadAddress)));
+            assert_eq!(one.connect(other), Err(Failure::Refused(RequestError::BadAddress)));
         }
     }
 }
@@ -296,7 +296,7 @@ fn a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does() {
         let lost = std::iter::from_fn(|| server.nic.event()).last();
         let vi = server.vi;
         assert!(
-            matches!(lost, Some(Event::ConnectionLost { vi: its, fault: fault::TRANSPORT | fault::DRY }) if its == vi)
+            matches!(lost, Some(Event::ConnectionLost { vi: its, fault: fault::TRANSPORT | fault::NO_RECEIVE_DESCRIPTOR }) if its == vi)
         );
         // The VI can be used again.
         server.nic.disconnect(vi).expect("in error");
@@ -400,7 +400,7 @@ fn a_call_may_wait_by_a_policy_of_its_own() {
 #[test]
 fn who_waits_for_an_answer_to_nothing_is_told() {
     each_kind("nothing", |[server, client], _| {
-        let refused = |state| Err(Failure::Refused(Refusal::BadState(state)));
+        let refused = |state| Err(Failure::Refused(RequestError::BadState(state)));
         // The result of the set-up request has been fetched; the server never made a request.
         assert_eq!(client.nic.peer_wait(client.vi, Duration::MAX), refused(ViState::Connected));
         server.nic.disconnect(server.vi).expect("there");

@@ -9,20 +9,20 @@
 //!               probes.
 
 use crate::config::Config;
-use crate::desk::{Desk, Letter, letter};
+use crate::desk::{ControlPacket, Outputs, control_packet};
 use crate::traits::{PathTraits, Reliability};
-use crate::wire::{Kind, Place};
+use crate::wire::{Kind, RemoteRange};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::Instant;
 
 /// The contents of a flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cargo {
+pub(super) enum FlightContents {
     /// A descriptor of the send queue, by its number.
     Work(u64),
     /// The response to a peer's RDMA Read.
-    Response(Place),
+    Response(RemoteRange),
 }
 
 /// A message in transmission.
@@ -30,12 +30,12 @@ pub(super) enum Cargo {
 pub(super) struct Flight {
     pub first_sequence: u32,
     pub packets: u32,
-    pub cargo: Cargo,
+    pub cargo: FlightContents,
 }
 
 /// An outstanding RDMA Read of this side.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct OutstandingRead {
     pub work: u64,
     pub received: u32,
 }
@@ -59,35 +59,35 @@ pub(super) struct Connection {
     pub next_sequence: u32,
     /// Everything before `acknowledged` has been acknowledged; `emitted` and later have never been sent.
     pub acknowledged: u32,
-    pub emitted: u32,
+    pub snd_max: u32,
     /// The next descriptor to start.
     pub next_work: u64,
-    pub responses: VecDeque<Place>,
-    pub reads: VecDeque<Reading>,
+    pub responses: VecDeque<RemoteRange>,
+    pub reads: VecDeque<OutstandingRead>,
     pub window: u32,
     window_max: u32,
     /// Packets acknowledged since the window last grew.
     grown: u32,
     /// Since when the peer's receive queue is empty.
-    pub held_since: Option<Instant>,
+    pub peer_queue_empty_since: Option<Instant>,
 
     // Receiving.
-    pub expected: u32,
+    pub rcv_nxt: u32,
     /// Bytes received so far of the current message.
     pub message: Option<u32>,
     /// Bytes received so far of the current RDMA Write.
     pub writing: Option<u32>,
     /// Packets accepted and not yet acknowledged.
-    pub owed: u32,
-    pub owes_now: bool,
-    pub told_gap: bool,
-    pub told_dry: bool,
+    pub unacked_packets: u32,
+    pub ack_now: bool,
+    pub gap_reported: bool,
+    pub queue_empty_reported: bool,
 
     // Time.
-    pub heard_at: Instant,
-    pub(crate) resend_at: Instant,
-    pub(crate) resend_after: Duration,
-    pub(crate) resends: u32,
+    pub last_received_at: Instant,
+    pub(crate) rto_deadline: Instant,
+    pub(crate) rto: Duration,
+    pub(crate) retransmits: u32,
     round_trip: Option<Duration>,
     /// The packet used for the current RTT sample, and when it was sent.
     timed: Option<(u32, Instant)>,
@@ -95,13 +95,13 @@ pub(super) struct Connection {
     pub(crate) probes: u32,
     pub(crate) probe_at: Instant,
     /// Set if the next packet requests an acknowledgement and is sent even though the peer's queue is empty.
-    pub asks: bool,
+    pub ack_request_due: bool,
 }
 
 impl Connection {
     /// Builds a control packet to the peer.
-    pub(super) fn letter(&self, kind: Kind, sequence: u32, code: u32) -> Letter {
-        letter(kind, self.peer_vi, self.peer_key, sequence, self.expected, code)
+    pub(super) fn control_packet(&self, kind: Kind, sequence: u32, code: u32) -> ControlPacket {
+        control_packet(kind, self.peer_vi, self.peer_key, sequence, self.rcv_nxt, code)
     }
 
     pub(super) fn new(
@@ -112,8 +112,7 @@ impl Connection {
         config: &Config,
         now: Instant,
     ) -> Connection {
-        let window_max =
-            if traits.loses_nothing { config.window_packets } else { config.lossy_window_packets };
+        let window_max = if traits.lossless { config.window_packets } else { config.lossy_window_packets };
         let window_max = window_max.max(1);
         Connection {
             path,
@@ -126,30 +125,30 @@ impl Connection {
             cursor: (0, 0),
             next_sequence: 0,
             acknowledged: 0,
-            emitted: 0,
+            snd_max: 0,
             next_work,
             responses: VecDeque::new(),
             reads: VecDeque::new(),
             window: window_max,
             window_max,
             grown: 0,
-            held_since: None,
-            expected: 0,
+            peer_queue_empty_since: None,
+            rcv_nxt: 0,
             message: None,
             writing: None,
-            owed: 0,
-            owes_now: false,
-            told_gap: false,
-            told_dry: false,
-            heard_at: now,
-            resend_at: Instant::NEVER,
-            resend_after: config.resend_after,
-            resends: 0,
+            unacked_packets: 0,
+            ack_now: false,
+            gap_reported: false,
+            queue_empty_reported: false,
+            last_received_at: now,
+            rto_deadline: Instant::NEVER,
+            rto: config.resend_after,
+            retransmits: 0,
             round_trip: None,
             timed: None,
             probes: 0,
             probe_at: now + config.probe_after,
-            asks: false,
+            ack_request_due: false,
         }
     }
 
@@ -158,14 +157,14 @@ impl Connection {
     pub(super) fn completes_at_departure(&self, reliability: Reliability, config: &Config) -> bool {
         match reliability {
             Reliability::Unreliable => true,
-            Reliability::Delivery => self.traits.loses_nothing && config.dry_patience.is_zero(),
+            Reliability::Delivery => self.traits.lossless && config.dry_patience.is_zero(),
             Reliability::Reception => false,
         }
     }
 
     /// Moves the cursor back so that everything unacknowledged is retransmitted.
-    pub(super) fn go_back(&mut self, desk: &mut Desk) {
-        if self.emitted != self.acknowledged {
+    pub(super) fn go_back(&mut self, desk: &mut Outputs) {
+        if self.snd_max != self.acknowledged {
             let first = self.flights.front().map_or(self.acknowledged, |flight| flight.first_sequence);
             self.cursor = (0, self.acknowledged.wrapping_sub(first));
             self.timed = None;
@@ -174,7 +173,7 @@ impl Connection {
     }
 
     pub(super) fn halve_window(&mut self) {
-        if !self.traits.loses_nothing {
+        if !self.traits.lossless {
             self.window = (self.window / 2).max(2).min(self.window_max);
             self.grown = 0;
         }
@@ -182,16 +181,16 @@ impl Connection {
 
     /// Records the departure of a packet with a sequence.
     #[inline]
-    pub(super) fn on_departure(&mut self, sequence: u32, desk: &mut Desk, now: Instant) {
-        if sequence == self.emitted {
-            self.emitted = sequence.wrapping_add(1);
-            if !self.traits.loses_nothing && self.timed.is_none() {
+    pub(super) fn on_departure(&mut self, sequence: u32, desk: &mut Outputs, now: Instant) {
+        if sequence == self.snd_max {
+            self.snd_max = sequence.wrapping_add(1);
+            if !self.traits.lossless && self.timed.is_none() {
                 self.timed = Some((sequence, now));
             }
         }
-        if !self.traits.loses_nothing && self.resend_at == Instant::NEVER {
-            self.resend_at = now + self.resend_after;
-            desk.due_at(self.resend_at);
+        if !self.traits.lossless && self.rto_deadline == Instant::NEVER {
+            self.rto_deadline = now + self.rto;
+            desk.due_at(self.rto_deadline);
         }
     }
 
@@ -202,14 +201,14 @@ impl Connection {
         &mut self,
         sequence: u32,
         config: &Config,
-        finished: &mut dyn FnMut(Cargo),
+        finished: &mut dyn FnMut(FlightContents),
         now: Instant,
     ) -> Option<bool> {
         let news = sequence.wrapping_sub(self.acknowledged);
         if news == 0 {
             return Some(false);
         }
-        if news > self.emitted.wrapping_sub(self.acknowledged) {
+        if news > self.snd_max.wrapping_sub(self.acknowledged) {
             // An old acknowledgement, or one for a packet never sent.
             return if (news as i32) < 0 { Some(false) } else { None };
         }
@@ -229,8 +228,8 @@ impl Connection {
             };
             finished(flight.cargo);
         }
-        self.resends = 0;
-        if self.traits.loses_nothing {
+        self.retransmits = 0;
+        if self.traits.lossless {
             return Some(true);
         }
         if let Some((timed, at)) = self.timed
@@ -241,35 +240,35 @@ impl Connection {
             // RFC 6298 without the variance: the RTO is twice the smoothed RTT.
             let smooth = self.round_trip.map_or(sample, |before| (before * 7 + sample) / 8);
             self.round_trip = Some(smooth);
-            self.resend_after = (smooth * 2).max(config.resend_after_min);
+            self.rto = (smooth * 2).max(config.resend_after_min);
         }
         self.grown += news;
         if self.grown >= self.window {
             self.grown = 0;
             self.window = (self.window + 1).min(self.window_max);
         }
-        self.resend_at = if self.emitted == sequence { Instant::NEVER } else { now + self.resend_after };
+        self.rto_deadline = if self.snd_max == sequence { Instant::NEVER } else { now + self.rto };
         Some(true)
     }
 
     /// Records that a packet from the peer has arrived.
     #[inline]
     pub(super) fn on_heard(&mut self, config: &Config, now: Instant) {
-        self.heard_at = now;
+        self.last_received_at = now;
         self.probes = 0;
         self.probe_at = now + config.probe_after;
     }
 
     /// Returns the retransmission deadline.
-    pub(super) fn resend_at(&self) -> Instant {
-        self.resend_at
+    pub(super) fn retransmit_deadline(&self) -> Instant {
+        self.rto_deadline
     }
 
     /// Resumes sending once the peer has a receive descriptor again. Returns whether sending was blocked.
     pub(super) fn release(&mut self, now: Instant) -> bool {
-        let waited = self.held_since.take().is_some();
+        let waited = self.peer_queue_empty_since.take().is_some();
         if waited {
-            self.resend_at = if self.traits.loses_nothing { Instant::NEVER } else { now + self.resend_after };
+            self.rto_deadline = if self.traits.lossless { Instant::NEVER } else { now + self.rto };
         }
         waited
     }

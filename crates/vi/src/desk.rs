@@ -13,20 +13,27 @@ use kiban_base::{Instant, Slab};
 pub(crate) struct Path {
     pub(crate) traits: PathTraits,
     /// Control packets, sent before all others: set-up, disconnects, refusals.
-    pub(crate) letters: VecDeque<Letter>,
+    pub(crate) control_packets: VecDeque<ControlPacket>,
     /// VIs that may have something to send, each at most once.
     pub(crate) ready: VecDeque<u32>,
 }
 
 /// Maximum control packets queued on a path; more come only from peers that send requests faster than they
 /// receive the answers, and are dropped.
-pub(crate) const LETTERS_MAX: usize = 256;
+pub(crate) const CONTROL_PACKETS_MAX: usize = 256;
 
 /// A control packet: header and set-up.
-pub(crate) type Letter = ArrayVec<u8, SETUP_PACKET_BYTES_MAX>;
+pub(crate) type ControlPacket = ArrayVec<u8, SETUP_PACKET_BYTES_MAX>;
 
 /// Builds a control packet without payload.
-pub(crate) fn letter(kind: Kind, vi: u32, key: u32, sequence: u32, acknowledged: u32, code: u32) -> Letter {
+pub(crate) fn control_packet(
+    kind: Kind,
+    vi: u32,
+    key: u32,
+    sequence: u32,
+    acknowledged: u32,
+    code: u32,
+) -> ControlPacket {
     let header = Header {
         kind,
         flags: 0,
@@ -40,7 +47,7 @@ pub(crate) fn letter(kind: Kind, vi: u32, key: u32, sequence: u32, acknowledged:
     };
     let mut bytes = [0; HEADER_BYTES];
     header.write(&mut bytes);
-    Letter::try_from(&bytes[..]).expect("a letter holds a header")
+    ControlPacket::try_from(&bytes[..]).expect("a letter holds a header")
 }
 
 /// A completion queue.
@@ -53,25 +60,25 @@ pub(crate) struct CompletionQueue {
 
 /// Outputs of the protocol code: control packets, events, completions.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) letters: Vec<(u32, Letter)>,
+pub(crate) struct Outputs {
+    pub(crate) control_packets: Vec<(u32, ControlPacket)>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) events_max: usize,
     pub(crate) queues: Slab<CompletionQueue>,
     /// VIs with a delayed acknowledgement.
-    pub(crate) owing: Vec<u32>,
+    pub(crate) pending_acks: Vec<u32>,
     /// VIs that may have something to send now.
     pub(crate) ready: Vec<u32>,
     pub(crate) counters: ViCounters,
     /// Set when something has happened that the host should look at.
-    pub(crate) news: bool,
+    pub(crate) progress: bool,
     /// The earliest timer of any VI; may be early.
     pub(crate) due: Instant,
 }
 
-impl Desk {
+impl Outputs {
     pub(crate) fn event(&mut self, event: Event) {
-        self.news = true;
+        self.progress = true;
         if self.events.len() < self.events_max {
             self.events.push_back(event);
         } else {
@@ -82,7 +89,7 @@ impl Desk {
     /// Reports a completed descriptor of a queue.
     #[inline]
     pub(crate) fn completion(&mut self, queue: Option<u32>, vi: u32, receive: bool) {
-        self.news = true;
+        self.progress = true;
         let Some(number) = queue else { return };
         let Some(queue) = self.queues.get_mut(number) else { return };
         if queue.entries.len() < queue.most {

@@ -1,18 +1,18 @@
 //! Events at a VI: descriptors are posted and completed, the connection breaks, timers expire.
 
 use crate::config::Config;
-use crate::connection::{Cargo, Connection};
-use crate::desk::{Desk, fault_of};
+use crate::connection::{Connection, FlightContents};
+use crate::desk::{Outputs, fault_of};
 use crate::request::ConnectError;
 use crate::traits::{Event, ViState};
-use crate::vi::{Grave, Vi};
-use crate::wire::{ACK_ROOM, Kind, fault};
-use crate::work::{DoneAs, Operation, Segment, Status, Work};
+use crate::vi::{BrokenConnection, Vi};
+use crate::wire::{ACK_RECEIVE_POSTED, Kind, fault};
+use crate::work::{CompletionKind, DataSegment, Operation, Status, Work};
 use kiban_base::Instant;
 
 impl Vi {
     /// Returns the status of the first rule that a descriptor violates by itself, or [`Status::OK`].
-    fn verdict(&self, operation: Option<Operation>, segments: &[Segment], config: &Config) -> Status {
+    fn validate(&self, operation: Option<Operation>, segments: &[DataSegment], config: &Config) -> Status {
         let bytes = segments.iter().fold(0u64, |sum, segment| sum + u64::from(segment.length));
         let is_unreliable_read = matches!(operation, Some(Operation::Read(_))) && !self.is_reliable();
         if segments.len() > config.segments_max || is_unreliable_read {
@@ -30,16 +30,16 @@ impl Vi {
         work: &Work<'_>,
         judged: Status,
         config: &Config,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) {
         let verdict =
-            if judged.is_ok() { self.verdict(Some(work.operation), work.segments, config) } else { judged };
+            if judged.is_ok() { self.validate(Some(work.operation), work.segments, config) } else { judged };
         // An invalid descriptor keeps its position in the queue, without its segments.
         let segments = if verdict.is_ok() { work.segments } else { &[] };
         let posted = self.send.push(work.cookie, Some(work.operation), segments, work.immediate, work.fence);
         if self.state == ViState::Error {
             self.send.flush(Status::FLUSHED);
-            self.tell_done(number, desk);
+            self.report_completions(number, desk);
         } else if verdict.is_ok() {
             desk.ready.push(number);
         } else {
@@ -51,52 +51,53 @@ impl Vi {
         &mut self,
         number: u32,
         cookie: u64,
-        segments: &[Segment],
+        segments: &[DataSegment],
         judged: Status,
         config: &Config,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) {
-        let verdict = if judged.is_ok() { self.verdict(None, segments, config) } else { judged };
+        let verdict = if judged.is_ok() { self.validate(None, segments, config) } else { judged };
         let segments = if verdict.is_ok() { segments } else { &[] };
         let posted = self.receive.push(cookie, None, segments, None, false);
         if self.state == ViState::Error {
             self.receive.flush(Status::FLUSHED);
-            self.tell_done(number, desk);
+            self.report_completions(number, desk);
         } else if !verdict.is_ok() {
-            self.receive.finish(posted, verdict, 0, DoneAs::Receive, None);
-            self.tell_done(number, desk);
+            self.receive.finish(posted, verdict, 0, CompletionKind::Receive, None);
+            self.report_completions(number, desk);
             if self.is_reliable() && self.state == ViState::Connected {
-                self.break_off(number, fault_of(verdict), true, desk);
+                self.fail_connection(number, fault_of(verdict), true, desk);
             }
         } else if let Some(connection) = &mut self.connection
-            && core::mem::take(&mut connection.told_dry)
+            && core::mem::take(&mut connection.queue_empty_reported)
         {
             // The peer waits for this. It needs a control packet of its own, because a plain acknowledgement
             // does not say that a receive descriptor is available.
-            desk.letters.push((connection.path, connection.letter(Kind::Ack, 0, ACK_ROOM)));
+            desk.control_packets
+                .push((connection.path, connection.control_packet(Kind::Ack, 0, ACK_RECEIVE_POSTED)));
         }
     }
 
     /// Completes a descriptor of the send queue with an error of its own.
-    pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, desk: &mut Desk) {
+    pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, desk: &mut Outputs) {
         self.send.end_with(work, status, 0);
-        self.tell_done(number, desk);
+        self.report_completions(number, desk);
         if self.is_reliable() {
-            self.break_off(number, fault_of(status), true, desk);
+            self.fail_connection(number, fault_of(status), true, desk);
         }
     }
 
     /// Completes a descriptor of the send queue without an error.
     #[inline]
-    pub(super) fn finish_send(&mut self, number: u32, work: u64, desk: &mut Desk) {
+    pub(super) fn finish_send(&mut self, number: u32, work: u64, desk: &mut Outputs) {
         let bytes = self.send.get(work).map_or(0, |posted| posted.bytes);
         self.send.end_with(work, Status::OK, bytes);
-        self.tell_done(number, desk);
+        self.report_completions(number, desk);
     }
 
     /// Reports newly completed descriptors to the host.
     #[inline]
-    pub(super) fn tell_done(&mut self, number: u32, desk: &mut Desk) {
+    pub(super) fn report_completions(&mut self, number: u32, desk: &mut Outputs) {
         for _ in 0..self.send.newly_done() {
             desk.completion(self.send_queue, number, false);
         }
@@ -106,63 +107,63 @@ impl Vi {
     }
 
     /// Breaks the connection: flushes all descriptors and notifies the host and, if `tell_peer`, the peer.
-    pub(super) fn break_off(&mut self, number: u32, why: u32, tell_peer: bool, desk: &mut Desk) {
+    pub(super) fn fail_connection(&mut self, number: u32, why: u32, tell_peer: bool, desk: &mut Outputs) {
         let Some(connection) = self.connection.take() else { return };
         let Connection { path, key, peer_vi, peer_key, .. } = connection;
         if tell_peer {
-            desk.letters.push((path, connection.letter(Kind::Disconnect, 0, why)));
+            desk.control_packets.push((path, connection.control_packet(Kind::Disconnect, 0, why)));
         }
         // Part of this message had already arrived.
         if let Some(work) = connection.message.and_then(|_| self.receive.first_open())
             && why != fault::NONE
         {
             let status = Status::PARTIAL.and(Status::FLUSHED);
-            self.receive.finish(work, status, connection.message.unwrap_or(0), DoneAs::Receive, None);
+            self.receive.finish(work, status, connection.message.unwrap_or(0), CompletionKind::Receive, None);
         }
         // Descriptors in progress when the path failed complete with a transport error; those not started are
         // flushed (VI Architecture 1.0).
         if why == fault::TRANSPORT {
             for flight in &connection.flights {
-                if let Cargo::Work(work) = flight.cargo {
+                if let FlightContents::Work(work) = flight.cargo {
                     self.send.end_with(work, Status::TRANSPORT, 0);
                 }
             }
         }
-        self.grave = Some(Grave { path, key, peer_vi, peer_key, fault: why });
+        self.broken = Some(BrokenConnection { path, key, peer_vi, peer_key, fault: why });
         self.state = ViState::Error;
         self.flush(number, desk);
         desk.counters.broken += 1;
         desk.event(Event::ConnectionLost { vi: number, fault: why });
     }
 
-    pub(super) fn flush(&mut self, number: u32, desk: &mut Desk) {
+    pub(super) fn flush(&mut self, number: u32, desk: &mut Outputs) {
         self.send.flush(Status::FLUSHED);
         self.receive.flush(Status::FLUSHED);
-        self.tell_done(number, desk);
+        self.report_completions(number, desk);
     }
 
-    pub(super) fn on_path_gone(&mut self, number: u32, path: u32, desk: &mut Desk) {
+    pub(super) fn on_path_gone(&mut self, number: u32, path: u32, desk: &mut Outputs) {
         if self.path() == Some(path) {
-            self.break_off(number, fault::TRANSPORT, false, desk);
+            self.fail_connection(number, fault::TRANSPORT, false, desk);
         }
         if self.setup.as_ref().is_some_and(|setup| setup.path == path) {
-            self.give_up(ConnectError::Unreachable, desk);
+            self.fail_request(ConnectError::Unreachable, desk);
         }
     }
 
     /// Sends an acknowledgement that was delayed for the host's answer. On a lossless path it can wait
     /// longer: an answer will carry it, or the half-full window will request it.
-    pub(super) fn pay(&mut self, number: u32, desk: &mut Desk) {
+    pub(super) fn send_pending_ack(&mut self, number: u32, desk: &mut Outputs) {
         if let Some(connection) = &mut self.connection
-            && connection.owed > 0
-            && !connection.traits.loses_nothing
+            && connection.unacked_packets > 0
+            && !connection.traits.lossless
         {
-            connection.owes_now = true;
+            connection.ack_now = true;
             desk.ready.push(number);
         }
     }
 
-    pub(super) fn advance(&mut self, number: u32, config: &Config, desk: &mut Desk, now: Instant) {
+    pub(super) fn advance(&mut self, number: u32, config: &Config, desk: &mut Outputs, now: Instant) {
         self.advance_setup(number, config, desk, now);
         self.advance_connection(number, config, desk, now);
     }

@@ -4,7 +4,7 @@
 //! peer's RDMA operation may access memory with the target VI's tag, if both the memory and the VI allow the
 //! operation (VI Architecture 1.0).
 
-use crate::refusal::Refusal;
+use crate::refusal::RequestError;
 use kiban_base::{Region, Slab};
 
 /// Attributes of a registered memory.
@@ -42,21 +42,21 @@ impl Registry {
         self.memories.len()
     }
 
-    pub(super) fn create_tag(&mut self) -> Result<u32, Refusal> {
-        self.tags.insert(0).ok_or(Refusal::TooMany)
+    pub(super) fn create_tag(&mut self) -> Result<u32, RequestError> {
+        self.tags.insert(0).ok_or(RequestError::TooMany)
     }
 
-    pub(super) fn destroy_tag(&mut self, tag: u32) -> Result<(), Refusal> {
+    pub(super) fn destroy_tag(&mut self, tag: u32) -> Result<(), RequestError> {
         match self.tags.get(tag) {
-            None => Err(Refusal::UnknownTag),
-            Some(1..) => Err(Refusal::InUse),
-            Some(0) => self.tags.remove(tag).map(|_| ()).ok_or(Refusal::UnknownTag),
+            None => Err(RequestError::UnknownTag),
+            Some(1..) => Err(RequestError::InUse),
+            Some(0) => self.tags.remove(tag).map(|_| ()).ok_or(RequestError::UnknownTag),
         }
     }
 
     /// Adds a user to a tag.
-    pub(super) fn hold_tag(&mut self, tag: u32) -> Result<(), Refusal> {
-        self.tags.get_mut(tag).map(|users| *users += 1).ok_or(Refusal::UnknownTag)
+    pub(super) fn hold_tag(&mut self, tag: u32) -> Result<(), RequestError> {
+        self.tags.get_mut(tag).map(|users| *users += 1).ok_or(RequestError::UnknownTag)
     }
 
     pub(super) fn release_tag(&mut self, tag: u32) {
@@ -65,33 +65,37 @@ impl Registry {
         }
     }
 
-    pub(super) fn register(&mut self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+    pub(super) fn register(
+        &mut self,
+        region: Region,
+        attributes: MemoryAttributes,
+    ) -> Result<u32, RequestError> {
         self.hold_tag(attributes.tag)?;
         self.memories.insert(Registered { region, attributes }).ok_or_else(|| {
             self.release_tag(attributes.tag);
-            Refusal::TooMany
+            RequestError::TooMany
         })
     }
 
-    pub(super) fn deregister(&mut self, handle: u32) -> Result<Region, Refusal> {
-        let registered = self.memories.remove(handle).ok_or(Refusal::UnknownMemory)?;
+    pub(super) fn deregister(&mut self, handle: u32) -> Result<Region, RequestError> {
+        let registered = self.memories.remove(handle).ok_or(RequestError::UnknownMemory)?;
         self.release_tag(registered.attributes.tag);
         Ok(registered.region)
     }
 
-    pub(super) fn attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
-        Ok(self.memories.get(handle).ok_or(Refusal::UnknownMemory)?.attributes)
+    pub(super) fn attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
+        Ok(self.memories.get(handle).ok_or(RequestError::UnknownMemory)?.attributes)
     }
 
     pub(super) fn set_attributes(
         &mut self,
         handle: u32,
         attributes: MemoryAttributes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         let before = self.attributes(handle)?;
         self.hold_tag(attributes.tag)?;
         self.release_tag(before.tag);
-        self.memories.get_mut(handle).ok_or(Refusal::UnknownMemory)?.attributes = attributes;
+        self.memories.get_mut(handle).ok_or(RequestError::UnknownMemory)?.attributes = attributes;
         Ok(())
     }
 

@@ -2,14 +2,14 @@
 
 use crate::config::Config;
 use crate::counters::ViCounters;
-use crate::desk::{CompletionQueue, Desk, LETTERS_MAX, Path};
+use crate::desk::{CONTROL_PACKETS_MAX, CompletionQueue, Outputs, Path};
 use crate::memory::{MemoryAttributes, Registry};
-use crate::refusal::Refusal;
+use crate::refusal::RequestError;
 use crate::request::Incoming;
 use crate::traits::{Event, PathTraits, Reliability, ViAttributes, ViState};
 use crate::vi::Vi;
 use crate::wire;
-use crate::work::{Done, Segment, Status, Work};
+use crate::work::{Completion, DataSegment, Status, Work};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Instant, Region, RngKey, SecureRng, SharedRoom, Slab};
@@ -23,7 +23,7 @@ pub struct Nic {
     pub(crate) paths: Slab<Path>,
     pub(crate) incoming: Slab<Incoming>,
     pub(crate) listeners: Vec<Vec<u8>>,
-    pub(crate) desk: Desk,
+    pub(crate) outputs: Outputs,
     pub(crate) rng: SecureRng,
 }
 
@@ -38,15 +38,15 @@ impl Nic {
             paths: Slab::new(1 << 16, 0),
             incoming: Slab::new(config.requests_max, salt()),
             listeners: Vec::new(),
-            desk: Desk {
-                letters: Vec::new(),
+            outputs: Outputs {
+                control_packets: Vec::new(),
                 events: VecDeque::new(),
                 events_max: config.events_max,
                 queues: Slab::new(config.completion_queues_max, salt()),
-                owing: Vec::new(),
+                pending_acks: Vec::new(),
                 ready: Vec::new(),
                 counters: ViCounters::default(),
-                news: false,
+                progress: false,
                 due: Instant::NEVER,
             },
             config,
@@ -61,7 +61,7 @@ impl Nic {
 
     /// Returns the counters.
     pub fn counters(&self) -> &ViCounters {
-        &self.desk.counters
+        &self.outputs.counters
     }
 
     /// Returns whether a connection request still awaits its answer.
@@ -80,7 +80,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::TooMany`] if the NIC has as many as it may have.
-    pub fn create_tag(&mut self) -> Result<u32, Refusal> {
+    pub fn create_tag(&mut self) -> Result<u32, RequestError> {
         self.memory.create_tag()
     }
 
@@ -88,7 +88,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownTag`], or [`Refusal::InUse`] while a VI or a memory has it.
-    pub fn destroy_tag(&mut self, tag: u32) -> Result<(), Refusal> {
+    pub fn destroy_tag(&mut self, tag: u32) -> Result<(), RequestError> {
         self.memory.destroy_tag(tag)
     }
 
@@ -96,7 +96,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownTag`], or [`Refusal::TooMany`].
-    pub fn register(&mut self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+    pub fn register(&mut self, region: Region, attributes: MemoryAttributes) -> Result<u32, RequestError> {
         self.memory.register(region, attributes)
     }
 
@@ -104,7 +104,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownMemory`].
-    pub fn deregister(&mut self, handle: u32) -> Result<Region, Refusal> {
+    pub fn deregister(&mut self, handle: u32) -> Result<Region, RequestError> {
         self.memory.deregister(handle)
     }
 
@@ -112,7 +112,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownMemory`].
-    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
+    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
         self.memory.attributes(handle)
     }
 
@@ -124,7 +124,7 @@ impl Nic {
         &mut self,
         handle: u32,
         attributes: MemoryAttributes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         self.memory.set_attributes(handle, attributes)
     }
 
@@ -134,19 +134,19 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::TooMany`].
-    pub fn create_queue(&mut self, entries: usize) -> Result<u32, Refusal> {
+    pub fn create_queue(&mut self, entries: usize) -> Result<u32, RequestError> {
         let queue = CompletionQueue { entries: VecDeque::new(), most: entries, users: 0 };
-        self.desk.queues.insert(queue).ok_or(Refusal::TooMany)
+        self.outputs.queues.insert(queue).ok_or(RequestError::TooMany)
     }
 
     /// Changes the capacity of a completion queue.
     ///
     /// # Errors
     /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] if it holds more completions than `entries`.
-    pub fn resize_queue(&mut self, queue: u32, entries: usize) -> Result<(), Refusal> {
-        let queue = self.desk.queues.get_mut(queue).ok_or(Refusal::UnknownQueue)?;
+    pub fn resize_queue(&mut self, queue: u32, entries: usize) -> Result<(), RequestError> {
+        let queue = self.outputs.queues.get_mut(queue).ok_or(RequestError::UnknownQueue)?;
         if entries < queue.entries.len() {
-            return Err(Refusal::InUse);
+            return Err(RequestError::InUse);
         }
         queue.most = entries;
         Ok(())
@@ -156,11 +156,11 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] while a VI uses it.
-    pub fn destroy_queue(&mut self, queue: u32) -> Result<(), Refusal> {
-        match self.desk.queues.get(queue) {
-            None => Err(Refusal::UnknownQueue),
-            Some(CompletionQueue { users: 1.., .. }) => Err(Refusal::InUse),
-            Some(_) => self.desk.queues.remove(queue).map(|_| ()).ok_or(Refusal::UnknownQueue),
+    pub fn destroy_queue(&mut self, queue: u32) -> Result<(), RequestError> {
+        match self.outputs.queues.get(queue) {
+            None => Err(RequestError::UnknownQueue),
+            Some(CompletionQueue { users: 1.., .. }) => Err(RequestError::InUse),
+            Some(_) => self.outputs.queues.remove(queue).map(|_| ()).ok_or(RequestError::UnknownQueue),
         }
     }
 
@@ -170,8 +170,8 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownQueue`].
     #[inline]
-    pub fn queue_done(&mut self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
-        Ok(self.desk.queues.get_mut(queue).ok_or(Refusal::UnknownQueue)?.entries.pop_front())
+    pub fn queue_done(&mut self, queue: u32) -> Result<Option<(u32, bool)>, RequestError> {
+        Ok(self.outputs.queues.get_mut(queue).ok_or(RequestError::UnknownQueue)?.entries.pop_front())
     }
 
     // ---- VIs
@@ -187,30 +187,30 @@ impl Nic {
         attributes: ViAttributes,
         send_queue: Option<u32>,
         receive_queue: Option<u32>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestError> {
         self.check(&attributes)?;
         for queue in [send_queue, receive_queue].into_iter().flatten() {
-            self.desk.queues.get(queue).ok_or(Refusal::UnknownQueue)?;
+            self.outputs.queues.get(queue).ok_or(RequestError::UnknownQueue)?;
         }
         self.memory.hold_tag(attributes.tag)?;
         let Some(vi) = self.vis.insert(Vi::new(attributes, send_queue, receive_queue)) else {
             self.memory.release_tag(attributes.tag);
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         };
         for queue in [send_queue, receive_queue].into_iter().flatten() {
-            if let Some(queue) = self.desk.queues.get_mut(queue) {
+            if let Some(queue) = self.outputs.queues.get_mut(queue) {
                 queue.users += 1;
             }
         }
         Ok(vi)
     }
 
-    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), RequestError> {
         if attributes.reliability == Reliability::Unreliable && attributes.rdma_read {
-            return Err(Refusal::RdmaRead);
+            return Err(RequestError::RdmaRead);
         }
         if attributes.transfer_bytes_max as usize > self.config.transfer_bytes_max {
-            return Err(Refusal::TransferBytes);
+            return Err(RequestError::TransferBytes);
         }
         Ok(())
     }
@@ -220,19 +220,19 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] unless it is idle; [`Refusal::InUse`] unless its queues
     /// are empty.
-    pub fn destroy_vi(&mut self, number: u32) -> Result<(), Refusal> {
-        let vi = self.vis.get(number).ok_or(Refusal::UnknownVi)?;
+    pub fn destroy_vi(&mut self, number: u32) -> Result<(), RequestError> {
+        let vi = self.vis.get(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
-            return Err(Refusal::BadState(vi.state));
+            return Err(RequestError::BadState(vi.state));
         }
         if vi.send.len() + vi.receive.len() > 0 {
-            return Err(Refusal::InUse);
+            return Err(RequestError::InUse);
         }
-        let vi = self.vis.remove(number).ok_or(Refusal::UnknownVi)?;
-        self.desk.news = true;
+        let vi = self.vis.remove(number).ok_or(RequestError::UnknownVi)?;
+        self.outputs.progress = true;
         self.memory.release_tag(vi.attributes.tag);
         for queue in [vi.send_queue, vi.receive_queue].into_iter().flatten() {
-            if let Some(queue) = self.desk.queues.get_mut(queue) {
+            if let Some(queue) = self.outputs.queues.get_mut(queue) {
                 queue.users = queue.users.saturating_sub(1);
             }
         }
@@ -243,8 +243,8 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownVi`].
-    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
-        let vi = self.vis.get(vi).ok_or(Refusal::UnknownVi)?;
+    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), RequestError> {
+        let vi = self.vis.get(vi).ok_or(RequestError::UnknownVi)?;
         Ok((vi.state, vi.attributes, vi.send.len() == 0, vi.receive.len() == 0))
     }
 
@@ -252,8 +252,8 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownVi`].
-    pub fn queues_of(&self, vi: u32) -> Result<(Option<u32>, Option<u32>), Refusal> {
-        let vi = self.vis.get(vi).ok_or(Refusal::UnknownVi)?;
+    pub fn queues_of(&self, vi: u32) -> Result<(Option<u32>, Option<u32>), RequestError> {
+        let vi = self.vis.get(vi).ok_or(RequestError::UnknownVi)?;
         Ok((vi.send_queue, vi.receive_queue))
     }
 
@@ -262,11 +262,11 @@ impl Nic {
     /// # Errors
     /// [`Refusal::RdmaRead`], [`Refusal::TransferBytes`], [`Refusal::UnknownVi`], [`Refusal::UnknownTag`];
     /// [`Refusal::BadState`] unless the VI is idle.
-    pub fn set_vi(&mut self, number: u32, attributes: ViAttributes) -> Result<(), Refusal> {
+    pub fn set_vi(&mut self, number: u32, attributes: ViAttributes) -> Result<(), RequestError> {
         self.check(&attributes)?;
-        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        let vi = self.vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
-            return Err(Refusal::BadState(vi.state));
+            return Err(RequestError::BadState(vi.state));
         }
         self.memory.hold_tag(attributes.tag)?;
         self.memory.release_tag(vi.attributes.tag);
@@ -282,21 +282,26 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] if the VI is idle or connecting; [`Refusal::TooMany`] if
     /// the queue is full.
-    pub fn post_send(&mut self, number: u32, work: Work<'_>) -> Result<(), Refusal> {
-        self.post_judged_send(number, work, Status::OK)
+    pub fn post_send(&mut self, number: u32, work: Work<'_>) -> Result<(), RequestError> {
+        self.post_failed_send(number, work, Status::OK)
     }
 
     /// Like [`Nic::post_send`], for a descriptor in which the host interface has already found an error (a
     /// reserved bit, for example): it keeps its position in the queue and completes with `status`.
-    pub fn post_judged_send(&mut self, number: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
-        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+    pub fn post_failed_send(
+        &mut self,
+        number: u32,
+        work: Work<'_>,
+        status: Status,
+    ) -> Result<(), RequestError> {
+        let vi = self.vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if matches!(vi.state, ViState::Idle | ViState::ConnectPending) {
-            return Err(Refusal::BadState(vi.state));
+            return Err(RequestError::BadState(vi.state));
         }
         if vi.send.len() >= self.config.descriptors_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
-        vi.post_send(number, &work, status, &self.config, &mut self.desk);
+        vi.post_send(number, &work, status, &self.config, &mut self.outputs);
         self.deliver();
         Ok(())
     }
@@ -306,23 +311,28 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownVi`], or [`Refusal::TooMany`] if the queue is full.
-    pub fn post_receive(&mut self, number: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
-        self.post_judged_receive(number, cookie, segments, Status::OK)
-    }
-
-    /// Like [`Nic::post_receive`], for a descriptor in which the host interface has already found an error.
-    pub fn post_judged_receive(
+    pub fn post_receive(
         &mut self,
         number: u32,
         cookie: u64,
-        segments: &[Segment],
+        segments: &[DataSegment],
+    ) -> Result<(), RequestError> {
+        self.post_failed_receive(number, cookie, segments, Status::OK)
+    }
+
+    /// Like [`Nic::post_receive`], for a descriptor in which the host interface has already found an error.
+    pub fn post_failed_receive(
+        &mut self,
+        number: u32,
+        cookie: u64,
+        segments: &[DataSegment],
         status: Status,
-    ) -> Result<(), Refusal> {
-        let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+    ) -> Result<(), RequestError> {
+        let vi = self.vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.receive.len() >= self.config.descriptors_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
-        vi.post_receive(number, cookie, segments, status, &self.config, &mut self.desk);
+        vi.post_receive(number, cookie, segments, status, &self.config, &mut self.outputs);
         self.deliver();
         Ok(())
     }
@@ -332,8 +342,8 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`].
     #[inline]
-    pub fn send_done(&mut self, vi: u32) -> Result<Option<Done>, Refusal> {
-        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.send.dequeue())
+    pub fn send_done(&mut self, vi: u32) -> Result<Option<Completion>, RequestError> {
+        Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.send.dequeue())
     }
 
     /// Dequeues the next completed descriptor of a receive queue.
@@ -341,19 +351,19 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`].
     #[inline]
-    pub fn receive_done(&mut self, vi: u32) -> Result<Option<Done>, Refusal> {
-        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.receive.dequeue())
+    pub fn receive_done(&mut self, vi: u32) -> Result<Option<Completion>, RequestError> {
+        Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.receive.dequeue())
     }
 
     /// Removes and returns the next asynchronous event.
     pub fn event(&mut self) -> Option<Event> {
-        self.desk.events.pop_front()
+        self.outputs.events.pop_front()
     }
 
     /// Returns whether there is anything new for the host since the last call, and resets the flag.
     #[inline]
-    pub fn take_news(&mut self) -> bool {
-        core::mem::take(&mut self.desk.news)
+    pub fn take_progress(&mut self) -> bool {
+        core::mem::take(&mut self.outputs.progress)
     }
 
     // ---- paths
@@ -363,9 +373,9 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::TooMany`].
-    pub fn open_path(&mut self, traits: PathTraits) -> Result<u32, Refusal> {
-        let path = Path { traits, letters: VecDeque::new(), ready: VecDeque::new() };
-        self.paths.insert(path).ok_or(Refusal::TooMany)
+    pub fn open_path(&mut self, traits: PathTraits) -> Result<u32, RequestError> {
+        let path = Path { traits, control_packets: VecDeque::new(), ready: VecDeque::new() };
+        self.paths.insert(path).ok_or(RequestError::TooMany)
     }
 
     /// Closes a path; every connection on it is lost.
@@ -373,7 +383,7 @@ impl Nic {
         if self.paths.remove(path).is_none() {
             return;
         }
-        let Nic { vis, desk, .. } = self;
+        let Nic { vis, outputs: desk, .. } = self;
         for (number, vi) in vis.iter_mut() {
             vi.on_path_gone(number, path, desk);
         }
@@ -387,13 +397,13 @@ impl Nic {
     pub fn uses(&self, path: u32) -> bool {
         self.vis.iter().any(|(_, vi)| vi.uses(path))
             || self.incoming.iter().any(|(_, request)| request.path == path)
-            || self.paths.get(path).is_some_and(|path| !path.letters.is_empty())
+            || self.paths.get(path).is_some_and(|path| !path.control_packets.is_empty())
     }
 
     /// Returns whether a path may have a packet to fetch.
     #[inline]
     pub fn has_packet(&self, path: u32) -> bool {
-        self.paths.get(path).is_some_and(|path| !(path.letters.is_empty() && path.ready.is_empty()))
+        self.paths.get(path).is_some_and(|path| !(path.control_packets.is_empty() && path.ready.is_empty()))
     }
 
     /// Writes the next packet of a path into `room` and returns its length, or `None` if there is none.
@@ -404,18 +414,18 @@ impl Nic {
         let Some((length, checked)) = self.fill_from(number, room, now) else {
             // A descriptor in error may have queued control packets instead of a packet.
             self.deliver();
-            return self.has_letter(number).then(|| self.fetch(number, room, now)).flatten();
+            return self.has_control_packet(number).then(|| self.fetch(number, room, now)).flatten();
         };
         if checked {
             wire::fill(room.private(length).expect("checked paths have private rooms"));
         }
-        self.desk.counters.packets_out += 1;
+        self.outputs.counters.packets_out += 1;
         self.deliver();
         Some(length)
     }
 
-    pub(crate) fn has_letter(&self, path: u32) -> bool {
-        self.paths.get(path).is_some_and(|path| !path.letters.is_empty())
+    pub(crate) fn has_control_packet(&self, path: u32) -> bool {
+        self.paths.get(path).is_some_and(|path| !path.control_packets.is_empty())
     }
 
     #[inline]
@@ -425,10 +435,10 @@ impl Nic {
         room: &mut SharedRoom<'_>,
         now: Instant,
     ) -> Option<(usize, bool)> {
-        let Nic { config, memory, vis, paths, desk, .. } = self;
+        let Nic { config, memory, vis, paths, outputs: desk, .. } = self;
         let path = paths.get_mut(number)?;
         assert!(room.len() >= path.traits.packet_bytes, "the room holds a packet of the path");
-        if let Some(letter) = path.letters.pop_front() {
+        if let Some(letter) = path.control_packets.pop_front() {
             room.write(0, letter.as_slice().into());
             return Some((letter.len(), path.traits.checked));
         }
@@ -449,33 +459,33 @@ impl Nic {
     /// Returns the time at which the NIC next needs [`Nic::settle`]. May be early, never late.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        self.desk.due
+        self.outputs.due
     }
 
     /// Ends a burst, after the host has had its chance to answer: queues pending acknowledgements and handles
     /// expired timers.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
-        if !self.desk.owing.is_empty() {
-            self.pay();
+        if !self.outputs.pending_acks.is_empty() {
+            self.send_pending_acks();
         }
-        if now >= self.desk.due {
+        if now >= self.outputs.due {
             self.advance(now);
         }
     }
 
-    pub(crate) fn pay(&mut self) {
-        for number in core::mem::take(&mut self.desk.owing) {
+    pub(crate) fn send_pending_acks(&mut self) {
+        for number in core::mem::take(&mut self.outputs.pending_acks) {
             let Some(vi) = self.vis.get_mut(number) else { continue };
-            vi.owing = false;
-            vi.pay(number, &mut self.desk);
+            vi.in_ack_list = false;
+            vi.send_pending_ack(number, &mut self.outputs);
         }
         self.deliver();
     }
 
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.desk.due = Instant::NEVER;
-        let Nic { config, vis, desk, incoming, .. } = self;
+        self.outputs.due = Instant::NEVER;
+        let Nic { config, vis, outputs: desk, incoming, .. } = self;
         for (number, vi) in vis.iter_mut() {
             vi.advance(number, config, desk, now);
         }
@@ -490,12 +500,12 @@ impl Nic {
     /// Moves control packets and ready VIs from the desk to their paths.
     #[inline]
     pub(crate) fn deliver(&mut self) {
-        let Nic { desk, vis, paths, .. } = self;
-        for (number, letter) in desk.letters.drain(..) {
+        let Nic { outputs: desk, vis, paths, .. } = self;
+        for (number, letter) in desk.control_packets.drain(..) {
             if let Some(path) = paths.get_mut(number)
-                && path.letters.len() < LETTERS_MAX
+                && path.control_packets.len() < CONTROL_PACKETS_MAX
             {
-                path.letters.push_back(letter);
+                path.control_packets.push_back(letter);
             }
         }
         for number in desk.ready.drain(..) {

@@ -17,8 +17,8 @@
 //! Not implemented  completion queues chosen by the host: all completions of an attachment use one ring.
 
 use crate::{
-    ConnectError, Done, DoneAs, Event, MemoryAttributes, Nic, Operation, Refusal, Reliability, Remote,
-    Segment, Status, ViAttributes, Work,
+    AddressSegment, Completion, CompletionKind, ConnectError, DataSegment, Event, MemoryAttributes, Nic,
+    Operation, Reliability, RequestError, Status, ViAttributes, Work,
 };
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
@@ -125,20 +125,20 @@ pub enum Control {
 
 /// An indication to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Indication {
     /// A descriptor of one of its VIs has completed.
     Done {
         /// The VI.
         vi: u32,
         /// The completed descriptor.
-        done: Done,
+        done: Completion,
     },
     /// A control request was executed or denied.
     Reply {
         /// The cookie of the entry.
         cookie: u64,
         /// The requested number, or zero if there is none; or why it was denied.
-        result: Result<u32, Denied>,
+        result: Result<u32, ControlError>,
     },
     /// An incoming connection request.
     Request {
@@ -157,7 +157,7 @@ pub enum Told {
 /// Why the board denied a request of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Denied {
+pub enum ControlError {
     /// The entry is invalid.
     Garbage = 1,
     /// The VI, memory or request does not belong to this host.
@@ -178,59 +178,66 @@ pub enum Denied {
     OutOfRange = 9,
 }
 
-impl Denied {
-    const ALL: [Denied; 9] = [
-        Denied::Garbage,
-        Denied::NotYours,
-        Denied::TooMany,
-        Denied::BadState,
-        Denied::Unlike,
-        Denied::NoMatch,
-        Denied::Timeout,
-        Denied::Unreachable,
-        Denied::OutOfRange,
+impl ControlError {
+    const ALL: [ControlError; 9] = [
+        ControlError::Garbage,
+        ControlError::NotYours,
+        ControlError::TooMany,
+        ControlError::BadState,
+        ControlError::Unlike,
+        ControlError::NoMatch,
+        ControlError::Timeout,
+        ControlError::Unreachable,
+        ControlError::OutOfRange,
     ];
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Denied::Garbage => "the board does not understand the entry: are both of one version?",
-            Denied::NotYours => "the VI, the memory or the request is not this host's, or has gone",
-            Denied::TooMany => "the board has no more of these: release some",
-            Denied::BadState => "the VI's state does not allow it: disconnect, or empty its queues, first",
-            Denied::Unlike => "the two ends differ in reliability, longest message or quality of service",
-            Denied::NoMatch => "nobody waits for a connection there, or it was refused",
-            Denied::Timeout => "no answer came in time: is the other side running, and reachable?",
-            Denied::Unreachable => "there is no way to that host",
-            Denied::OutOfRange => "the range lies outside the memory that host and board share",
+            ControlError::Garbage => "the board does not understand the entry: are both of one version?",
+            ControlError::NotYours => "the VI, the memory or the request is not this host's, or has gone",
+            ControlError::TooMany => "the board has no more of these: release some",
+            ControlError::BadState => {
+                "the VI's state does not allow it: disconnect, or empty its queues, first"
+            }
+            ControlError::Unlike => {
+                "the two ends differ in reliability, longest message or quality of service"
+            }
+            ControlError::NoMatch => "nobody waits for a connection there, or it was refused",
+            ControlError::Timeout => "no answer came in time: is the other side running, and reachable?",
+            ControlError::Unreachable => "there is no way to that host",
+            ControlError::OutOfRange => "the range lies outside the memory that host and board share",
         })
     }
 }
 
-impl core::error::Error for Denied {}
+impl core::error::Error for ControlError {}
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Denied {
+impl From<RequestError> for ControlError {
+    fn from(refusal: RequestError) -> ControlError {
         match refusal {
-            Refusal::UnknownVi | Refusal::UnknownMemory | Refusal::UnknownRequest => Denied::NotYours,
-            Refusal::TooMany => Denied::TooMany,
-            Refusal::Reliability | Refusal::TransferBytes | Refusal::Qos | Refusal::RdmaRead => {
-                Denied::Unlike
+            RequestError::UnknownVi | RequestError::UnknownMemory | RequestError::UnknownRequest => {
+                ControlError::NotYours
             }
-            Refusal::UnknownPath | Refusal::BadAddress => Denied::Unreachable,
-            _ => Denied::BadState,
+            RequestError::TooMany => ControlError::TooMany,
+            RequestError::Reliability
+            | RequestError::TransferBytes
+            | RequestError::Qos
+            | RequestError::RdmaRead => ControlError::Unlike,
+            RequestError::UnknownPath | RequestError::BadAddress => ControlError::Unreachable,
+            _ => ControlError::BadState,
         }
     }
 }
 
-impl From<ConnectError> for Denied {
-    fn from(error: ConnectError) -> Denied {
+impl From<ConnectError> for ControlError {
+    fn from(error: ConnectError) -> ControlError {
         match error {
-            ConnectError::NoMatch | ConnectError::Rejected => Denied::NoMatch,
-            ConnectError::Timeout => Denied::Timeout,
-            ConnectError::Unreachable => Denied::Unreachable,
-            _ => Denied::Unlike,
+            ConnectError::NoMatch | ConnectError::Rejected => ControlError::NoMatch,
+            ConnectError::Timeout => ControlError::Timeout,
+            ConnectError::Unreachable => ControlError::Unreachable,
+            _ => ControlError::Unlike,
         }
     }
 }
@@ -269,7 +276,7 @@ impl Entry {
         u64::from_ne_bytes(bytes)
     }
 
-    fn put_segments(&mut self, segments: &[Segment]) {
+    fn put_segments(&mut self, segments: &[DataSegment]) {
         self.bytes[2] = segments.len() as u8;
         for (n, segment) in segments.iter().enumerate() {
             let at = 32 + 16 * n;
@@ -280,14 +287,14 @@ impl Entry {
         self.length = 32 + 16 * segments.len();
     }
 
-    fn segments(&self) -> Option<ArrayVec<Segment, SEGMENTS_MAX>> {
+    fn segments(&self) -> Option<ArrayVec<DataSegment, SEGMENTS_MAX>> {
         let count = usize::from(self.bytes[2]);
         if count > SEGMENTS_MAX || self.length != 32 + 16 * count {
             return None;
         }
         let segment = |n| {
             let at = 32 + 16 * n;
-            Segment { address: self.long(at), handle: self.word(at + 8), length: self.word(at + 12) }
+            DataSegment { address: self.long(at), handle: self.word(at + 8), length: self.word(at + 12) }
         };
         Some((0..count).map(segment).collect())
     }
@@ -382,7 +389,7 @@ impl Host {
     ///
     /// # Errors
     /// As for [`Host::send`].
-    pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         if segments.len() > SEGMENTS_MAX {
             return Err(PostError::TooLong);
         }
@@ -395,7 +402,7 @@ impl Host {
     ///
     /// # Errors
     /// As for [`Host::send`].
-    pub fn ask(&mut self, cookie: u64, control: &Control) -> Result<(), PostError> {
+    pub fn post_control(&mut self, cookie: u64, control: &Control) -> Result<(), PostError> {
         let both = |write: bool, read: bool| u8::from(write) | (u8::from(read) << 1);
         let entry = match control {
             Control::CreateVi { reliability, transfer_bytes_max, rdma_write, rdma_read } => {
@@ -451,7 +458,7 @@ impl Host {
     /// # Errors
     /// [`Condemned`] if the board violated the ring's protocol or wrote an invalid entry; it is not trusted
     /// any more.
-    pub fn told(&mut self) -> Result<Option<Told>, Poisoned> {
+    pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         let mut bytes = [0; DONE_BYTES];
         match self.done.peek()? {
             None => return Ok(None),
@@ -463,21 +470,27 @@ impl Host {
         let cookie = if cfg!(target_endian = "big") { cookie.rotate_left(32) } else { cookie };
         match bytes[0] {
             told::DONE => {
-                let kinds = [DoneAs::Send, DoneAs::Receive, DoneAs::Write, DoneAs::RemoteWrite, DoneAs::Read];
+                let kinds = [
+                    CompletionKind::Send,
+                    CompletionKind::Receive,
+                    CompletionKind::Write,
+                    CompletionKind::RemoteWrite,
+                    CompletionKind::Read,
+                ];
                 let kind = *kinds.get(usize::from(bytes[1])).ok_or(Poisoned)?;
                 let immediate = (bytes[2] != 0).then_some(word(24));
-                let done = Done { cookie, kind, status: Status(word(16)), length: word(20), immediate };
-                Ok(Some(Told::Done { vi: word(4), done }))
+                let done = Completion { cookie, kind, status: Status(word(16)), length: word(20), immediate };
+                Ok(Some(Indication::Done { vi: word(4), done }))
             }
             told::REPLY => {
                 let result = match bytes[1] {
                     0 => Ok(word(4)),
-                    code => Err(*Denied::ALL.get(usize::from(code) - 1).ok_or(Poisoned)?),
+                    code => Err(*ControlError::ALL.get(usize::from(code) - 1).ok_or(Poisoned)?),
                 };
-                Ok(Some(Told::Reply { cookie, result }))
+                Ok(Some(Indication::Reply { cookie, result }))
             }
-            told::REQUEST => Ok(Some(Told::Request { request: word(4) })),
-            told::LOST => Ok(Some(Told::Lost { vi: word(4), fault: word(16) })),
+            told::REQUEST => Ok(Some(Indication::Request { request: word(4) })),
+            told::LOST => Ok(Some(Indication::Lost { vi: word(4), fault: word(16) })),
             _ => Err(Poisoned),
         }
     }
@@ -533,7 +546,7 @@ impl Attachment {
         done: Producer,
         arena: Region,
         vis_max: usize,
-    ) -> Result<Attachment, Refusal> {
+    ) -> Result<Attachment, RequestError> {
         let tag = nic.create_tag()?;
         let bound = nic.config().descriptors_max.saturating_mul(2).saturating_mul(vis_max.max(1));
         let queue = match nic.create_queue(bound) {
@@ -616,18 +629,18 @@ impl Attachment {
         self.reply(cookie, result);
     }
 
-    fn own_vi(&self, vi: u32) -> Result<u32, Denied> {
-        if self.has(vi) { Ok(vi) } else { Err(Denied::NotYours) }
+    fn own_vi(&self, vi: u32) -> Result<u32, ControlError> {
+        if self.has(vi) { Ok(vi) } else { Err(ControlError::NotYours) }
     }
 
-    fn post(&mut self, entry: &Entry, nic: &mut Nic) -> Result<(), Denied> {
+    fn post(&mut self, entry: &Entry, nic: &mut Nic) -> Result<(), ControlError> {
         let vi = self.own_vi(entry.word(4))?;
-        let segments = entry.segments().ok_or(Denied::Garbage)?;
+        let segments = entry.segments().ok_or(ControlError::Garbage)?;
         let cookie = entry.long(8);
         if entry.bytes[0] == op::RECEIVE {
             return Ok(nic.post_receive(vi, cookie, &segments)?);
         }
-        let remote = Remote { address: entry.long(24), handle: entry.word(20) };
+        let remote = AddressSegment { address: entry.long(24), handle: entry.word(20) };
         let operation = match entry.bytes[0] {
             op::SEND => Operation::Send,
             op::WRITE => Operation::Write(remote),
@@ -638,9 +651,9 @@ impl Attachment {
         Ok(nic.post_send(vi, work)?)
     }
 
-    fn call_of(&self, entry: &Entry) -> Result<Call, Denied> {
+    fn call_of(&self, entry: &Entry) -> Result<Call, ControlError> {
         let vi = self.own_vi(entry.word(4))?;
-        let (host, discriminator) = entry.names().ok_or(Denied::Garbage)?;
+        let (host, discriminator) = entry.names().ok_or(ControlError::Garbage)?;
         Ok(Call {
             host: host.to_vec(),
             vi,
@@ -659,7 +672,7 @@ impl Attachment {
     pub fn connect(&mut self, call: &Call, path: Option<u32>, nic: &mut Nic, now: Instant) {
         let names = (&[][..], &call.discriminator[..]);
         let asked = path
-            .ok_or(Denied::Unreachable)
+            .ok_or(ControlError::Unreachable)
             .and_then(|path| Ok(nic.request(call.vi, path, names, false, now, now + call.patience)?));
         match asked {
             Ok(()) => self.connecting.push((call.vi, call.cookie)),
@@ -667,19 +680,19 @@ impl Attachment {
         }
     }
 
-    fn control(&mut self, entry: &Entry, nic: &mut Nic, now: Instant) -> Result<u32, Denied> {
+    fn control(&mut self, entry: &Entry, nic: &mut Nic, now: Instant) -> Result<u32, ControlError> {
         let number = entry.word(4);
         let (write, read) = (entry.bytes[1] & 1 != 0, entry.bytes[1] & 2 != 0);
         match entry.bytes[0] {
             op::CREATE_VI => {
                 if self.vis.len() >= self.vis_max {
-                    return Err(Denied::TooMany);
+                    return Err(ControlError::TooMany);
                 }
                 let reliability = match entry.word(16) {
                     0 => Reliability::Unreliable,
                     1 => Reliability::Delivery,
                     2 => Reliability::Reception,
-                    _ => return Err(Denied::Garbage),
+                    _ => return Err(ControlError::Garbage),
                 };
                 let attributes = ViAttributes {
                     reliability,
@@ -700,28 +713,31 @@ impl Attachment {
             }
             op::REGISTER => {
                 if self.memories.len() >= MEMORIES_MAX {
-                    return Err(Denied::TooMany);
+                    return Err(ControlError::TooMany);
                 }
-                let part =
-                    self.arena.part(entry.long(24), entry.word(16) as usize).ok_or(Denied::OutOfRange)?;
+                let part = self
+                    .arena
+                    .part(entry.long(24), entry.word(16) as usize)
+                    .ok_or(ControlError::OutOfRange)?;
                 let attributes = MemoryAttributes { tag: self.tag, rdma_write: write, rdma_read: read };
                 let handle = nic.register(part, attributes)?;
                 self.memories.push(handle);
                 Ok(handle)
             }
             op::DEREGISTER => {
-                let place = self.memories.iter().position(|own| *own == number).ok_or(Denied::NotYours)?;
+                let place =
+                    self.memories.iter().position(|own| *own == number).ok_or(ControlError::NotYours)?;
                 self.memories.swap_remove(place);
                 nic.deregister(number)?;
                 Ok(0)
             }
             op::LISTEN => {
-                let (discriminator, _) = entry.names().ok_or(Denied::Garbage)?;
+                let (discriminator, _) = entry.names().ok_or(ControlError::Garbage)?;
                 if self.listeners.len() >= LISTENERS_MAX {
-                    return Err(Denied::TooMany);
+                    return Err(ControlError::TooMany);
                 }
                 if nic.listens(discriminator) {
-                    return Err(Denied::BadState);
+                    return Err(ControlError::BadState);
                 }
                 nic.listen(discriminator)?;
                 self.listeners.push(discriminator.to_vec());
@@ -730,7 +746,7 @@ impl Attachment {
             op::ACCEPT | op::REJECT => {
                 let request = if entry.bytes[0] == op::ACCEPT { entry.word(16) } else { number };
                 if !self.requests.contains(&request) {
-                    return Err(Denied::NotYours);
+                    return Err(ControlError::NotYours);
                 }
                 match entry.bytes[0] {
                     op::ACCEPT => nic.accept(request, self.own_vi(number)?, now)?,
@@ -744,11 +760,11 @@ impl Attachment {
                 self.connecting.retain(|(vi, _)| *vi != number);
                 Ok(0)
             }
-            _ => Err(Denied::Garbage),
+            _ => Err(ControlError::Garbage),
         }
     }
 
-    fn reply(&mut self, cookie: u64, result: Result<u32, Denied>) {
+    fn reply(&mut self, cookie: u64, result: Result<u32, ControlError>) {
         let mut bytes = [0; DONE_BYTES];
         bytes[0] = told::REPLY;
         match result {
@@ -783,8 +799,8 @@ impl Attachment {
     ///
     /// # Errors
     /// [`Condemned`] if the host violated the ring's protocol: end the attachment.
-    pub fn tell(&mut self, nic: &mut Nic) -> Result<bool, Poisoned> {
-        let mut replies: ArrayVec<(u64, Result<u32, Denied>), 16> = ArrayVec::new();
+    pub fn deliver_indications(&mut self, nic: &mut Nic) -> Result<bool, Poisoned> {
+        let mut replies: ArrayVec<(u64, Result<u32, ControlError>), 16> = ArrayVec::new();
         self.connecting.retain(|(vi, cookie)| {
             if replies.is_full() {
                 return true;
@@ -792,7 +808,7 @@ impl Attachment {
             match nic.outcome(*vi) {
                 Ok(None) => true,
                 Ok(Some(outcome)) => {
-                    replies.push((*cookie, outcome.map(|_| 0).map_err(Denied::from)));
+                    replies.push((*cookie, outcome.map(|_| 0).map_err(ControlError::from)));
                     false
                 }
                 Err(refusal) => {
@@ -854,7 +870,7 @@ impl Attachment {
     }
 }
 
-fn done_entry(vi: u32, done: &Done) -> [u8; DONE_BYTES] {
+fn done_entry(vi: u32, done: &Completion) -> [u8; DONE_BYTES] {
     let mut bytes = [0; DONE_BYTES];
     bytes[0] = told::DONE;
     bytes[1] = done.kind as u8;

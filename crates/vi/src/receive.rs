@@ -1,14 +1,17 @@
 //! Receive path: from packets to the host's memory.
 
 use crate::config::Config;
-use crate::connection::Cargo;
-use crate::desk::{Desk, fault_of, letter};
+use crate::connection::FlightContents;
+use crate::desk::{Outputs, control_packet, fault_of};
 use crate::memory::Registry;
 use crate::nic::Nic;
 use crate::traits::{Event, Reliability};
 use crate::vi::Vi;
-use crate::wire::{self as wire, ACK_ROOM, HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, fault, flag};
-use crate::work::{DoneAs, Status};
+use crate::wire::{
+    self as wire, ACK_RECEIVE_POSTED, HEADER_BYTES, Header, Kind, REMOTE_RANGE_BYTES, RemoteRange, fault,
+    flag,
+};
+use crate::work::{CompletionKind, Status};
 use kiban_base::{Instant, SharedBytes};
 
 /// The outcome of a packet with a sequence.
@@ -18,7 +21,7 @@ enum Verdict {
     /// The message is lost, the connection continues (unreliable delivery).
     Lost,
     /// No receive descriptor is posted.
-    Dry,
+    ReceiveQueueEmpty,
     /// A protocol violation or access error: a `fault` code.
     Fault(u32),
 }
@@ -26,11 +29,11 @@ enum Verdict {
 impl Nic {
     /// Handles a packet that arrived on a path.
     pub fn arrive(&mut self, path: u32, packet: SharedBytes<'_>, now: Instant) {
-        let Nic { config, memory, vis, paths, desk, .. } = self;
+        let Nic { config, memory, vis, paths, outputs: desk, .. } = self;
         let Some(its_path) = paths.get(path) else { return };
         desk.counters.packets_in += 1;
         // The header is copied before validation: the packet may lie in memory that others write to.
-        let mut front = [0; HEADER_BYTES + PLACE_BYTES];
+        let mut front = [0; HEADER_BYTES + REMOTE_RANGE_BYTES];
         let copied = packet.copy_to(0, &mut front);
         let is_intact =
             !its_path.traits.checked || packet.private().is_some_and(|bytes| wire::verify(bytes).is_ok());
@@ -56,12 +59,13 @@ impl Nic {
             }
             _ => {
                 // Repeat the disconnect for a peer that has not received it.
-                if let Some(grave) = vi.grave
+                if let Some(grave) = vi.broken
                     && (grave.key, grave.path) == (header.key, path)
                     && header.kind != Kind::Disconnect
                 {
-                    let end = letter(Kind::Disconnect, grave.peer_vi, grave.peer_key, 0, 0, grave.fault);
-                    desk.letters.push((path, end));
+                    let end =
+                        control_packet(Kind::Disconnect, grave.peer_vi, grave.peer_key, 0, 0, grave.fault);
+                    desk.control_packets.push((path, end));
                 }
                 desk.counters.no_vi += 1;
                 return self.deliver();
@@ -82,18 +86,18 @@ impl Vi {
         packet: SharedBytes<'_>,
         config: &Config,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
         now: Instant,
     ) {
         if header.kind == Kind::Disconnect {
-            return self.break_off(number, header.immediate, false, desk);
+            return self.fail_connection(number, header.immediate, false, desk);
         }
         if self.is_reliable() && !self.on_acknowledged(number, header.acknowledged, config, desk, now) {
-            return self.break_off(number, fault::PROTOCOL, true, desk);
+            return self.fail_connection(number, fault::PROTOCOL, true, desk);
         }
         let Some(connection) = &mut self.connection else { return };
         if header.has(flag::WANTS_ACK) {
-            connection.owes_now = true;
+            connection.ack_now = true;
             desk.ready.push(number);
         }
         match header.kind {
@@ -101,7 +105,7 @@ impl Vi {
             Kind::Ack => {
                 // A sender blocked by an empty receive queue continues only when told that a descriptor is
                 // available, not on any packet.
-                if header.immediate == ACK_ROOM && connection.release(now) {
+                if header.immediate == ACK_RECEIVE_POSTED && connection.release(now) {
                     desk.ready.push(number);
                 }
             }
@@ -111,7 +115,7 @@ impl Vi {
                     self.answer(number, header, verdict, config, desk);
                 }
             }
-            _ => self.break_off(number, fault::PROTOCOL, true, desk),
+            _ => self.fail_connection(number, fault::PROTOCOL, true, desk),
         }
     }
 
@@ -122,7 +126,7 @@ impl Vi {
         number: u32,
         sequence: u32,
         config: &Config,
-        desk: &mut Desk,
+        desk: &mut Outputs,
         now: Instant,
     ) -> bool {
         let Vi { connection: Some(connection), send, .. } = self else { return true };
@@ -130,7 +134,7 @@ impl Vi {
         let mut rest = alloc::vec::Vec::new();
         let mut see = |cargo| {
             // RDMA Reads complete with their responses.
-            if let Cargo::Work(work) = cargo
+            if let FlightContents::Work(work) = cargo
                 && !send.has_ended(work)
                 && !send.get(work).is_some_and(|work| work.is_read())
                 && let Err(full) = finished.try_push(work)
@@ -142,7 +146,7 @@ impl Vi {
         if news {
             // If a peer with an empty queue has accepted a packet after all, a descriptor was available.
             connection.release(now);
-            desk.due_at(connection.resend_at());
+            desk.due_at(connection.retransmit_deadline());
             desk.ready.push(number);
             finished.into_iter().chain(rest).for_each(|work| self.finish_send(number, work, desk));
         }
@@ -152,51 +156,58 @@ impl Vi {
     /// Returns whether a packet is the next expected one. Acknowledges a duplicate again and requests
     /// retransmission at a gap.
     #[inline]
-    fn is_next(&mut self, number: u32, header: &Header, desk: &mut Desk) -> bool {
+    fn is_next(&mut self, number: u32, header: &Header, desk: &mut Outputs) -> bool {
         let reliable = self.is_reliable();
         let Some(connection) = &mut self.connection else { return false };
-        let ahead = header.sequence.wrapping_sub(connection.expected) as i32;
+        let ahead = header.sequence.wrapping_sub(connection.rcv_nxt) as i32;
         if ahead == 0 {
             return true;
         }
         if ahead < 0 {
             desk.counters.doubled += 1;
             if reliable {
-                connection.owes_now = true;
+                connection.ack_now = true;
                 desk.ready.push(number);
             }
             return false;
         }
         desk.counters.gaps += 1;
-        if connection.told_dry {
+        if connection.queue_empty_reported {
             // The refusal was the answer; the packets after it will be retransmitted.
-            connection.owes_now = false;
+            connection.ack_now = false;
         }
         if !reliable {
             // The partial message is lost; its descriptor stays for the next one.
             (connection.message, connection.writing) = (None, None);
-            connection.expected = header.sequence;
+            connection.rcv_nxt = header.sequence;
             return true;
         }
-        if !connection.told_gap && !connection.told_dry {
-            connection.told_gap = true;
-            let missing = connection.expected;
+        if !connection.gap_reported && !connection.queue_empty_reported {
+            connection.gap_reported = true;
+            let missing = connection.rcv_nxt;
             self.refuse(missing, fault::GAP, desk);
         }
         false
     }
 
     /// Tells the peer that a packet was not accepted.
-    fn refuse(&mut self, sequence: u32, code: u32, desk: &mut Desk) {
+    fn refuse(&mut self, sequence: u32, code: u32, desk: &mut Outputs) {
         let Some(connection) = &mut self.connection else { return };
-        let refusal = connection.letter(Kind::Refuse, sequence, code);
-        (connection.owed, connection.owes_now) = (0, false);
-        desk.letters.push((connection.path, refusal));
+        let refusal = connection.control_packet(Kind::Refuse, sequence, code);
+        (connection.unacked_packets, connection.ack_now) = (0, false);
+        desk.control_packets.push((connection.path, refusal));
     }
 
     /// Acts on a verdict.
     #[inline]
-    fn answer(&mut self, number: u32, header: &Header, verdict: Verdict, config: &Config, desk: &mut Desk) {
+    fn answer(
+        &mut self,
+        number: u32,
+        header: &Header,
+        verdict: Verdict,
+        config: &Config,
+        desk: &mut Outputs,
+    ) {
         let reliable = self.is_reliable();
         let waits = self.attributes.reliability == Reliability::Reception || !config.dry_patience.is_zero();
         let Some(connection) = &mut self.connection else { return };
@@ -205,38 +216,38 @@ impl Vi {
                 if matches!(verdict, Verdict::Taken) {
                     desk.counters.bytes_copied += u64::from(header.payload_bytes);
                 }
-                connection.expected = connection.expected.wrapping_add(1);
-                (connection.told_gap, connection.told_dry) = (false, false);
+                connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
+                (connection.gap_reported, connection.queue_empty_reported) = (false, false);
                 if reliable {
-                    connection.owed += 1;
-                    if connection.owed >= connection.window / 4 {
-                        connection.owes_now = true;
+                    connection.unacked_packets += 1;
+                    if connection.unacked_packets >= connection.window / 4 {
+                        connection.ack_now = true;
                         desk.ready.push(number);
-                    } else if !self.owing {
-                        self.owing = true;
-                        desk.owing.push(number);
+                    } else if !self.in_ack_list {
+                        self.in_ack_list = true;
+                        desk.pending_acks.push(number);
                     }
                 }
             }
-            Verdict::Dry if reliable => {
-                let is_news = !connection.told_dry;
-                connection.told_dry = true;
-                self.refuse(header.sequence, fault::DRY, desk);
+            Verdict::ReceiveQueueEmpty if reliable => {
+                let is_news = !connection.queue_empty_reported;
+                connection.queue_empty_reported = true;
+                self.refuse(header.sequence, fault::NO_RECEIVE_DESCRIPTOR, desk);
                 if is_news {
                     desk.event(Event::ReceiveQueueEmpty { vi: number });
                 }
                 if !waits {
-                    self.break_off(number, fault::DRY, false, desk);
+                    self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, false, desk);
                 }
             }
-            Verdict::Dry => {
+            Verdict::ReceiveQueueEmpty => {
                 desk.counters.dry += 1;
                 connection.message = None;
-                connection.expected = connection.expected.wrapping_add(1);
+                connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
             }
             Verdict::Fault(code) => {
                 self.refuse(header.sequence, code, desk);
-                self.break_off(number, code, false, desk);
+                self.fail_connection(number, code, false, desk);
             }
         }
     }
@@ -252,7 +263,7 @@ impl Vi {
         packet: SharedBytes<'_>,
         config: &Config,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) -> Verdict {
         match header.kind {
             Kind::Send => self.take_send(number, header, packet.after(HEADER_BYTES), memory, desk),
@@ -279,7 +290,7 @@ impl Vi {
         header: &Header,
         payload: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) -> Verdict {
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
         if header.has(flag::FIRST) {
@@ -291,7 +302,7 @@ impl Vi {
         }
         let Some(work) = self.receive.first_open() else {
             connection.message = None;
-            return Verdict::Dry;
+            return Verdict::ReceiveQueueEmpty;
         };
         let room = self.receive.get(work).map_or(0, |work| work.bytes);
         let end = header.offset.checked_add(payload.len() as u32);
@@ -310,8 +321,8 @@ impl Vi {
             let moved = header.offset;
             connection.message = None;
             let status = if moved > 0 { verdict.and(Status::PARTIAL) } else { verdict };
-            self.receive.finish(work, status, moved, DoneAs::Receive, None);
-            self.tell_done(number, desk);
+            self.receive.finish(work, status, moved, CompletionKind::Receive, None);
+            self.report_completions(number, desk);
             return self.lost(fault_of(verdict));
         }
         connection.message = end;
@@ -319,8 +330,8 @@ impl Vi {
             connection.message = None;
             desk.counters.messages_in += 1;
             let immediate = header.has(flag::IMMEDIATE).then_some(header.immediate);
-            self.receive.finish(work, Status::OK, end.unwrap_or(0), DoneAs::Receive, immediate);
-            self.tell_done(number, desk);
+            self.receive.finish(work, Status::OK, end.unwrap_or(0), CompletionKind::Receive, immediate);
+            self.report_completions(number, desk);
         }
         Verdict::Taken
     }
@@ -332,9 +343,9 @@ impl Vi {
         front: &[u8],
         packet: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) -> Verdict {
-        let Ok((place, _)) = Place::read(front) else { return self.lost(fault::PROTOCOL) };
+        let Ok((place, _)) = RemoteRange::read(front) else { return self.lost(fault::PROTOCOL) };
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
         if header.has(flag::FIRST) {
             connection.writing = Some(0);
@@ -347,10 +358,10 @@ impl Vi {
             memory.writable(place.handle, self.attributes.tag).filter(|_| self.attributes.rdma_write);
         let consumes = header.has(flag::LAST) && header.has(flag::IMMEDIATE);
         let work = if consumes { self.receive.first_open() } else { None };
-        let payload = packet.after(HEADER_BYTES + PLACE_BYTES);
+        let payload = packet.after(HEADER_BYTES + REMOTE_RANGE_BYTES);
         // Refused before anything is written: the packet will be retransmitted.
         if consumes && work.is_none() && region.is_some() {
-            return Verdict::Dry;
+            return Verdict::ReceiveQueueEmpty;
         }
         if region.and_then(|region| region.write(place.address, payload)).is_none() {
             desk.event(Event::RdmaProtection { vi: number, write: true });
@@ -360,8 +371,8 @@ impl Vi {
         connection.writing = (!header.has(flag::LAST)).then_some(end);
         if let Some(work) = work {
             desk.counters.messages_in += 1;
-            self.receive.finish(work, Status::OK, end, DoneAs::RemoteWrite, Some(header.immediate));
-            self.tell_done(number, desk);
+            self.receive.finish(work, Status::OK, end, CompletionKind::RemoteWrite, Some(header.immediate));
+            self.report_completions(number, desk);
         }
         Verdict::Taken
     }
@@ -372,12 +383,15 @@ impl Vi {
         front: &[u8],
         config: &Config,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) -> Verdict {
-        let Ok((place, _)) = Place::read(front) else { return self.lost(fault::PROTOCOL) };
+        let Ok((place, _)) = RemoteRange::read(front) else { return self.lost(fault::PROTOCOL) };
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
-        let in_flight =
-            connection.flights.iter().filter(|flight| matches!(flight.cargo, Cargo::Response(_))).count();
+        let in_flight = connection
+            .flights
+            .iter()
+            .filter(|flight| matches!(flight.cargo, FlightContents::Response(_)))
+            .count();
         if !self.attributes.rdma_read
             || memory
                 .readable(place.handle, self.attributes.tag)
@@ -402,7 +416,7 @@ impl Vi {
         header: &Header,
         payload: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Desk,
+        desk: &mut Outputs,
     ) -> Verdict {
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
         let Some(reading) = connection.reads.front_mut().filter(|reading| reading.received == header.offset)
@@ -419,8 +433,8 @@ impl Vi {
         if self.send.scatter(work, header.offset as usize, payload, self.attributes.tag, memory).is_none() {
             let status =
                 if header.offset > 0 { Status::PROTECTION.and(Status::PARTIAL) } else { Status::PROTECTION };
-            self.send.finish(work, status, header.offset, DoneAs::Read, None);
-            self.tell_done(number, desk);
+            self.send.finish(work, status, header.offset, CompletionKind::Read, None);
+            self.report_completions(number, desk);
             return Verdict::Fault(fault::DESCRIPTOR);
         }
         if end == whole {
@@ -433,7 +447,14 @@ impl Vi {
     }
 
     /// Handles the peer's refusal of a packet.
-    fn on_refused(&mut self, number: u32, header: &Header, config: &Config, desk: &mut Desk, now: Instant) {
+    fn on_refused(
+        &mut self,
+        number: u32,
+        header: &Header,
+        config: &Config,
+        desk: &mut Outputs,
+        now: Instant,
+    ) {
         let Some(connection) = &mut self.connection else { return };
         match header.immediate {
             fault::GAP => {
@@ -441,14 +462,14 @@ impl Vi {
                 connection.go_back(desk);
                 desk.ready.push(number);
             }
-            fault::DRY => self.on_peer_dry(number, config, desk, now),
+            fault::NO_RECEIVE_DESCRIPTOR => self.on_peer_queue_empty(number, config, desk, now),
             code => {
                 // The descriptor of that packet, if it still exists, completes with the error.
                 let flight = connection
                     .flights
                     .iter()
                     .find(|flight| header.sequence.wrapping_sub(flight.first_sequence) < flight.packets);
-                if let Some(Cargo::Work(work)) = flight.map(|flight| flight.cargo) {
+                if let Some(FlightContents::Work(work)) = flight.map(|flight| flight.cargo) {
                     let status = match code {
                         fault::RDMA_PROTECTION => Status::RDMA_PROTECTION,
                         fault::LENGTH | fault::PROTECTION => Status::REMOTE_DESCRIPTOR,
@@ -456,7 +477,7 @@ impl Vi {
                     };
                     self.send.end_with(work, status, 0);
                 }
-                self.break_off(number, code, false, desk);
+                self.fail_connection(number, code, false, desk);
             }
         }
     }

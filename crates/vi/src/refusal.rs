@@ -6,7 +6,7 @@ use core::fmt;
 /// Why the NIC rejected a call of the host. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestError {
     /// No such protection tag.
     UnknownTag,
     /// No such registered memory.
@@ -37,34 +37,38 @@ pub enum Refusal {
     BadAddress,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::UnknownTag => "no such protection tag: create one, or use the one of your VI",
-            Refusal::UnknownMemory => {
+            RequestError::UnknownTag => "no such protection tag: create one, or use the one of your VI",
+            RequestError::UnknownMemory => {
                 "no such registered memory: its handle was never given, or is deregistered"
             }
-            Refusal::UnknownVi => "no such VI: it was never made, or has been destroyed",
-            Refusal::UnknownQueue => "no such completion queue: it was never made, or has been destroyed",
-            Refusal::UnknownRequest => "no such request to connect: it is answered, withdrawn or given up",
-            Refusal::UnknownPath => "there is no way to that NIC",
-            Refusal::InUse => "others still use it: release them first",
-            Refusal::TooMany => {
+            RequestError::UnknownVi => "no such VI: it was never made, or has been destroyed",
+            RequestError::UnknownQueue => {
+                "no such completion queue: it was never made, or has been destroyed"
+            }
+            RequestError::UnknownRequest => {
+                "no such request to connect: it is answered, withdrawn or given up"
+            }
+            RequestError::UnknownPath => "there is no way to that NIC",
+            RequestError::InUse => "others still use it: release them first",
+            RequestError::TooMany => {
                 "the NIC has no more of these: release some, or raise the bound in its settings"
             }
-            Refusal::BadState(ViState::Idle) => "the VI is idle: connect it first",
-            Refusal::BadState(ViState::ConnectPending) => "the VI is connecting: wait for the answer",
-            Refusal::BadState(ViState::Connected) => "the VI is connected: disconnect it first",
-            Refusal::BadState(ViState::Error) => "the VI's connection broke: disconnect it first",
-            Refusal::Reliability => "the two ends have different reliability levels: make the VIs alike",
-            Refusal::TransferBytes => {
+            RequestError::BadState(ViState::Idle) => "the VI is idle: connect it first",
+            RequestError::BadState(ViState::ConnectPending) => "the VI is connecting: wait for the answer",
+            RequestError::BadState(ViState::Connected) => "the VI is connected: disconnect it first",
+            RequestError::BadState(ViState::Error) => "the VI's connection broke: disconnect it first",
+            RequestError::Reliability => "the two ends have different reliability levels: make the VIs alike",
+            RequestError::TransferBytes => {
                 "the longest message differs from the peer's or exceeds the NIC's: choose one that both have"
             }
-            Refusal::Qos => "the two ends have different qualities of service: make the VIs alike",
-            Refusal::RdmaRead => "RDMA Read needs a reliable VI: choose reliable delivery or reception",
-            Refusal::BadAddress => "the address's discriminator is longer than the NIC takes",
+            RequestError::Qos => "the two ends have different qualities of service: make the VIs alike",
+            RequestError::RdmaRead => "RDMA Read needs a reliable VI: choose reliable delivery or reception",
+            RequestError::BadAddress => "the address's discriminator is longer than the NIC takes",
         })
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for RequestError {}

@@ -47,11 +47,11 @@ impl fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 /// The result of an outgoing request.
-pub(crate) type Outcome = Result<Remoteness, ConnectError>;
+pub(crate) type Outcome = Result<PeerAttributes, ConnectError>;
 
 /// The peer's attributes, as exchanged at set-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remoteness {
+pub struct PeerAttributes {
     /// Reliability level; the same as the local one.
     pub reliability: Reliability,
     /// Maximum transfer size in bytes.
@@ -64,9 +64,9 @@ pub struct Remoteness {
     pub rdma_read: bool,
 }
 
-impl Remoteness {
-    pub(crate) fn of(setup: &wire::Setup<'_>) -> Remoteness {
-        Remoteness {
+impl PeerAttributes {
+    pub(crate) fn of(setup: &wire::Setup<'_>) -> PeerAttributes {
+        PeerAttributes {
             reliability: Reliability::ALL[usize::from(setup.reliability.min(2))],
             transfer_bytes_max: setup.transfer_bytes_max,
             qos: setup.qos,
@@ -99,7 +99,7 @@ pub(crate) struct Setup {
     pub(crate) local: Vec<u8>,
     pub(crate) remote: Vec<u8>,
     pub(crate) until: Instant,
-    pub(crate) again_at: Instant,
+    pub(crate) retransmit_at: Instant,
 }
 
 /// An incoming request that awaits the host's decision.
@@ -109,11 +109,11 @@ pub(crate) struct Incoming {
     pub until: Instant,
     pub(crate) peer_vi: u32,
     pub(crate) peer_key: u32,
-    pub(crate) remoteness: Remoteness,
+    pub(crate) remoteness: PeerAttributes,
     /// The discriminators: the peer's, and the local one.
     pub(crate) source: Vec<u8>,
     pub(crate) target: Vec<u8>,
-    pub(crate) shown: bool,
+    pub(crate) reported: bool,
 }
 
 /// An incoming connection request, as shown to the host.
@@ -126,5 +126,5 @@ pub struct Request {
     /// The discriminator of the requesting side.
     pub source: Vec<u8>,
     /// The attributes of the requesting VI.
-    pub remoteness: Remoteness,
+    pub remoteness: PeerAttributes,
 }

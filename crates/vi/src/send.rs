@@ -1,11 +1,11 @@
 //! Transmit path: from descriptors to packets, one at a time, into the buffer that a link lends.
 
 use crate::config::Config;
-use crate::connection::{Cargo, Flight, Reading};
-use crate::desk::{Desk, fault_of};
+use crate::connection::{Flight, FlightContents, OutstandingRead};
+use crate::desk::{Outputs, fault_of};
 use crate::memory::Registry;
 use crate::vi::Vi;
-use crate::wire::{HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, flag};
+use crate::wire::{HEADER_BYTES, Header, Kind, REMOTE_RANGE_BYTES, RemoteRange, flag};
 use crate::work::{Operation, Status};
 use kiban_base::{Instant, SharedRoom};
 
@@ -18,7 +18,7 @@ struct Content {
     offset: usize,
     length: usize,
     /// Precedes the payload.
-    place: Option<Place>,
+    place: Option<RemoteRange>,
 }
 
 impl Vi {
@@ -30,13 +30,13 @@ impl Vi {
         config: &Config,
         memory: &Registry,
         room: &mut SharedRoom<'_>,
-        desk: &mut Desk,
+        desk: &mut Outputs,
         now: Instant,
     ) -> Option<usize> {
         loop {
             let reliable = self.is_reliable();
             let connection = self.connection.as_mut()?;
-            let may_send = connection.held_since.is_none() || connection.asks;
+            let may_send = connection.peer_queue_empty_since.is_none() || connection.ack_request_due;
             if may_send
                 && connection.cursor.0 == connection.flights.len()
                 && !self.begin_flight(number, config, memory, desk)
@@ -71,10 +71,10 @@ impl Vi {
                 }
             }
             let connection = self.connection.as_mut()?;
-            if !connection.owes_now {
+            if !connection.ack_now {
                 return None;
             }
-            let flags = if core::mem::take(&mut connection.asks) { flag::WANTS_ACK } else { 0 };
+            let flags = if core::mem::take(&mut connection.ack_request_due) { flag::WANTS_ACK } else { 0 };
             let header = self.header(Kind::Ack, flags, 0, 0, 0, 0);
             let mut bytes = [0; HEADER_BYTES];
             header.write(&mut bytes);
@@ -95,7 +95,7 @@ impl Vi {
         payload: usize,
     ) -> Header {
         let connection = self.connection.as_mut().expect("packets leave on a connection");
-        (connection.owed, connection.owes_now) = (0, false);
+        (connection.unacked_packets, connection.ack_now) = (0, false);
         Header {
             kind,
             flags,
@@ -103,7 +103,7 @@ impl Vi {
             vi: connection.peer_vi,
             key: connection.peer_key,
             sequence,
-            acknowledged: connection.expected,
+            acknowledged: connection.rcv_nxt,
             offset,
             immediate,
         }
@@ -112,16 +112,16 @@ impl Vi {
     /// Returns the maximum data bytes in one packet of an operation.
     fn grain(&self, place: bool) -> usize {
         let traits = self.connection.as_ref().expect("packets leave on a connection").traits;
-        let most = traits.packet_bytes - HEADER_BYTES - if place { PLACE_BYTES } else { 0 };
-        most.min(usize::from(u16::MAX) - PLACE_BYTES)
+        let most = traits.packet_bytes - HEADER_BYTES - if place { REMOTE_RANGE_BYTES } else { 0 };
+        most.min(usize::from(u16::MAX) - REMOTE_RANGE_BYTES)
     }
 
     /// Starts the next flight, if there is one: responses first, then descriptors. Returns false if the
     /// caller must try again.
-    fn begin_flight(&mut self, number: u32, config: &Config, memory: &Registry, desk: &mut Desk) -> bool {
+    fn begin_flight(&mut self, number: u32, config: &Config, memory: &Registry, desk: &mut Outputs) -> bool {
         let connection = self.connection.as_mut().expect("flights begin on a connection");
         let (cargo, bytes, has_place) = if let Some(response) = connection.responses.pop_front() {
-            (Cargo::Response(response), response.length, false)
+            (FlightContents::Response(response), response.length, false)
         } else {
             // A descriptor in error may have been dequeued before its turn.
             connection.next_work = connection.next_work.max(self.send.front());
@@ -146,9 +146,9 @@ impl Vi {
                 return false;
             }
             if is_read {
-                connection.reads.push_back(Reading { work: number_of_work, received: 0 });
+                connection.reads.push_back(OutstandingRead { work: number_of_work, received: 0 });
             }
-            (Cargo::Work(number_of_work), if is_read { 0 } else { bytes }, has_place)
+            (FlightContents::Work(number_of_work), if is_read { 0 } else { bytes }, has_place)
         };
         let packets = (bytes as usize).div_ceil(self.grain(has_place)).max(1) as u32;
         let connection = self.connection.as_mut().expect("as above");
@@ -164,18 +164,21 @@ impl Vi {
             flags |= flag::LAST;
         }
         let (kind, bytes, immediate, place) = match flight.cargo {
-            Cargo::Response(place) => (Kind::ReadResponse, place.length, None, None),
-            Cargo::Work(work) => {
+            FlightContents::Response(place) => (Kind::ReadResponse, place.length, None, None),
+            FlightContents::Work(work) => {
                 let work = self.send.get(work)?;
                 match work.operation? {
                     Operation::Send => (Kind::Send, work.bytes, work.immediate, None),
                     Operation::Write(remote) => {
-                        let place = Place { address: remote.address, handle: remote.handle, length: 0 };
+                        let place = RemoteRange { address: remote.address, handle: remote.handle, length: 0 };
                         (Kind::Write, work.bytes, work.immediate, Some(place))
                     }
                     Operation::Read(remote) => {
-                        let place =
-                            Place { address: remote.address, handle: remote.handle, length: work.bytes };
+                        let place = RemoteRange {
+                            address: remote.address,
+                            handle: remote.handle,
+                            length: work.bytes,
+                        };
                         (Kind::ReadRequest, 0, None, Some(place))
                     }
                 }
@@ -185,7 +188,7 @@ impl Vi {
         let offset = index as usize * grain;
         let length = grain.min(bytes as usize - offset.min(bytes as usize));
         let place = place.map(|place| match kind {
-            Kind::Write => Place { address: place.address.wrapping_add(offset as u64), ..place },
+            Kind::Write => RemoteRange { address: place.address.wrapping_add(offset as u64), ..place },
             _ => place,
         });
         if immediate.is_some() {
@@ -210,19 +213,19 @@ impl Vi {
         let connection = self.connection.as_mut().expect("packets leave on a connection");
         let waits = !connection.completes_at_departure(self.attributes.reliability, config);
         // Request an acknowledgement if the descriptor completes with it, or when the window is half full.
-        let asks = core::mem::take(&mut connection.asks);
+        let asks = core::mem::take(&mut connection.ack_request_due);
         let half = reliable && in_flight.wrapping_add(1).is_multiple_of(connection.window.div_ceil(2));
         if asks || half || (waits && flags & flag::LAST != 0) {
             flags |= flag::WANTS_ACK;
         }
-        let mut front = [0; HEADER_BYTES + PLACE_BYTES];
+        let mut front = [0; HEADER_BYTES + REMOTE_RANGE_BYTES];
         let front_bytes = HEADER_BYTES + place.map_or(0, |place| place.write(&mut front[HEADER_BYTES..]));
         match flight.cargo {
-            Cargo::Work(work) if length > 0 => {
+            FlightContents::Work(work) if length > 0 => {
                 let tag = self.attributes.tag;
                 self.send.gather(work, offset, length, tag, memory, front_bytes, room).ok_or(())?;
             }
-            Cargo::Response(place) if length > 0 => {
+            FlightContents::Response(place) if length > 0 => {
                 let region = memory.readable(place.handle, self.attributes.tag).ok_or(())?;
                 let address = place.address.checked_add(offset as u64).ok_or(())?;
                 room.write(front_bytes, region.bytes(address, length).ok_or(())?);
@@ -244,7 +247,7 @@ impl Vi {
         flight: Flight,
         sequence: u32,
         config: &Config,
-        desk: &mut Desk,
+        desk: &mut Outputs,
         now: Instant,
     ) {
         let reliability = self.attributes.reliability;
@@ -263,7 +266,7 @@ impl Vi {
             connection.flights.clear();
             connection.cursor = (0, 0);
         }
-        if let Cargo::Work(work) = flight.cargo
+        if let FlightContents::Work(work) = flight.cargo
             && departs
             && !self.send.get(work).is_some_and(|work| work.is_read())
         {
@@ -273,22 +276,24 @@ impl Vi {
 
     /// Handles memory that has become inaccessible: fails the descriptor, or breaks the connection for a
     /// response.
-    fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, desk: &mut Desk) {
+    fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, desk: &mut Outputs) {
         match flight.cargo {
-            Cargo::Work(work) if !self.send.has_ended(work) => self.fail_send(number, work, status, desk),
-            _ => self.break_off(number, fault_of(status), true, desk),
+            FlightContents::Work(work) if !self.send.has_ended(work) => {
+                self.fail_send(number, work, status, desk)
+            }
+            _ => self.fail_connection(number, fault_of(status), true, desk),
         }
     }
 
     /// Abandons an unreliable message whose memory has become inaccessible.
-    fn drop_flight(&mut self, number: u32, flight: Flight, desk: &mut Desk) {
+    fn drop_flight(&mut self, number: u32, flight: Flight, desk: &mut Outputs) {
         if let Some(connection) = &mut self.connection {
             connection.flights.clear();
             connection.cursor = (0, 0);
             // The receiver takes packets not sent for a loss: the next message starts a new sequence.
             connection.next_sequence = flight.first_sequence.wrapping_add(flight.packets);
         }
-        if let Cargo::Work(work) = flight.cargo {
+        if let FlightContents::Work(work) = flight.cargo {
             self.fail_send(number, work, Status::PROTECTION, desk);
         }
     }

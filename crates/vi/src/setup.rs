@@ -16,9 +16,9 @@
 use super::nic::Nic;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::desk::{Desk, Letter, letter};
-use crate::refusal::Refusal;
-use crate::request::{ConnectError, Incoming, Remoteness, Request, Setup};
+use crate::desk::{ControlPacket, Outputs, control_packet};
+use crate::refusal::RequestError;
+use crate::request::{ConnectError, Incoming, PeerAttributes, Request, Setup};
 use crate::traits::{PathTraits, ViAttributes, ViState};
 use crate::vi::Vi;
 use crate::wire::{self as wire, HEADER_BYTES, Header, Kind, SETUP_PACKET_BYTES_MAX, fault, refusal};
@@ -30,7 +30,7 @@ use kiban_base::{Instant, SharedBytes};
 const REQUEST_LIFE: Duration = Duration::from_secs(60);
 
 /// Builds a packet that carries a set-up.
-fn setup_letter(kind: Kind, to: (u32, u32), setup: &wire::Setup<'_>) -> Letter {
+fn setup_packet(kind: Kind, to: (u32, u32), setup: &wire::Setup<'_>) -> ControlPacket {
     let mut bytes = [0; SETUP_PACKET_BYTES_MAX];
     let header = Header {
         kind,
@@ -45,11 +45,11 @@ fn setup_letter(kind: Kind, to: (u32, u32), setup: &wire::Setup<'_>) -> Letter {
     };
     header.write(&mut bytes);
     let length = HEADER_BYTES + setup.write(&mut bytes[HEADER_BYTES..]);
-    Letter::try_from(&bytes[..length]).expect("a letter holds every set-up")
+    ControlPacket::try_from(&bytes[..length]).expect("a letter holds every set-up")
 }
 
 /// Returns the set-up parameters of a VI.
-fn introduce<'a>(
+fn setup_parameters<'a>(
     number: u32,
     key: u32,
     attributes: &ViAttributes,
@@ -69,48 +69,48 @@ fn introduce<'a>(
 }
 
 impl Vi {
-    fn request_letter(&self, number: u32, setup: &Setup) -> Letter {
+    fn request_packet(&self, number: u32, setup: &Setup) -> ControlPacket {
         let kind = if setup.is_peer { Kind::PeerRequest } else { Kind::ConnectRequest };
-        let words = introduce(number, setup.key, &self.attributes, &setup.local, &setup.remote);
-        setup_letter(kind, (0, 0), &words)
+        let words = setup_parameters(number, setup.key, &self.attributes, &setup.local, &setup.remote);
+        setup_packet(kind, (0, 0), &words)
     }
 
     /// Ends an outgoing request with an error.
-    pub(super) fn give_up(&mut self, error: ConnectError, desk: &mut Desk) {
+    pub(super) fn fail_request(&mut self, error: ConnectError, desk: &mut Outputs) {
         self.setup = None;
         self.state = ViState::Idle;
         self.outcome = Some(Err(error));
-        desk.news = true;
+        desk.progress = true;
     }
 
-    pub(super) fn advance_setup(&mut self, number: u32, config: &Config, desk: &mut Desk, now: Instant) {
+    pub(super) fn advance_setup(&mut self, number: u32, config: &Config, desk: &mut Outputs, now: Instant) {
         if let Some(mut setup) = self.setup.take() {
             if now >= setup.until {
-                return self.give_up(ConnectError::Timeout, desk);
+                return self.fail_request(ConnectError::Timeout, desk);
             }
-            if now >= setup.again_at {
-                setup.again_at = now + config.resend_after;
-                desk.letters.push((setup.path, self.request_letter(number, &setup)));
+            if now >= setup.retransmit_at {
+                setup.retransmit_at = now + config.resend_after;
+                desk.control_packets.push((setup.path, self.request_packet(number, &setup)));
             }
-            desk.due_at(setup.until.min(setup.again_at));
+            desk.due_at(setup.until.min(setup.retransmit_at));
             self.setup = Some(setup);
         }
         // The peer may have missed the acceptance: retransmit it.
         if let Some(connection) = &self.connection
             && !connection.confirmed
-            && !connection.traits.loses_nothing
+            && !connection.traits.lossless
         {
-            if now >= connection.heard_at + config.resend_after {
-                desk.letters.push((connection.path, self.accept_letter(number)));
+            if now >= connection.last_received_at + config.resend_after {
+                desk.control_packets.push((connection.path, self.accept_packet(number)));
             }
             desk.due_at(now + config.resend_after);
         }
     }
 
-    fn accept_letter(&self, number: u32) -> Letter {
+    fn accept_packet(&self, number: u32) -> ControlPacket {
         let connection = self.connection.as_ref().expect("who accepts is connected");
-        let words = introduce(number, connection.key, &self.attributes, &[], &[]);
-        setup_letter(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
+        let words = setup_parameters(number, connection.key, &self.attributes, &[], &[]);
+        setup_packet(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
     }
 
     #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and what a NIC lends")]
@@ -121,16 +121,16 @@ impl Vi {
         key: u32,
         peer: (u32, u32),
         config: &Config,
-        desk: &mut Desk,
+        desk: &mut Outputs,
         now: Instant,
     ) {
         let connection = Connection::new(path, key, peer, self.send.end(), config, now);
         self.connection = Some(connection);
-        (self.setup, self.grave, self.queued, self.owing) = (None, None, false, false);
+        (self.setup, self.broken, self.queued, self.in_ack_list) = (None, None, false, false);
         self.state = ViState::Connected;
-        self.start_clock(desk);
+        self.start_timers(desk);
         desk.ready.push(number);
-        desk.news = true;
+        desk.progress = true;
     }
 }
 
@@ -139,13 +139,13 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::BadAddress`] if the discriminator is too long, or [`Refusal::TooMany`].
-    pub fn listen(&mut self, local: &[u8]) -> Result<(), Refusal> {
+    pub fn listen(&mut self, local: &[u8]) -> Result<(), RequestError> {
         if local.len() > self.config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX) {
-            return Err(Refusal::BadAddress);
+            return Err(RequestError::BadAddress);
         }
         if !self.listeners.iter().any(|known| known == local) {
             if self.listeners.len() >= self.config.requests_max {
-                return Err(Refusal::TooMany);
+                return Err(RequestError::TooMany);
             }
             self.listeners.push(local.to_vec());
         }
@@ -160,7 +160,7 @@ impl Nic {
     /// Stops listening; rejects requests that the host has not seen.
     pub fn unlisten(&mut self, local: &[u8]) {
         self.listeners.retain(|known| known != local);
-        let theirs = |request: &Incoming| !request.shown && request.target == local;
+        let theirs = |request: &Incoming| !request.reported && request.target == local;
         let stale: Vec<u32> =
             self.incoming.iter().filter(|(_, request)| theirs(request)).map(|(n, _)| n).collect();
         for number in stale {
@@ -171,8 +171,8 @@ impl Nic {
     /// Returns the next request at a discriminator that the host has not seen.
     pub fn request_at(&mut self, local: &[u8]) -> Option<Request> {
         let (number, request) =
-            self.incoming.iter_mut().find(|(_, request)| !request.shown && request.target == local)?;
-        request.shown = true;
+            self.incoming.iter_mut().find(|(_, request)| !request.reported && request.target == local)?;
+        request.reported = true;
         let (path, remoteness) = (request.path, request.remoteness);
         Some(Request { number, path, source: request.source.clone(), remoteness })
     }
@@ -183,24 +183,24 @@ impl Nic {
     /// [`Refusal::Reliability`], [`Refusal::TransferBytes`] or [`Refusal::Qos`] if that attribute differs
     /// from the peer's; [`Refusal::UnknownRequest`], [`Refusal::UnknownVi`], [`Refusal::BadState`],
     /// [`Refusal::UnknownPath`].
-    pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), Refusal> {
-        let Nic { config, vis, paths, incoming, desk, rng, .. } = self;
-        let asked = incoming.get(request).ok_or(Refusal::UnknownRequest)?;
-        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+    pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), RequestError> {
+        let Nic { config, vis, paths, incoming, outputs: desk, rng, .. } = self;
+        let asked = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
+        let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
-            return Err(Refusal::BadState(vi.state));
+            return Err(RequestError::BadState(vi.state));
         }
         match asked.remoteness.differs(&vi.attributes) {
-            Some(refusal::RELIABILITY) => return Err(Refusal::Reliability),
-            Some(refusal::TRANSFER_BYTES) => return Err(Refusal::TransferBytes),
-            Some(_) => return Err(Refusal::Qos),
+            Some(refusal::RELIABILITY) => return Err(RequestError::Reliability),
+            Some(refusal::TRANSFER_BYTES) => return Err(RequestError::TransferBytes),
+            Some(_) => return Err(RequestError::Qos),
             None => {}
         }
-        let path = paths.get(asked.path).ok_or(Refusal::UnknownPath)?;
+        let path = paths.get(asked.path).ok_or(RequestError::UnknownPath)?;
         let (way, peer) = ((asked.path, path.traits), (asked.peer_vi, asked.peer_key));
         vi.connect(number, way, rng.draw_u32(), peer, config, desk, now);
-        let accept = vi.accept_letter(number);
-        desk.letters.push((way.0, accept));
+        let accept = vi.accept_packet(number);
+        desk.control_packets.push((way.0, accept));
         desk.due_at(now + config.resend_after);
         incoming.remove(request);
         self.deliver();
@@ -211,14 +211,14 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownRequest`].
-    pub fn reject(&mut self, request: u32) -> Result<(), Refusal> {
+    pub fn reject(&mut self, request: u32) -> Result<(), RequestError> {
         self.reject_with(request, refusal::REJECTED)
     }
 
-    fn reject_with(&mut self, request: u32, code: u32) -> Result<(), Refusal> {
-        let asked = self.incoming.remove(request).ok_or(Refusal::UnknownRequest)?;
-        let answer = letter(Kind::Reject, asked.peer_vi, asked.peer_key, 0, 0, code);
-        self.desk.letters.push((asked.path, answer));
+    fn reject_with(&mut self, request: u32, code: u32) -> Result<(), RequestError> {
+        let asked = self.incoming.remove(request).ok_or(RequestError::UnknownRequest)?;
+        let answer = control_packet(Kind::Reject, asked.peer_vi, asked.peer_key, 0, 0, code);
+        self.outputs.control_packets.push((asked.path, answer));
         self.deliver();
         Ok(())
     }
@@ -238,19 +238,19 @@ impl Nic {
         is_peer: bool,
         now: Instant,
         until: Instant,
-    ) -> Result<(), Refusal> {
-        let Nic { config, vis, paths, desk, rng, .. } = self;
+    ) -> Result<(), RequestError> {
+        let Nic { config, vis, paths, outputs: desk, rng, .. } = self;
         let most = config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX);
         if local.len().max(remote.len()) > most {
-            return Err(Refusal::BadAddress);
+            return Err(RequestError::BadAddress);
         }
-        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+        let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
-            return Err(Refusal::BadState(vi.state));
+            return Err(RequestError::BadState(vi.state));
         }
-        let traits = paths.get(path).ok_or(Refusal::UnknownPath)?.traits;
+        let traits = paths.get(path).ok_or(RequestError::UnknownPath)?.traits;
         // A peer that has not made its request yet does not answer, so retransmit on any path.
-        let again = if traits.loses_nothing && !is_peer { Instant::NEVER } else { now + config.resend_after };
+        let again = if traits.lossless && !is_peer { Instant::NEVER } else { now + config.resend_after };
         let setup = Setup {
             path,
             traits,
@@ -259,9 +259,9 @@ impl Nic {
             local: local.to_vec(),
             remote: remote.to_vec(),
             until,
-            again_at: again,
+            retransmit_at: again,
         };
-        desk.letters.push((path, vi.request_letter(number, &setup)));
+        desk.control_packets.push((path, vi.request_packet(number, &setup)));
         desk.due_at(again.min(until));
         vi.setup = Some(setup);
         vi.outcome = None;
@@ -274,8 +274,8 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownVi`].
-    pub fn outcome(&mut self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
-        Ok(self.vis.get_mut(vi).ok_or(Refusal::UnknownVi)?.outcome.take())
+    pub fn outcome(&mut self, vi: u32) -> Result<Option<Result<PeerAttributes, ConnectError>>, RequestError> {
+        Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.outcome.take())
     }
 
     /// Ends a VI's connection, outgoing request or error state; the VI becomes idle and its descriptors are
@@ -283,17 +283,18 @@ impl Nic {
     ///
     /// # Errors
     /// [`Refusal::UnknownVi`].
-    pub fn disconnect(&mut self, number: u32) -> Result<(), Refusal> {
-        let Nic { vis, desk, .. } = self;
-        let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
+    pub fn disconnect(&mut self, number: u32) -> Result<(), RequestError> {
+        let Nic { vis, outputs: desk, .. } = self;
+        let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if let Some(connection) = vi.connection.take() {
-            desk.letters.push((connection.path, connection.letter(Kind::Disconnect, 0, fault::NONE)));
+            desk.control_packets
+                .push((connection.path, connection.control_packet(Kind::Disconnect, 0, fault::NONE)));
         }
-        (vi.setup, vi.grave, vi.outcome) = (None, None, None);
+        (vi.setup, vi.broken, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;
         vi.flush(number, desk);
         // A host that waits for the outcome of the request must be woken: there will be none.
-        desk.news = true;
+        desk.progress = true;
         self.deliver();
         Ok(())
     }
@@ -313,7 +314,7 @@ impl Nic {
         let setup = wire::Setup::read(&copy[..length.min(payload.len())]);
         match (header.kind, setup) {
             (Kind::Reject, _) => self.on_reject(path, header),
-            (_, Err(_)) => self.desk.counters.malformed += 1,
+            (_, Err(_)) => self.outputs.counters.malformed += 1,
             (Kind::ConnectRequest, Ok((setup, _))) => self.on_request(path, &setup, now),
             (Kind::PeerRequest, Ok((setup, _))) => self.on_peer(path, &setup, now),
             (_, Ok((setup, _))) => self.on_accept(path, header, &setup, now),
@@ -322,7 +323,7 @@ impl Nic {
     }
 
     fn on_request(&mut self, path: u32, setup: &wire::Setup<'_>, now: Instant) {
-        let Nic { vis, incoming, listeners, desk, .. } = self;
+        let Nic { vis, incoming, listeners, outputs: desk, .. } = self;
         let from = (setup.vi, setup.key);
         let is_same =
             |request: &Incoming| request.path == path && (request.peer_vi, request.peer_key) == from;
@@ -334,7 +335,7 @@ impl Nic {
             connection.is_some_and(|one| one.path == path && (one.peer_vi, one.peer_key) == from)
         });
         if let Some((number, vi)) = accepted {
-            desk.letters.push((path, vi.accept_letter(number)));
+            desk.control_packets.push((path, vi.accept_packet(number)));
             return;
         }
         let request = Incoming {
@@ -342,22 +343,23 @@ impl Nic {
             until: now + REQUEST_LIFE,
             peer_vi: setup.vi,
             peer_key: setup.key,
-            remoteness: Remoteness::of(setup),
+            remoteness: PeerAttributes::of(setup),
             source: setup.local.to_vec(),
             target: setup.remote.to_vec(),
-            shown: false,
+            reported: false,
         };
         let is_heard = listeners.iter().any(|known| known == setup.remote);
         if !is_heard || incoming.insert(request).is_none() {
-            desk.letters.push((path, letter(Kind::Reject, setup.vi, setup.key, 0, 0, refusal::NO_MATCH)));
+            desk.control_packets
+                .push((path, control_packet(Kind::Reject, setup.vi, setup.key, 0, 0, refusal::NO_MATCH)));
             return;
         }
         desk.due_at(now + REQUEST_LIFE);
-        desk.news = true;
+        desk.progress = true;
     }
 
     fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, desk, .. } = self;
+        let Nic { config, vis, outputs: desk, .. } = self;
         let from = (theirs.vi, theirs.key);
         let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
@@ -375,20 +377,21 @@ impl Nic {
         // If there is no matching request yet, the peer will retransmit.
         let Some((number, vi)) = found else { return };
         if let Some(setup) = vi.setup.take() {
-            let remoteness = Remoteness::of(theirs);
+            let remoteness = PeerAttributes::of(theirs);
             if let Some(code) = remoteness.differs(&vi.attributes) {
-                desk.letters.push((path, letter(Kind::Reject, theirs.vi, theirs.key, 0, 0, code)));
-                return vi.give_up(error_of(code), desk);
+                desk.control_packets
+                    .push((path, control_packet(Kind::Reject, theirs.vi, theirs.key, 0, 0, code)));
+                return vi.fail_request(error_of(code), desk);
             }
             vi.connect(number, (path, setup.traits), setup.key, from, config, desk, now);
             vi.outcome = Some(Ok(remoteness));
             desk.due_at(now + config.resend_after);
         }
-        desk.letters.push((path, vi.accept_letter(number)));
+        desk.control_packets.push((path, vi.accept_packet(number)));
     }
 
     fn on_accept(&mut self, path: u32, header: &Header, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, desk, .. } = self;
+        let Nic { config, vis, outputs: desk, .. } = self;
         let from = (theirs.vi, theirs.key);
         if let Some(vi) = vis.get_mut(header.vi) {
             if let Some(connection) = &mut vi.connection
@@ -397,30 +400,31 @@ impl Nic {
                 && (connection.peer_vi, connection.peer_key) == from
             {
                 connection.confirmed = true;
-                connection.owes_now = true;
+                connection.ack_now = true;
                 desk.ready.push(header.vi);
                 return;
             }
             let expected = vi.setup.take_if(|setup| setup.path == path && setup.key == header.key);
             if let Some(setup) = expected {
                 vi.connect(header.vi, (path, setup.traits), setup.key, from, config, desk, now);
-                vi.outcome = Some(Ok(Remoteness::of(theirs)));
+                vi.outcome = Some(Ok(PeerAttributes::of(theirs)));
                 if let Some(connection) = &mut vi.connection {
                     connection.confirmed = true;
-                    connection.owes_now = true;
+                    connection.ack_now = true;
                 }
                 return;
             }
         }
         // The acceptance of a request that no longer exists is answered by a disconnect.
-        desk.letters.push((path, letter(Kind::Disconnect, theirs.vi, theirs.key, 0, 0, fault::NONE)));
+        desk.control_packets
+            .push((path, control_packet(Kind::Disconnect, theirs.vi, theirs.key, 0, 0, fault::NONE)));
     }
 
     fn on_reject(&mut self, path: u32, header: &Header) {
-        let Nic { vis, desk, .. } = self;
+        let Nic { vis, outputs: desk, .. } = self;
         let Some(vi) = vis.get_mut(header.vi) else { return };
         if vi.setup.take_if(|setup| setup.path == path && setup.key == header.key).is_some() {
-            vi.give_up(error_of(header.immediate), desk);
+            vi.fail_request(error_of(header.immediate), desk);
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct PathTraits {
     /// Maximum packet length in bytes, including the header.
     pub packet_bytes: usize,
     /// Whether every packet arrives exactly once and in order (lossless).
-    pub loses_nothing: bool,
+    pub lossless: bool,
     /// Whether packets carry a CRC, and those without are dropped.
     pub checked: bool,
 }

@@ -7,7 +7,7 @@ use crate::work::WorkQueue;
 
 /// What remains of a broken connection: enough to tell a peer that has not noticed yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grave {
+pub(super) struct BrokenConnection {
     pub path: u32,
     pub key: u32,
     pub peer_vi: u32,
@@ -27,11 +27,11 @@ pub(super) struct Vi {
     pub setup: Option<Setup>,
     /// The result of the host's last request, until the host fetches it.
     pub outcome: Option<Outcome>,
-    pub grave: Option<Grave>,
+    pub broken: Option<BrokenConnection>,
     /// Set while the VI is in its path's ready queue.
     pub queued: bool,
     /// Set while the VI is in the desk's list of pending acknowledgements.
-    pub owing: bool,
+    pub in_ack_list: bool,
 }
 
 impl Vi {
@@ -46,9 +46,9 @@ impl Vi {
             connection: None,
             setup: None,
             outcome: None,
-            grave: None,
+            broken: None,
             queued: false,
-            owing: false,
+            in_ack_list: false,
         }
     }
 

@@ -24,7 +24,7 @@ use kiban_base::crc::Crc32c;
 /// Size of the header in bytes.
 pub const HEADER_BYTES: usize = 32;
 /// Size of a [`Place`] in bytes.
-pub const PLACE_BYTES: usize = 16;
+pub const REMOTE_RANGE_BYTES: usize = 16;
 /// Maximum length in bytes of a discriminator, the part of an address that selects an endpoint on a host.
 pub const DISCRIMINATOR_BYTES_MAX: usize = 64;
 /// Size of the largest set-up packet in bytes.
@@ -34,7 +34,7 @@ const VERSION: u8 = 1;
 const SETUP_FIXED_BYTES: usize = 26;
 
 /// Code of an acknowledgement that reports a new receive descriptor to a waiting sender.
-pub const ACK_ROOM: u32 = 1;
+pub const ACK_RECEIVE_POSTED: u32 = 1;
 
 /// Type of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ pub mod fault {
     /// The host disconnected.
     pub const NONE: u32 = 0;
     /// No receive descriptor was posted.
-    pub const DRY: u32 = 1;
+    pub const NO_RECEIVE_DESCRIPTOR: u32 = 1;
     /// The message is longer than its receive descriptor.
     pub const LENGTH: u32 = 2;
     /// The receive descriptor refers to memory that the VI may not use.
@@ -257,7 +257,7 @@ pub fn verify(packet: &[u8]) -> Result<(), Malformed> {
 
 /// A range in the peer's registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct RemoteRange {
     /// Address of the first byte.
     pub address: u64,
     /// Handle of the memory.
@@ -266,21 +266,21 @@ pub struct Place {
     pub length: u32,
 }
 
-impl Place {
+impl RemoteRange {
     /// Reads a range at the front of `bytes` and returns it with its length.
     ///
     /// # Errors
     /// `Truncated`.
     #[inline]
-    pub fn read(bytes: &[u8]) -> Result<(Place, usize), Malformed> {
-        let Some(bytes) = bytes.first_chunk::<PLACE_BYTES>() else { return Err(Malformed::Truncated) };
+    pub fn read(bytes: &[u8]) -> Result<(RemoteRange, usize), Malformed> {
+        let Some(bytes) = bytes.first_chunk::<REMOTE_RANGE_BYTES>() else { return Err(Malformed::Truncated) };
         let address = (u64::from(word(bytes, 0)) << 32) | u64::from(word(bytes, 4));
-        Ok((Place { address, handle: word(bytes, 8), length: word(bytes, 12) }, PLACE_BYTES))
+        Ok((RemoteRange { address, handle: word(bytes, 8), length: word(bytes, 12) }, REMOTE_RANGE_BYTES))
     }
 
     /// Returns the encoded length, always [`PLACE_BYTES`].
     pub const fn length(&self) -> usize {
-        PLACE_BYTES
+        REMOTE_RANGE_BYTES
     }
 
     /// Writes the range and returns its encoded length.
@@ -292,7 +292,7 @@ impl Place {
         target[..8].copy_from_slice(&self.address.to_be_bytes());
         target[8..12].copy_from_slice(&self.handle.to_be_bytes());
         target[12..16].copy_from_slice(&self.length.to_be_bytes());
-        PLACE_BYTES
+        REMOTE_RANGE_BYTES
     }
 }
 
@@ -425,7 +425,8 @@ mod tests {
         };
         let mut packet = [0u8; 52];
         header.write(&mut packet);
-        Place { address: 0x0102_0304_0506_0708, handle: 9, length: 0 }.write(&mut packet[HEADER_BYTES..]);
+        RemoteRange { address: 0x0102_0304_0506_0708, handle: 9, length: 0 }
+            .write(&mut packet[HEADER_BYTES..]);
         let expected = [
             0x16, 3, 0, 20, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0,
             0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0,

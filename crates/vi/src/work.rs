@@ -13,7 +13,7 @@ use kiban_base::{SharedBytes, SharedRoom};
 
 /// A data segment: a run of registered memory in a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Segment {
+pub struct DataSegment {
     /// Address of the first byte, in the addresses of its memory.
     pub address: u64,
     /// Handle of the memory.
@@ -24,7 +24,7 @@ pub struct Segment {
 
 /// An address segment: the target of an RDMA operation in the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remote {
+pub struct AddressSegment {
     /// Address of the first byte.
     pub address: u64,
     /// Handle of the peer's memory.
@@ -37,9 +37,9 @@ pub enum Operation {
     /// Sends a message to the peer's next receive descriptor.
     Send,
     /// RDMA Write into the peer's memory.
-    Write(Remote),
+    Write(AddressSegment),
     /// RDMA Read from the peer's memory.
-    Read(Remote),
+    Read(AddressSegment),
 }
 
 /// A work request for a send queue.
@@ -50,7 +50,7 @@ pub struct Work<'a> {
     /// The operation.
     pub operation: Operation,
     /// Data segments in the host's memory.
-    pub segments: &'a [Segment],
+    pub segments: &'a [DataSegment],
     /// Immediate data for the peer's receive descriptor. An RDMA Write with immediate data consumes one.
     pub immediate: Option<u32>,
     /// Queue fence: start only after all previously posted RDMA Reads have completed.
@@ -59,17 +59,17 @@ pub struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// Creates a send.
-    pub const fn send(cookie: u64, segments: &'a [Segment]) -> Work<'a> {
+    pub const fn send(cookie: u64, segments: &'a [DataSegment]) -> Work<'a> {
         Work { cookie, operation: Operation::Send, segments, immediate: None, fence: false }
     }
 
     /// Creates an RDMA Write.
-    pub const fn write(cookie: u64, segments: &'a [Segment], remote: Remote) -> Work<'a> {
+    pub const fn write(cookie: u64, segments: &'a [DataSegment], remote: AddressSegment) -> Work<'a> {
         Work { cookie, operation: Operation::Write(remote), segments, immediate: None, fence: false }
     }
 
     /// Creates an RDMA Read.
-    pub const fn read(cookie: u64, segments: &'a [Segment], remote: Remote) -> Work<'a> {
+    pub const fn read(cookie: u64, segments: &'a [DataSegment], remote: AddressSegment) -> Work<'a> {
         Work { cookie, operation: Operation::Read(remote), segments, immediate: None, fence: false }
     }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for Status {
 
 /// The operation that a completed descriptor performed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DoneAs {
+pub enum CompletionKind {
     /// A message was sent.
     Send,
     /// A message was received.
@@ -166,11 +166,11 @@ pub enum DoneAs {
 
 /// A completed descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct Completion {
     /// The identifier chosen by the host.
     pub cookie: u64,
     /// The operation.
-    pub kind: DoneAs,
+    pub kind: CompletionKind,
     /// The completion status.
     pub status: Status,
     /// Number of bytes moved.
@@ -191,17 +191,17 @@ pub(super) struct Posted {
     pub bytes: u32,
     segments: u32,
     first_segment: u64,
-    end: Option<(Status, u32, DoneAs)>,
+    end: Option<(Status, u32, CompletionKind)>,
 }
 
 impl Posted {
     /// The kind reported on completion, unless an RDMA Write of the peer consumed the descriptor.
-    pub(super) const fn kind(&self) -> DoneAs {
+    pub(super) const fn kind(&self) -> CompletionKind {
         match self.operation {
-            Some(Operation::Send) => DoneAs::Send,
-            Some(Operation::Write(_)) => DoneAs::Write,
-            Some(Operation::Read(_)) => DoneAs::Read,
-            None => DoneAs::Receive,
+            Some(Operation::Send) => CompletionKind::Send,
+            Some(Operation::Write(_)) => CompletionKind::Write,
+            Some(Operation::Read(_)) => CompletionKind::Read,
+            None => CompletionKind::Receive,
         }
     }
 
@@ -215,7 +215,7 @@ impl Posted {
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     works: VecDeque<Posted>,
-    segments: VecDeque<Segment>,
+    segments: VecDeque<DataSegment>,
     /// The numbers of the first descriptor and of the first segment in the queue.
     front: u64,
     segments_front: u64,
@@ -243,7 +243,7 @@ impl WorkQueue {
         &mut self,
         cookie: u64,
         operation: Option<Operation>,
-        segments: &[Segment],
+        segments: &[DataSegment],
         immediate: Option<u32>,
         fence: bool,
     ) -> u64 {
@@ -283,7 +283,7 @@ impl WorkQueue {
         number: u64,
         status: Status,
         length: u32,
-        kind: DoneAs,
+        kind: CompletionKind,
         immediate: Option<u32>,
     ) {
         let Some(index) = number.checked_sub(self.front) else { return };
@@ -335,7 +335,7 @@ impl WorkQueue {
 
     /// Dequeues the next completed descriptor.
     #[inline]
-    pub(super) fn dequeue(&mut self) -> Option<Done> {
+    pub(super) fn dequeue(&mut self) -> Option<Completion> {
         if !self.is_ready() {
             return None;
         }
@@ -344,7 +344,7 @@ impl WorkQueue {
         self.segments.drain(..work.segments as usize);
         self.segments_front += u64::from(work.segments);
         let (status, length, kind) = work.end?;
-        Some(Done { cookie: work.cookie, kind, status, length, immediate: work.immediate })
+        Some(Completion { cookie: work.cookie, kind, status, length, immediate: work.immediate })
     }
 
     /// Calls `see` for each part of a descriptor's memory that holds `length` bytes from `offset`; returns
@@ -355,7 +355,7 @@ impl WorkQueue {
         number: u64,
         mut offset: usize,
         mut length: usize,
-        see: &mut dyn FnMut(Segment) -> Option<()>,
+        see: &mut dyn FnMut(DataSegment) -> Option<()>,
     ) -> Option<()> {
         let work = self.get(number)?;
         let first = (work.first_segment - self.segments_front) as usize;
@@ -368,7 +368,7 @@ impl WorkQueue {
             let part = (whole - offset).min(length);
             if part > 0 {
                 let address = segment.address.checked_add(offset as u64)?;
-                see(Segment { address, handle: segment.handle, length: part as u32 })?;
+                see(DataSegment { address, handle: segment.handle, length: part as u32 })?;
             }
             length -= part;
             offset = 0;

@@ -9,7 +9,7 @@ use crate::objects::handle::{Handle, QuickMap};
 use crate::objects::nic::{Nic, Numbers};
 use kiban_os::lock;
 use kiban_os::random;
-use kiban_vi::{Config, ConnectError, Refusal};
+use kiban_vi::{Config, ConnectError, RequestError};
 use kiban_vi_runtime::{Device, Failure, OpenError};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -28,23 +28,23 @@ pub(crate) fn timeout(milliseconds: VIP_ULONG) -> Duration {
     }
 }
 
-impl From<Refusal> for VIP_RETURN {
-    fn from(refusal: Refusal) -> VIP_RETURN {
+impl From<RequestError> for VIP_RETURN {
+    fn from(refusal: RequestError) -> VIP_RETURN {
         match refusal {
-            Refusal::UnknownTag => VIP_RETURN::INVALID_PTAG,
-            Refusal::UnknownMemory
-            | Refusal::UnknownVi
-            | Refusal::UnknownQueue
-            | Refusal::UnknownPath
-            | Refusal::BadAddress => VIP_RETURN::INVALID_PARAMETER,
+            RequestError::UnknownTag => VIP_RETURN::INVALID_PTAG,
+            RequestError::UnknownMemory
+            | RequestError::UnknownVi
+            | RequestError::UnknownQueue
+            | RequestError::UnknownPath
+            | RequestError::BadAddress => VIP_RETURN::INVALID_PARAMETER,
             // Whoever asked has given up, or its time was over.
-            Refusal::UnknownRequest => VIP_RETURN::TIMEOUT,
-            Refusal::InUse | Refusal::TooMany => VIP_RETURN::ERROR_RESOURCE,
-            Refusal::BadState(_) => VIP_RETURN::INVALID_STATE,
-            Refusal::Reliability => VIP_RETURN::INVALID_RELIABILITY_LEVEL,
-            Refusal::TransferBytes => VIP_RETURN::INVALID_MTU,
-            Refusal::Qos => VIP_RETURN::INVALID_QOS,
-            Refusal::RdmaRead => VIP_RETURN::INVALID_RDMAREAD,
+            RequestError::UnknownRequest => VIP_RETURN::TIMEOUT,
+            RequestError::InUse | RequestError::TooMany => VIP_RETURN::ERROR_RESOURCE,
+            RequestError::BadState(_) => VIP_RETURN::INVALID_STATE,
+            RequestError::Reliability => VIP_RETURN::INVALID_RELIABILITY_LEVEL,
+            RequestError::TransferBytes => VIP_RETURN::INVALID_MTU,
+            RequestError::Qos => VIP_RETURN::INVALID_QOS,
+            RequestError::RdmaRead => VIP_RETURN::INVALID_RDMAREAD,
             // What this VIPL has no code of its own for.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }

@@ -8,7 +8,7 @@ use crate::handles::{self, Object};
 use crate::memory;
 use crate::objects::members::Vi;
 use crate::objects::nic::{Kind, Nic};
-use kiban_vi::{Reliability, Remoteness, ViAttributes, ViState};
+use kiban_vi::{PeerAttributes, Reliability, ViAttributes, ViState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
@@ -63,7 +63,7 @@ fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
 }
 
 /// What a VI of somebody else's is like. Its tag is its own business.
-pub(crate) fn told_of(remote: &Remoteness) -> VIP_VI_ATTRIBUTES {
+pub(crate) fn told_of(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(remote.reliability),
         MaxTransferSize: remote.transfer_bytes_max.into(),

@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 use core::mem::offset_of;
 use kiban_base::Wait;
 use kiban_os::lock;
-use kiban_vi::{Done, DoneAs, Operation, Remote, Segment, Status, Work};
+use kiban_vi::{AddressSegment, Completion, CompletionKind, DataSegment, Operation, Status, Work};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -35,7 +35,7 @@ const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
 /// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more
 /// than the call.
-type Segments = ArrayVec<Segment, SEGMENTS_MAX>;
+type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
 /// Copies a descriptor out of registered memory: its control segment, and the others into `segments`.
 fn copy(
@@ -67,7 +67,11 @@ fn copy(
             let place = at + CONTROL_BYTES + index * SEGMENT_BYTES;
             // SAFETY: as above; the segments lie in the same memory.
             let segment = unsafe { core::ptr::with_exposed_provenance::<VIP_SEGMENT>(place).read_volatile() };
-            segments.push(Segment { address: segment.Data, handle: segment.Handle, length: segment.Length });
+            segments.push(DataSegment {
+                address: segment.Data,
+                handle: segment.Handle,
+                length: segment.Length,
+            });
         }
     }
     Ok(control)
@@ -76,9 +80,9 @@ fn copy(
 /// What a descriptor asks for, and the first rule that it breaks.
 fn judge<'a>(
     control: &VIP_CONTROL_SEGMENT,
-    segments: &'a [Segment],
+    segments: &'a [DataSegment],
     direction: Direction,
-) -> (Operation, &'a [Segment], Status) {
+) -> (Operation, &'a [DataSegment], Status) {
     let VIP_CONTROL_SEGMENT { Control, SegCount, Length, .. } = control;
     let faulty = (Operation::Send, &[][..], Status::FORMAT);
     if usize::from(*SegCount) != segments.len() || Control & control::RESERVED != 0 {
@@ -95,10 +99,10 @@ fn judge<'a>(
     let (operation, segments) = match (operation, segments.split_first()) {
         (control::OP_SENDRECV, _) => (Operation::Send, segments),
         (control::OP_RDMAWRITE, Some((place, segments))) => {
-            (Operation::Write(Remote { address: place.address, handle: place.handle }), segments)
+            (Operation::Write(AddressSegment { address: place.address, handle: place.handle }), segments)
         }
         (control::OP_RDMAREAD, Some((place, segments))) if Control & control::IMMEDIATE == 0 => {
-            (Operation::Read(Remote { address: place.address, handle: place.handle }), segments)
+            (Operation::Read(AddressSegment { address: place.address, handle: place.handle }), segments)
         }
         _ => return faulty,
     };
@@ -135,19 +139,19 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
 }
 
 /// Writes the answer of a descriptor that is done: the pointer for the program, and the code for it.
-fn answer(nic: &Nic, done: Done) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
+fn answer(nic: &Nic, done: Completion) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
     let at = done.cookie as usize;
     let pointer = core::ptr::with_exposed_provenance_mut::<VIP_DESCRIPTOR>(at);
-    let received = matches!(done.kind, DoneAs::Receive | DoneAs::RemoteWrite);
+    let received = matches!(done.kind, CompletionKind::Receive | CompletionKind::RemoteWrite);
     let immediate = done.immediate.filter(|_| received && done.status.is_ok());
     let word = status::DONE
         | done.status.0
         | match done.kind {
-            DoneAs::Send => status::OP_SEND,
-            DoneAs::Receive => status::OP_RECEIVE,
-            DoneAs::Write => status::OP_RDMA_WRITE,
-            DoneAs::RemoteWrite => status::OP_REMOTE_RDMA_WRITE,
-            DoneAs::Read => status::OP_RDMA_READ,
+            CompletionKind::Send => status::OP_SEND,
+            CompletionKind::Receive => status::OP_RECEIVE,
+            CompletionKind::Write => status::OP_RDMA_WRITE,
+            CompletionKind::RemoteWrite => status::OP_REMOTE_RDMA_WRITE,
+            CompletionKind::Read => status::OP_RDMA_READ,
         }
         | immediate.map_or(0, |_| status::IMMEDIATE);
     let handle = lock(&nic.posted).remove(&at);

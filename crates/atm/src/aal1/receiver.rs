@@ -100,7 +100,7 @@ impl Receiver {
     /// Processes a received cell and appends the octets that can be delivered to `out`.
     pub fn on_cell(&mut self, payload: &[u8; CELL_PAYLOAD_BYTES], out: &mut Vec<u8>) {
         self.counters.cells_in += 1;
-        let header = self.judge(payload[0]);
+        let header = self.validate_header(payload[0]);
         let step = self.sequence.on_cell(header.map(|header| header.count));
         self.counters.sequence_losses += u64::from(step.broken);
         let arrived = step.hold.then_some((header, *payload));
@@ -141,7 +141,7 @@ impl Receiver {
         &self.counters
     }
 
-    fn judge(&mut self, byte: u8) -> Option<Header> {
+    fn validate_header(&mut self, byte: u8) -> Option<Header> {
         let was_detecting = self.detecting;
         match check(byte) {
             HeaderCheck::Intact(header) => {
@@ -164,7 +164,7 @@ impl Receiver {
     /// Processes a cell that is in sequence.
     fn keep(&mut self, header: Option<Header>, cell: &[u8; CELL_PAYLOAD_BYTES], out: &mut Vec<u8>) {
         if self.config.stamps {
-            self.stamps.see(header);
+            self.stamps.on_csi(header);
         }
         let octets = &cell[HEADER_BYTES..];
         let marked = header.is_some_and(|header| header.csi && header.count.is_multiple_of(2));
@@ -192,7 +192,7 @@ impl Receiver {
     /// Inserts dummies for a lost cell.
     fn fill(&mut self, out: &mut Vec<u8>) {
         if self.config.stamps {
-            self.stamps.see(None);
+            self.stamps.on_csi(None);
         }
         let dummies = [self.config.dummy; PAYLOAD_OCTETS];
         match self.config.form {
@@ -306,7 +306,7 @@ impl Matrix {
 
 impl Stamps {
     /// Processes the CSI bit of a cell in sequence, or a cell without a valid header.
-    fn see(&mut self, header: Option<Header>) {
+    fn on_csi(&mut self, header: Option<Header>) {
         // A cell without a valid header is assumed to carry the next sequence count.
         let count = header.map_or((self.last + 1) % COUNTS, |header| header.count);
         if count < self.last {

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{Arrival, Circuit, Inlet, Interval, Outlet, Reassembly, Segmentation, TimedCell};
+use kiban_atm::{Arrival, Circuit, Interval, Reassembly, RxCircuit, Segmentation, TimedCell, TxCircuit};
 use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, SimRng, Sum};
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ pub fn vc(circuit: u32) -> Vc {
     Vc::new(0, 100 + circuit as u16)
 }
 
-pub fn outlet(circuit: u32) -> Outlet {
-    Outlet { vc: vc(circuit), frames_max: 64, low_priority: false, contract: None }
+pub fn outlet(circuit: u32) -> TxCircuit {
+    TxCircuit { vc: vc(circuit), frames_max: 64, low_priority: false, contract: None }
 }
 
 /// Creates the transmit and the receive side of a port, with these circuits open.
@@ -71,7 +71,7 @@ pub fn ports(circuits: u32, frame_bytes_max: usize, head_cells: u8) -> (Segmenta
     let (mut down, mut up) = (Segmentation::new(LINE, Interface::Uni), Reassembly::new(Interface::Uni));
     for circuit in 0..circuits {
         down.open(Circuit(circuit), outlet(circuit));
-        up.open(Circuit(circuit), Inlet { vc: vc(circuit), frame_bytes_max, head_cells });
+        up.open(Circuit(circuit), RxCircuit { vc: vc(circuit), frame_bytes_max, head_cells });
     }
     (down, up)
 }

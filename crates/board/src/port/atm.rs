@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, VCI_F4_END_TO_END, VCI_F4_SEGMENT, Vc};
 use kiban_atm::{
-    Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
-    Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
+    Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Interval,
+    Loopback, LoopbackDue, LoopbackVerdict, Reassembly, RxCircuit, Segmentation, TimedCell, TxCircuit,
 };
 use kiban_base::ethernet;
 use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
@@ -84,7 +84,7 @@ impl AtmPort {
             port.circuits.push(End { encapsulation, frames_max: end.frames_max, bridged, frame_bytes_max });
             port.segmentation.open(
                 circuit,
-                Outlet {
+                TxCircuit {
                     vc: end.vc,
                     frames_max: end.frames_max,
                     low_priority: false,
@@ -96,7 +96,7 @@ impl AtmPort {
                 None => config.mtu_bytes,
                 Some(_) => frame_bytes_max + FCS_BYTES,
             };
-            let inlet = Inlet {
+            let inlet = RxCircuit {
                 vc: end.vc,
                 frame_bytes_max: bytes_max + encapsulation.header_bytes(carried),
                 head_cells: u8::from(end.llc_snap || bridged.is_some()),
@@ -121,7 +121,7 @@ impl AtmPort {
         for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
             let flow = Circuit((self.circuits.len() + self.flows) as u32);
             let vc = Vc::new(vpi, vci);
-            let outlet = Outlet { vc, frames_max: 0, low_priority: false, contract: None };
+            let outlet = TxCircuit { vc, frames_max: 0, low_priority: false, contract: None };
             self.segmentation.open(flow, outlet);
             self.reassembly.open_oam(flow, vc);
             self.loopback.open(flow);
@@ -235,9 +235,9 @@ impl AtmPort {
     pub(super) fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
-            self.inarp.ask_again(cx.now);
+            self.inarp.restart_requests(cx.now);
             // Those who are being asked may be it.
-            if !self.inarp.is_asking() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
+            if !self.inarp.is_requesting() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
                 self.nobody.push(next);
             }
             return;

@@ -5,7 +5,8 @@ use crate::place::{LONG, PORT, Place, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
 use kiban_os::clock::process_cpu_nanos;
 use kiban_vi::{
-    Done, Event, MemoryAttributes, Reliability, Remote, Segment, Status, ViAttributes, ViState, Work,
+    AddressSegment, Completion, DataSegment, Event, MemoryAttributes, Reliability, Status, ViAttributes,
+    ViState, Work,
 };
 use kiban_vi_runtime::{Address, Device, Failure, Nic};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -75,8 +76,8 @@ fn end(nic: &Nic, reliability: Reliability) -> End {
 }
 
 impl End {
-    fn at(&self, address: u64, length: u32) -> [Segment; 1] {
-        [Segment { address, handle: self.handle, length }]
+    fn at(&self, address: u64, length: u32) -> [DataSegment; 1] {
+        [DataSegment { address, handle: self.handle, length }]
     }
 
     fn receive(&self, cookie: u64, at: u64, length: u32) {
@@ -95,11 +96,11 @@ impl End {
         self.memory.read(at, bytes.len()).expect("within") == bytes
     }
 
-    fn received(&self) -> Done {
+    fn received(&self) -> Completion {
         self.nic.receive_wait(self.vi, LONG).expect("something comes")
     }
 
-    fn sent(&self) -> Done {
+    fn sent(&self) -> Completion {
         self.nic.send_wait(self.vi, LONG).expect("it leaves")
     }
 
@@ -162,7 +163,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         join(&server, &client);
         let bytes = noise(300_000, 9);
         client.fill(0, &bytes);
-        let there = Remote { address: 1000, handle: server.handle };
+        let there = AddressSegment { address: 1000, handle: server.handle };
         near.post_send(client.vi, Work::write(1, &client.at(0, 300_000), there)).expect("connected");
         near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);

@@ -22,7 +22,7 @@ use super::outcome::{Medium, Network, Outcome};
 use super::plan::{Flow, Kind, Plan, Pvc};
 use super::traffic::{self, BLOCK_OCTETS, contract, slot_us};
 use kiban_atm::wire::atm::{Interface, VCI_USER_FIRST, Vc};
-use kiban_atm::{FABRIC_DELAY, Name, Penalty, Route, Switch, SwitchPort};
+use kiban_atm::{ConnectionId, FABRIC_DELAY, Penalty, Route, Switch, SwitchPort};
 use kiban_base::Instant;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, MemoryConfig, PortConfig, StreamId,
@@ -123,7 +123,7 @@ impl Star {
         let room = plan.network.queue_cells;
         for (number, pvc) in plan.pvcs.iter().enumerate() {
             let (from, to) = plan.ends(pvc);
-            let name = Name::Path(number as u16 + 1);
+            let name = ConnectionId::Path(number as u16 + 1);
             let penalty = if pvc.tag { Penalty::Tag } else { Penalty::Drop };
             let police = pvc.police.then(|| (contract(pvc.mbps, pvc.cdvt_us), penalty));
             let route = Route { police, ..Route::plain(from, name, to, name, room) };
@@ -131,11 +131,11 @@ impl Star {
         }
         for (number, ((_, flow), ends)) in circuits.iter().zip(&places).enumerate() {
             let vci = VCI_USER_FIRST + number as u16;
-            let local = Name::Circuit(Vc::new(0, vci));
+            let local = ConnectionId::Circuit(Vc::new(0, vci));
             let mut lead = |from: usize, to: usize| {
                 let (there, back) = if from == 0 { (&flow.from, &flow.to) } else { (&flow.to, &flow.from) };
                 let Some(path) = plan.pvc(there, back) else { return };
-                let far = Name::Circuit(Vc::new(path as u16 + 1, vci));
+                let far = ConnectionId::Circuit(Vc::new(path as u16 + 1, vci));
                 let ((site, port), (other, other_port)) = (ends[from], ends[to]);
                 sites[site].add(Route::plain(port, local, 0, far, room)).expect("a port has one circuit");
                 sites[other]
@@ -327,7 +327,7 @@ impl Plan {
 fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
     let mut edge = Switch::new(&[port; 2], FABRIC_DELAY);
     for (number, pvc) in plan.pvcs.iter().enumerate() {
-        let name = Name::Path(number as u16 + 1);
+        let name = ConnectionId::Path(number as u16 + 1);
         let (from, to) = plan.ends(pvc);
         let room = plan.network.queue_cells;
         if from == site {

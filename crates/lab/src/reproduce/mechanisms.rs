@@ -11,8 +11,8 @@ use crate::table::{Table, figure};
 use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
-    Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
-    TimedCell,
+    Arrival, Circuit, Interval as CellTime, OC3C_BITS_PER_SECOND, Reassembly, RxCircuit, Segmentation,
+    TimedCell, TxCircuit,
 };
 use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, PduPool, RngKey, SecureRng};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
@@ -361,8 +361,8 @@ impl Ports {
         let (circuit, vc) = (Circuit(0), Vc::new(0, 100));
         let mut down = Segmentation::new(CellTime::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);
         let mut up = Reassembly::new(Interface::Uni);
-        down.open(circuit, Outlet { vc, frames_max: TRAIN_PDUS, low_priority: false, contract: None });
-        up.open(circuit, Inlet::classical_ip(vc));
+        down.open(circuit, TxCircuit { vc, frames_max: TRAIN_PDUS, low_priority: false, contract: None });
+        up.open(circuit, RxCircuit::classical_ip(vc));
         Ports {
             memory: Memory {
                 transmit: PagePool::new(2 * TRAIN_PDUS, PAYLOAD_BYTES),

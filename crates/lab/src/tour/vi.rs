@@ -9,7 +9,7 @@ use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_sim::{CableConfig, Plug, Program, World};
-use kiban_vi::{MemoryAttributes, Nic, PathTraits, Reliability, Segment, ViAttributes, Work};
+use kiban_vi::{DataSegment, MemoryAttributes, Nic, PathTraits, Reliability, ViAttributes, Work};
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::cell::RefCell;
@@ -40,8 +40,8 @@ fn prepare(nic: &mut Nic, blocks: u64) -> (u32, u32, Region) {
     (nic.create_vi(attributes, None, None).expect("a new NIC has room"), handle, memory)
 }
 
-fn block(handle: u32, number: u64, blocks: u64, length: usize) -> [Segment; 1] {
-    [Segment { address: number % blocks * MESSAGE_BYTES as u64, handle, length: length as u32 }]
+fn block(handle: u32, number: u64, blocks: u64, length: usize) -> [DataSegment; 1] {
+    [DataSegment { address: number % blocks * MESSAGE_BYTES as u64, handle, length: length as u32 }]
 }
 
 struct Sending {
@@ -174,7 +174,7 @@ pub fn run(cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure>
     let scale = TickScale::calibrate();
     let mut world = World::new(1);
     world.lend_ticks(ticks);
-    let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing: true, checked: false };
+    let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: true, checked: false };
     let boards = [(); 2].map(|()| {
         world.add_board(&BoardConfig { ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
     });

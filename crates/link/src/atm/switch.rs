@@ -16,7 +16,7 @@
 use crate::{Link, LinkContext, LinkCounters};
 use kiban_atm::wire::atm::{Header, Interface, PTI_OAM_SEGMENT, VCI_F4_SEGMENT};
 use kiban_atm::wire::oam::{LOCATION_END, Payload};
-use kiban_atm::{HeaderReceiver, Name, Received, Switch, TimedCell};
+use kiban_atm::{ConnectionId, HeaderReceiver, Received, Switch, TimedCell};
 use kiban_base::{Instant, Memory, PagePool, PduPool, Wait};
 use kiban_os::clock::Clock;
 use kiban_os::wait::Waiting;
@@ -229,11 +229,11 @@ impl PortState {
             if receiver.arrive(cell) != Received::Intact {
                 return true;
             }
-            let by_path = Name::Path(header.vc.vpi);
+            let by_path = ConnectionId::Path(header.vc.vpi);
             let has_entry = if header.vc.vci == VCI_F4_SEGMENT {
                 switch.route_counters(port, by_path).is_some()
             } else {
-                switch.route_counters(port, Name::Circuit(header.vc)).is_some()
+                switch.route_counters(port, ConnectionId::Circuit(header.vc)).is_some()
             };
             if !has_entry {
                 return true;

@@ -12,7 +12,7 @@ use super::rates::Rates;
 use super::units::{Length, Rate, Word};
 use crate::link;
 use kiban_atm::wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
-use kiban_atm::{Contract, Name, OC3C_BITS_PER_SECOND, Penalty};
+use kiban_atm::{ConnectionId, Contract, OC3C_BITS_PER_SECOND, Penalty};
 use kiban_streams::{NAME_BYTES_MAX, is_name};
 use serde::Deserialize;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct Place {
     /// The number of the link.
     pub link: usize,
     /// The circuit or path.
-    pub name: Name,
+    pub name: ConnectionId,
 }
 
 /// A table entry.
@@ -275,7 +275,7 @@ impl Plan {
             let wrong = "a circuit becomes a circuit, a path a path".to_owned();
             return Err(missing(wrong, "write a:0.100 and b:1.200, or a:5 and b:7".into()));
         }
-        if said.frame_discard && matches!(from.name, Name::Path(_)) {
+        if said.frame_discard && matches!(from.name, ConnectionId::Path(_)) {
             let wrong = "a path interleaves frames of many circuits".to_owned();
             return Err(missing(wrong, "leave frame_discard out".into()));
         }
@@ -331,10 +331,10 @@ impl Plan {
             Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
                 return Err(format!("VCIs 0 to {VCI_F4_END_TO_END} are the path's own (I.361 §2.2.3)"));
             }
-            Ok(vc) => Name::Circuit(vc),
-            Err(_) => Name::Path(name.parse().map_err(|_| SAY)?),
+            Ok(vc) => ConnectionId::Circuit(vc),
+            Err(_) => ConnectionId::Path(name.parse().map_err(|_| SAY)?),
         };
-        let (Name::Circuit(Vc { vpi, .. }) | Name::Path(vpi)) = name;
+        let (ConnectionId::Circuit(Vc { vpi, .. }) | ConnectionId::Path(vpi)) = name;
         if vpi > vpi_max {
             return Err(format!("VPIs up to {vpi_max} fit its headers (interface = \"nni\": 4095)"));
         }
@@ -345,8 +345,8 @@ impl Plan {
     pub fn word(&self, place: Place) -> String {
         let link = &self.links[place.link].name;
         match place.name {
-            Name::Circuit(vc) => format!("{link}:{vc}"),
-            Name::Path(vpi) => format!("{link}:{vpi}"),
+            ConnectionId::Circuit(vc) => format!("{link}:{vc}"),
+            ConnectionId::Path(vpi) => format!("{link}:{vpi}"),
         }
     }
 }

@@ -15,8 +15,8 @@ use kiban_base::{Bell, Instant, Region, Wait};
 use kiban_os::channel::{Channel, FRONT_BYTES, NAME_BYTES_MAX, PendingChannel};
 use kiban_os::clock::{Clock, machine_nanos};
 use kiban_os::wait::{Sleeper, Waiting};
-use kiban_vi::queues::{Control, Denied, Host, PostError, Told, done_shape, work_shape};
-use kiban_vi::{Segment, Work};
+use kiban_vi::queues::{Control, ControlError, Host, Indication, PostError, done_shape, work_shape};
+use kiban_vi::{DataSegment, Work};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,12 +26,12 @@ use std::time::Duration;
 /// Maximum size of an arena in bytes.
 pub const ARENA_BYTES_MAX: usize = 1 << 30;
 /// How long a board may take to answer a host that attaches.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries of the two rings.
 const WORK_ENTRIES: usize = 256;
 const DONE_ENTRIES: usize = 512;
 /// Interval at which a spinning host checks whether the board is still there.
-const LOOK_AROUND: Duration = Duration::from_millis(1);
+const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Returns the offsets of the work ring, the completion ring and the arena, and the shapes of the rings.
 pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
@@ -42,7 +42,7 @@ pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
 }
 
 /// Returns the name of the door of a board that serves hosts by `name`.
-pub(crate) fn door_name(name: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn listener_name(name: &str) -> io::Result<Vec<u8>> {
     let door = format!("board/{name}").into_bytes();
     if name.is_empty() || door.len() > NAME_BYTES_MAX {
         let message = format!("a board's name has 1 to {} bytes", NAME_BYTES_MAX - "board/".len());
@@ -56,7 +56,7 @@ pub(crate) fn door_name(name: &str) -> io::Result<Vec<u8>> {
 #[non_exhaustive]
 pub enum HostError {
     /// The board denied the request.
-    Denied(Denied),
+    Denied(ControlError),
     /// The entry could not be posted.
     Post(PostError),
     /// The timeout expired.
@@ -99,7 +99,7 @@ pub struct BoardHost {
     clock: Clock,
     around_at: Instant,
     cookie: u64,
-    kept: VecDeque<Told>,
+    pending: VecDeque<Indication>,
     /// Indications taken since the board was last rung for the room they freed.
     taken: usize,
 }
@@ -117,14 +117,14 @@ impl BoardHost {
         }
         let (work, done, arena, shapes) = layout();
         let bytes = (arena + arena_bytes).next_multiple_of(4096);
-        let mut half = PendingChannel::connect(&door_name(name)?, &[], bytes)?;
+        let mut half = PendingChannel::connect(&listener_name(name)?, &[], bytes)?;
         let channel = loop {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 break channel;
             }
             // The board answers when it is next driven, at the latest by its helper thread.
             let mut files = [rustix::event::PollFd::new(&half, rustix::event::PollFlags::IN)];
-            let patience = kiban_os::wait::timespec(ATTACH_PATIENCE);
+            let patience = kiban_os::wait::timespec(ATTACH_TIMEOUT);
             match rustix::event::poll(&mut files, Some(&patience)) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -143,7 +143,7 @@ impl BoardHost {
             clock,
             around_at: Instant::ZERO,
             cookie: 0,
-            kept: VecDeque::new(),
+            pending: VecDeque::new(),
             taken: 0,
         })
     }
@@ -167,7 +167,7 @@ impl BoardHost {
     ///
     /// # Errors
     /// As for [`BoardHost::send`].
-    pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         self.queues.receive(vi, cookie, segments)?;
         self.channel.ring(machine_nanos);
         Ok(())
@@ -178,20 +178,22 @@ impl BoardHost {
     ///
     /// # Errors
     /// [`HostError`] if the board denies the request or has gone, or the timeout expires.
-    pub fn ask(&mut self, control: &Control, timeout: Duration) -> Result<u32, HostError> {
+    pub fn control(&mut self, control: &Control, timeout: Duration) -> Result<u32, HostError> {
         self.cookie += 1;
         let own = self.cookie | 1 << 63;
         let deadline = self.clock.now() + timeout;
         // A full ring has room as soon as the board has taken some entries; it rings then.
-        self.wait(deadline, |queues| match queues.ask(own, control) {
+        self.wait(deadline, |queues| match queues.post_control(own, control) {
             Err(PostError::Full) => None,
             posted => Some(posted.map_err(HostError::from)),
         })?;
         self.channel.ring(machine_nanos);
         loop {
             match self.next(deadline)? {
-                Told::Reply { cookie, result } if cookie == own => return result.map_err(HostError::Denied),
-                other => self.kept.push_back(other),
+                Indication::Reply { cookie, result } if cookie == own => {
+                    return result.map_err(HostError::Denied);
+                }
+                other => self.pending.push_back(other),
             }
         }
     }
@@ -200,11 +202,11 @@ impl BoardHost {
     ///
     /// # Errors
     /// [`HostError::Gone`] if the board violated the ring's protocol.
-    pub fn poll(&mut self) -> Result<Option<Told>, HostError> {
-        if let Some(told) = self.kept.pop_front() {
+    pub fn poll(&mut self) -> Result<Option<Indication>, HostError> {
+        if let Some(told) = self.pending.pop_front() {
             return Ok(Some(told));
         }
-        let told = self.queues.told()?;
+        let told = self.queues.next_indication()?;
         if told.is_some() {
             self.note_taken();
         }
@@ -224,15 +226,16 @@ impl BoardHost {
     ///
     /// # Errors
     /// [`HostError`] if the board has gone or the timeout expires.
-    pub fn told(&mut self, timeout: Duration) -> Result<Told, HostError> {
-        if let Some(told) = self.kept.pop_front() {
+    pub fn next_indication(&mut self, timeout: Duration) -> Result<Indication, HostError> {
+        if let Some(told) = self.pending.pop_front() {
             return Ok(told);
         }
         self.next(if timeout == Duration::MAX { Instant::NEVER } else { self.clock.now() + timeout })
     }
 
-    fn next(&mut self, deadline: Instant) -> Result<Told, HostError> {
-        let told = self.wait(deadline, |queues| queues.told().map_err(HostError::from).transpose())?;
+    fn next(&mut self, deadline: Instant) -> Result<Indication, HostError> {
+        let told =
+            self.wait(deadline, |queues| queues.next_indication().map_err(HostError::from).transpose())?;
         self.note_taken();
         Ok(told)
     }
@@ -252,7 +255,7 @@ impl BoardHost {
             }
             let now = clock.now();
             if now >= *around_at {
-                *around_at = now + LOOK_AROUND;
+                *around_at = now + RARE_CHECK_INTERVAL;
                 gone.set(channel.is_gone());
             }
             gone.get().then_some(Err(HostError::Gone))

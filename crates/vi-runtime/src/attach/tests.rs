@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Device, HostAddress, Nic};
 use kiban_base::{SharedBytes, SimRng};
-use kiban_vi::{Done, DoneAs, Reliability, Remote, Status};
+use kiban_vi::{AddressSegment, Completion, CompletionKind, Reliability, Status};
 use std::process::{Child, Command};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,13 +27,13 @@ fn create(host: &mut BoardHost) -> (u32, u32) {
         rdma_read: true,
     };
     let memory = Control::Register { address: 0, length: 1 << 20, rdma_write: true, rdma_read: true };
-    (host.ask(&vi, PATIENCE).expect("room"), host.ask(&memory, PATIENCE).expect("within the arena"))
+    (host.control(&vi, PATIENCE).expect("room"), host.control(&memory, PATIENCE).expect("within the arena"))
 }
 
 /// Returns the next completed descriptor and ignores other indications.
-fn done(host: &mut BoardHost) -> Done {
+fn done(host: &mut BoardHost) -> Completion {
     loop {
-        if let Told::Done { done, .. } = host.told(PATIENCE).expect("something is done") {
+        if let Indication::Done { done, .. } = host.next_indication(PATIENCE).expect("something is done") {
             return done;
         }
     }
@@ -43,7 +43,7 @@ fn done(host: &mut BoardHost) -> Done {
 fn connected(name: &str) -> [(BoardHost, u32, u32); 2] {
     let (mut server, mut client) = (host(name), host(name));
     let (s, c) = (create(&mut server), create(&mut client));
-    server.ask(&Control::Listen(b"port".to_vec()), PATIENCE).expect("nobody listens there");
+    server.control(&Control::Listen(b"port".to_vec()), PATIENCE).expect("nobody listens there");
     let connect = Control::Connect {
         vi: c.0,
         host: HostAddress::Loopback.to_bytes(),
@@ -52,10 +52,12 @@ fn connected(name: &str) -> [(BoardHost, u32, u32); 2] {
     };
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            let Ok(Told::Request { request }) = server.told(PATIENCE) else { panic!("somebody asks") };
-            server.ask(&Control::Accept { request, vi: s.0 }, PATIENCE).expect("alike");
+            let Ok(Indication::Request { request }) = server.next_indication(PATIENCE) else {
+                panic!("somebody asks")
+            };
+            server.control(&Control::Accept { request, vi: s.0 }, PATIENCE).expect("alike");
         });
-        client.ask(&connect, PATIENCE).expect("somebody waits");
+        client.control(&connect, PATIENCE).expect("somebody waits");
     });
     [(server, s.0, s.1), (client, c.0, c.1)]
 }
@@ -67,22 +69,26 @@ fn two_hosts_speak_through_the_board_of_a_third() {
     for n in 0..1000u64 {
         let bytes = n.to_ne_bytes();
         client.arena().write(64, SharedBytes::from(&bytes[..])).expect("within");
-        server.receive(s_vi, n, &[Segment { address: 128, handle: s_memory, length: 8 }]).expect("room");
-        let from = [Segment { address: 64, handle: c_memory, length: 8 }];
+        server.receive(s_vi, n, &[DataSegment { address: 128, handle: s_memory, length: 8 }]).expect("room");
+        let from = [DataSegment { address: 64, handle: c_memory, length: 8 }];
         client.send(c_vi, &Work::send(n, &from).with_immediate(n as u32)).expect("room");
-        let Ok(Told::Done { vi, done }) = server.told(PATIENCE) else { panic!("a message comes") };
-        assert_eq!((vi, done.cookie, done.kind, done.status), (s_vi, n, DoneAs::Receive, Status::OK));
+        let Ok(Indication::Done { vi, done }) = server.next_indication(PATIENCE) else {
+            panic!("a message comes")
+        };
+        assert_eq!((vi, done.cookie, done.kind, done.status), (s_vi, n, CompletionKind::Receive, Status::OK));
         assert_eq!((done.length, done.immediate), (8, Some(n as u32)));
         assert_eq!(server.arena().read(128, 8).expect("within"), bytes);
-        let Ok(Told::Done { done, .. }) = client.told(PATIENCE) else { panic!("it leaves") };
+        let Ok(Indication::Done { done, .. }) = client.next_indication(PATIENCE) else { panic!("it leaves") };
         assert_eq!((done.cookie, done.status), (n, Status::OK));
     }
     // RDMA without any call of the server.
     server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
-    let there = Remote { address: 0, handle: s_memory };
-    let to = [Segment { address: 4096, handle: c_memory, length: 32 }];
+    let there = AddressSegment { address: 0, handle: s_memory };
+    let to = [DataSegment { address: 4096, handle: c_memory, length: 32 }];
     client.send(c_vi, &Work::read(1, &to, there)).expect("room");
-    assert!(matches!(client.told(PATIENCE), Ok(Told::Done { done, .. }) if done.status.is_ok()));
+    assert!(
+        matches!(client.next_indication(PATIENCE), Ok(Indication::Done { done, .. }) if done.status.is_ok())
+    );
     assert_eq!(client.arena().read(4096, 32).expect("within"), [7; 32]);
 }
 
@@ -90,28 +96,28 @@ fn two_hosts_speak_through_the_board_of_a_third() {
 fn what_is_another_hosts_is_nothing_to_this_one() {
     let (board, name) = board("confined");
     let [(_server, s_vi, s_memory), (mut client, c_vi, _)] = connected(&name);
-    let denied = |result| assert_eq!(result, Err(HostError::Denied(Denied::NotYours)));
-    denied(client.ask(&Control::DestroyVi(s_vi), PATIENCE));
-    denied(client.ask(&Control::Disconnect(s_vi), PATIENCE));
-    denied(client.ask(&Control::Deregister(s_memory), PATIENCE));
-    denied(client.ask(&Control::Accept { request: 1, vi: c_vi }, PATIENCE));
+    let denied = |result| assert_eq!(result, Err(HostError::Denied(ControlError::NotYours)));
+    denied(client.control(&Control::DestroyVi(s_vi), PATIENCE));
+    denied(client.control(&Control::Disconnect(s_vi), PATIENCE));
+    denied(client.control(&Control::Deregister(s_memory), PATIENCE));
+    denied(client.control(&Control::Accept { request: 1, vi: c_vi }, PATIENCE));
     client.receive(s_vi, 5, &[]).expect("room");
-    let told = client.told(PATIENCE);
-    assert_eq!(told, Ok(Told::Reply { cookie: 5, result: Err(Denied::NotYours) }));
+    let told = client.next_indication(PATIENCE);
+    assert_eq!(told, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
     // Its own VI with memory of the other host: that descriptor is in error, and nothing moves.
-    let theirs = [Segment { address: 0, handle: s_memory, length: 8 }];
+    let theirs = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     client.send(c_vi, &Work::send(6, &theirs)).expect("room");
     let done = done(&mut client);
     assert_eq!((done.cookie, done.status), (6, Status::PROTECTION));
     let beyond = Control::Register { address: 1 << 20, length: 1, rdma_write: false, rdma_read: false };
-    assert_eq!(client.ask(&beyond, PATIENCE), Err(HostError::Denied(Denied::OutOfRange)));
+    assert_eq!(client.control(&beyond, PATIENCE), Err(HostError::Denied(ControlError::OutOfRange)));
     let listen = Control::Listen(b"port".to_vec());
     assert_eq!(
-        client.ask(&listen, PATIENCE),
-        Err(HostError::Denied(Denied::BadState)),
+        client.control(&listen, PATIENCE),
+        Err(HostError::Denied(ControlError::BadState)),
         "somebody listens there"
     );
-    assert_eq!(client.receive(c_vi, 1, &[Segment::default(); 13]), Err(PostError::TooLong));
+    assert_eq!(client.receive(c_vi, 1, &[DataSegment::default(); 13]), Err(PostError::TooLong));
     drop(board);
 }
 
@@ -119,7 +125,7 @@ fn what_is_another_hosts_is_nothing_to_this_one() {
 fn a_ring_that_is_full_says_so_and_goes_on() {
     let (_board, name) = board("full");
     let [(mut server, s_vi, s_memory), _client] = connected(&name);
-    let segment = [Segment { address: 0, handle: s_memory, length: 8 }];
+    let segment = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     let mut posted = 0u64;
     // More entries than the ring has: it is full only until the board has taken some.
     while posted < 3000 {
@@ -129,7 +135,7 @@ fn a_ring_that_is_full_says_so_and_goes_on() {
             Err(other) => panic!("{other}"),
         }
     }
-    server.ask(&Control::Disconnect(s_vi), PATIENCE).expect("connected");
+    server.control(&Control::Disconnect(s_vi), PATIENCE).expect("connected");
     for n in 0..posted {
         let done = done(&mut server);
         assert_eq!((done.cookie, done.status), (n, Status::FLUSHED));
@@ -142,7 +148,7 @@ fn the_end_of_the_board_is_told() {
     let mut one = host(&name);
     create(&mut one);
     drop(board);
-    assert_eq!(one.told(PATIENCE), Err(HostError::Gone));
+    assert_eq!(one.next_indication(PATIENCE), Err(HostError::Gone));
     assert!(BoardHost::attach(&name, 4096, Wait::Poll).is_err());
 }
 
@@ -161,14 +167,16 @@ fn a_killed_host_leaves_nothing_behind() {
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
         let mut one = host(&name);
         let (vi, memory) = create(&mut one);
-        one.ask(&Control::Listen(b"dying".to_vec()), PATIENCE).expect("nobody listens there");
+        one.control(&Control::Listen(b"dying".to_vec()), PATIENCE).expect("nobody listens there");
         (0..100).for_each(|n| {
-            one.receive(vi, n, &[Segment { address: 0, handle: memory, length: 8 }]).expect("room");
+            one.receive(vi, n, &[DataSegment { address: 0, handle: memory, length: 8 }]).expect("room");
         });
-        let Ok(Told::Request { request }) = one.told(PATIENCE) else { panic!("somebody asks") };
-        one.ask(&Control::Accept { request, vi }, PATIENCE).expect("alike");
+        let Ok(Indication::Request { request }) = one.next_indication(PATIENCE) else {
+            panic!("somebody asks")
+        };
+        one.control(&Control::Accept { request, vi }, PATIENCE).expect("alike");
         // Until it is killed.
-        let _ = one.told(Duration::MAX);
+        let _ = one.next_indication(Duration::MAX);
         return;
     }
     let (board, name) = board("killed");
@@ -183,13 +191,13 @@ fn a_killed_host_leaves_nothing_behind() {
         let connect =
             Control::Connect { vi, host: Vec::new(), discriminator: b"dying".to_vec(), patience_ms: 10_000 };
         // The child listens once it has started.
-        while client.ask(&connect, PATIENCE) == Err(HostError::Denied(Denied::NoMatch)) {
+        while client.control(&connect, PATIENCE) == Err(HostError::Denied(ControlError::NoMatch)) {
             std::thread::yield_now();
         }
         let before = board.now();
         peer.0.kill().expect("it lives");
-        let told = client.told(PATIENCE);
-        assert!(matches!(told, Ok(Told::Lost { vi: its, .. }) if its == vi), "{told:?}");
+        let told = client.next_indication(PATIENCE);
+        assert!(matches!(told, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{told:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
     // Everything has been released: tag, VIs, memories and the name are available again.
@@ -233,16 +241,20 @@ fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
         memory.write(slot, SharedBytes::from(&(round as u32 % 4 + 1).to_ne_bytes()[..])).expect("within");
         hostile.channel.ring(|| 0);
         // The other hosts are not affected.
-        server.receive(s_vi, round, &[Segment { address: 128, handle: s_memory, length: 8 }]).expect("room");
-        client
-            .send(c_vi, &Work::send(round, &[Segment { address: 0, handle: c_memory, length: 8 }]))
+        server
+            .receive(s_vi, round, &[DataSegment { address: 128, handle: s_memory, length: 8 }])
             .expect("room");
-        let told = server.told(PATIENCE);
+        client
+            .send(c_vi, &Work::send(round, &[DataSegment { address: 0, handle: c_memory, length: 8 }]))
+            .expect("room");
+        let told = server.next_indication(PATIENCE);
         assert!(
-            matches!(told, Ok(Told::Done { done, .. }) if done.cookie == round && done.status.is_ok()),
+            matches!(told, Ok(Indication::Done { done, .. }) if done.cookie == round && done.status.is_ok()),
             "{told:?}"
         );
-        assert!(matches!(client.told(PATIENCE), Ok(Told::Done { done, .. }) if done.status.is_ok()));
+        assert!(
+            matches!(client.next_indication(PATIENCE), Ok(Indication::Done { done, .. }) if done.status.is_ok())
+        );
     }
     drop(board);
 }

@@ -3,7 +3,8 @@
 use crate::pair::{BASE, MEMORY_BYTES, Pair, attributes};
 use kiban_vi::wire::fault;
 use kiban_vi::{
-    Config, Event, MemoryAttributes, Refusal, Reliability, Remote, Segment, Status, ViState, Work,
+    AddressSegment, Config, DataSegment, Event, MemoryAttributes, Reliability, RequestError, Status, ViState,
+    Work,
 };
 use std::time::Duration;
 
@@ -37,8 +38,11 @@ fn a_dry_receive_queue_is_what_the_level_makes_of_it() {
     let vi = one.sides[1].vi;
     let told = one.events(1);
     assert_eq!(told[0], Event::ReceiveQueueEmpty { vi });
-    assert_eq!(told[1], Event::ConnectionLost { vi, fault: fault::DRY });
-    assert_eq!(one.events(0), [Event::ConnectionLost { vi: one.sides[0].vi, fault: fault::DRY }]);
+    assert_eq!(told[1], Event::ConnectionLost { vi, fault: fault::NO_RECEIVE_DESCRIPTOR });
+    assert_eq!(
+        one.events(0),
+        [Event::ConnectionLost { vi: one.sides[0].vi, fault: fault::NO_RECEIVE_DESCRIPTOR }]
+    );
 
     let mut one = pair(Reliability::Reception);
     (0..3).for_each(|n| one.send(0, Work::send(n, &from)).expect("connected"));
@@ -111,19 +115,19 @@ fn a_message_that_is_too_long_is_a_length_error() {
 fn a_descriptor_that_breaks_a_rule_says_which() {
     for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
         let (far, most) = (u64::from(u32::MAX), 1 << 17);
-        type Row = (&'static str, fn(&Pair) -> Vec<Segment>, Status);
+        type Row = (&'static str, fn(&Pair) -> Vec<DataSegment>, Status);
         let rows: [Row; 5] = [
             ("too many segments", |one| vec![one.at(0, 0, 1); 253], Status::FORMAT),
             ("longer than the VI's longest", |one| vec![one.at(0, 0, (1 << 17) + 1)], Status::LENGTH),
             ("beyond its memory", |one| vec![one.at(0, MEMORY_BYTES as u64 - 1, 2)], Status::PROTECTION),
             (
                 "before its memory",
-                |one| vec![Segment { address: BASE - 1, ..one.at(0, 0, 2) }],
+                |one| vec![DataSegment { address: BASE - 1, ..one.at(0, 0, 2) }],
                 Status::PROTECTION,
             ),
             (
                 "of no memory",
-                |_| vec![Segment { address: BASE, handle: 0x1234, length: 1 }],
+                |_| vec![DataSegment { address: BASE, handle: 0x1234, length: 1 }],
                 Status::PROTECTION,
             ),
         ];
@@ -158,11 +162,11 @@ fn memory_of_another_tag_is_not_to_be_touched() {
     one.send(0, Work::send(1, &from)).expect("connected");
     one.run(A_WHILE);
     assert_eq!(one.sent(0).map(|done| done.status), Some(Status::PROTECTION));
-    assert_eq!(one.sides[0].nic.destroy_tag(other), Err(Refusal::InUse));
+    assert_eq!(one.sides[0].nic.destroy_tag(other), Err(RequestError::InUse));
     one.sides[0].nic.deregister(handle).expect("registered");
-    assert_eq!(one.sides[0].nic.deregister(handle).map(|_| ()), Err(Refusal::UnknownMemory));
+    assert_eq!(one.sides[0].nic.deregister(handle).map(|_| ()), Err(RequestError::UnknownMemory));
     assert_eq!(one.sides[0].nic.destroy_tag(other), Ok(()));
-    assert_eq!(one.sides[0].nic.destroy_tag(other), Err(Refusal::UnknownTag));
+    assert_eq!(one.sides[0].nic.destroy_tag(other), Err(RequestError::UnknownTag));
 }
 
 #[test]
@@ -184,14 +188,14 @@ fn memory_deregistered_under_a_message_ends_it_with_what_had_moved() {
 #[test]
 fn a_place_that_a_peer_may_not_touch_is_not_touched() {
     for write in [true, false] {
-        type Row = (&'static str, fn(&mut Pair) -> Remote);
+        type Row = (&'static str, fn(&mut Pair) -> AddressSegment);
         let rows: [Row; 5] = [
-            ("no such memory", |_| Remote { address: BASE, handle: 0x77 }),
-            ("beyond the memory", |one| Remote {
+            ("no such memory", |_| AddressSegment { address: BASE, handle: 0x77 }),
+            ("beyond the memory", |one| AddressSegment {
                 address: BASE + MEMORY_BYTES as u64 - 7,
                 handle: one.sides[1].handle,
             }),
-            ("at the end of all addresses", |one| Remote {
+            ("at the end of all addresses", |one| AddressSegment {
                 address: u64::MAX - 3,
                 handle: one.sides[1].handle,
             }),
@@ -199,14 +203,14 @@ fn a_place_that_a_peer_may_not_touch_is_not_touched() {
                 let (handle, tag) = (one.sides[1].handle, one.sides[1].tag);
                 let none = MemoryAttributes { tag, rdma_write: false, rdma_read: false };
                 one.sides[1].nic.set_memory_attributes(handle, none).expect("registered");
-                Remote { address: BASE, handle }
+                AddressSegment { address: BASE, handle }
             }),
             ("memory of another tag", |one| {
                 let handle = one.sides[1].handle;
                 let tag = one.sides[1].nic.create_tag().expect("room");
                 let other = MemoryAttributes { tag, rdma_write: true, rdma_read: true };
                 one.sides[1].nic.set_memory_attributes(handle, other).expect("registered");
-                Remote { address: BASE, handle }
+                AddressSegment { address: BASE, handle }
             }),
         ];
         for (what, place) in rows {
@@ -235,20 +239,20 @@ fn a_vi_that_takes_no_rdma_refuses_it_whatever_its_memory_says() {
     one.sides[1].nic.set_vi(vi, closed).expect("idle");
     one.connect();
     let own = [one.at(0, 0, 8)];
-    let there = Remote { address: BASE, handle: one.sides[1].handle };
+    let there = AddressSegment { address: BASE, handle: one.sides[1].handle };
     one.send(0, Work::write(1, &own, there)).expect("connected");
     one.run(A_WHILE);
     assert_eq!([one.state(0), one.state(1)], [ViState::Error; 2]);
     let mut unreliable = attributes(Reliability::Unreliable, tag);
     unreliable.rdma_read = true;
-    assert_eq!(one.sides[1].nic.create_vi(unreliable, None, None), Err(Refusal::RdmaRead));
+    assert_eq!(one.sides[1].nic.create_vi(unreliable, None, None), Err(RequestError::RdmaRead));
 }
 
 #[test]
 fn an_unreliable_read_is_a_format_error() {
     let mut one = pair(Reliability::Unreliable);
     let own = [one.at(0, 0, 8)];
-    let there = Remote { address: BASE, handle: one.sides[1].handle };
+    let there = AddressSegment { address: BASE, handle: one.sides[1].handle };
     one.send(0, Work::read(1, &own, there)).expect("connected");
     one.run(A_WHILE);
     assert_eq!(one.sent(0).map(|done| done.status), Some(Status::FORMAT));
@@ -276,15 +280,15 @@ fn a_disconnect_flushes_both_ends_in_the_order_of_posting() {
     // state.
     one.send(1, Work::send(6, &from)).expect("a VI in error takes descriptors");
     assert_eq!(one.sent(1).map(|done| done.status), Some(Status::FLUSHED));
-    assert_eq!(one.send(0, Work::send(6, &from)), Err(Refusal::BadState(ViState::Idle)));
+    assert_eq!(one.send(0, Work::send(6, &from)), Err(RequestError::BadState(ViState::Idle)));
     let other = one.sides[1].vi;
-    assert_eq!(one.sides[1].nic.destroy_vi(other), Err(Refusal::BadState(ViState::Error)));
+    assert_eq!(one.sides[1].nic.destroy_vi(other), Err(RequestError::BadState(ViState::Error)));
     one.sides[1].nic.disconnect(other).expect("in error");
     assert_eq!(one.sides[1].nic.destroy_vi(other), Ok(()));
-    assert_eq!(one.sides[1].nic.destroy_vi(other), Err(Refusal::UnknownVi));
+    assert_eq!(one.sides[1].nic.destroy_vi(other), Err(RequestError::UnknownVi));
     let segment = [one.at(0, 0, 8)];
     one.receive(0, 9, &segment);
-    assert_eq!(one.sides[0].nic.destroy_vi(vi), Err(Refusal::InUse));
+    assert_eq!(one.sides[0].nic.destroy_vi(vi), Err(RequestError::InUse));
 }
 
 #[test]
@@ -319,7 +323,7 @@ fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
         one.run(A_WHILE);
         let side = &mut one.sides[0];
         let faulty = Work::send(2, &from);
-        side.nic.post_judged_send(side.vi, faulty, Status::FORMAT).expect("connected, with room");
+        side.nic.post_failed_send(side.vi, faulty, Status::FORMAT).expect("connected, with room");
         one.run(A_WHILE);
         let done: Vec<_> =
             (0..2).filter_map(|_| one.sent(0)).map(|done| (done.cookie, done.status)).collect();
@@ -327,7 +331,7 @@ fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
         let after = if level == Reliability::Unreliable { ViState::Connected } else { ViState::Error };
         assert_eq!(one.state(0), after, "{level:?}");
         let side = &mut one.sides[1];
-        side.nic.post_judged_receive(side.vi, 3, &to, Status::FORMAT).expect("room");
+        side.nic.post_failed_receive(side.vi, 3, &to, Status::FORMAT).expect("room");
         one.run(A_WHILE);
         assert_eq!(one.received(1).map(|done| (done.cookie, done.status)), Some((1, Status::OK)));
         let shown = if level == Reliability::Unreliable { Status::FORMAT } else { Status::FLUSHED };
@@ -341,7 +345,7 @@ fn an_unreliable_sender_goes_on_behind_a_fault_that_was_dequeued_at_once() {
     let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
     one.receive(1, 1, &to);
     let side = &mut one.sides[0];
-    side.nic.post_judged_send(side.vi, Work::send(1, &from), Status::FORMAT).expect("connected, with room");
+    side.nic.post_failed_send(side.vi, Work::send(1, &from), Status::FORMAT).expect("connected, with room");
     assert_eq!(one.sent(0).map(|done| done.status), Some(Status::FORMAT));
     one.send(0, Work::send(2, &from)).expect("connected");
     one.run(A_WHILE);
@@ -366,18 +370,18 @@ fn a_path_that_goes_takes_its_connections_along() {
 fn numbers_that_are_nobodys_are_refused() {
     let mut one = pair(Reliability::Delivery);
     let nic = &mut one.sides[0].nic;
-    assert_eq!(nic.send_done(99), Err(Refusal::UnknownVi));
-    assert_eq!(nic.post_send(99, Work::send(1, &[])), Err(Refusal::UnknownVi));
-    assert_eq!(nic.queue_done(99), Err(Refusal::UnknownQueue));
-    assert_eq!(nic.disconnect(0), Err(Refusal::UnknownVi));
-    assert_eq!(nic.listen(&[0; 65]), Err(Refusal::BadAddress));
+    assert_eq!(nic.send_done(99), Err(RequestError::UnknownVi));
+    assert_eq!(nic.post_send(99, Work::send(1, &[])), Err(RequestError::UnknownVi));
+    assert_eq!(nic.queue_done(99), Err(RequestError::UnknownQueue));
+    assert_eq!(nic.disconnect(0), Err(RequestError::UnknownVi));
+    assert_eq!(nic.listen(&[0; 65]), Err(RequestError::BadAddress));
     let tag = one.sides[0].tag;
     let wrong = kiban_vi::ViAttributes { tag: tag ^ 1, ..attributes(Reliability::Delivery, tag) };
-    assert_eq!(one.sides[0].nic.create_vi(wrong, None, None), Err(Refusal::UnknownTag));
+    assert_eq!(one.sides[0].nic.create_vi(wrong, None, None), Err(RequestError::UnknownTag));
     let small = Config { descriptors_max: 2, ..Config::default() };
     let mut one = Pair::connected(Reliability::Delivery, true, &small);
     let (vi, segment) = (one.sides[0].vi, [one.at(0, 0, 1)]);
     one.receive(0, 1, &segment);
     one.receive(0, 2, &segment);
-    assert_eq!(one.sides[0].nic.post_receive(vi, 3, &segment), Err(Refusal::TooMany));
+    assert_eq!(one.sides[0].nic.post_receive(vi, 3, &segment), Err(RequestError::TooMany));
 }

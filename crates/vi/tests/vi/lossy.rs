@@ -2,7 +2,7 @@
 
 use crate::pair::{BASE, Harm, Pair, pattern};
 use kiban_vi::wire::fault;
-use kiban_vi::{Config, Event, Reliability, Remote, Status, ViState, Work};
+use kiban_vi::{AddressSegment, Config, Event, Reliability, Status, ViState, Work};
 use std::time::Duration;
 
 const BAD: Harm = Harm { loss: 0.05, doubling: 0.05, reordering: 0.05, corruption: 0.02 };
@@ -21,7 +21,8 @@ fn reliable_messages_survive_everything_once_and_in_order() {
                 let to = [pair.at(1, n * 2000, 2000)];
                 pair.receive(1, n, &to);
             }
-            let there = |pair: &Pair, offset| Remote { address: BASE + offset, handle: pair.sides[1].handle };
+            let there =
+                |pair: &Pair, offset| AddressSegment { address: BASE + offset, handle: pair.sides[1].handle };
             for n in 0..20u64 {
                 let from = [pair.at(0, n * 2000, 2000)];
                 pair.send(0, Work::send(3 * n, &from)).expect("connected");
@@ -90,7 +91,7 @@ fn an_unreliable_write_with_a_hole_is_not_announced() {
     let mut pair = Pair::connected(Reliability::Unreliable, false, &Config::default());
     let to = [pair.at(1, 0, 0)];
     pair.receive(1, 9, &to);
-    let there = Remote { address: BASE + 500, handle: pair.sides[1].handle };
+    let there = AddressSegment { address: BASE + 500, handle: pair.sides[1].handle };
     for missing in [Some(0), Some(1), Some(2), None] {
         // Three packets, the last with immediate data.
         let from = [pair.at(0, 0, 2900)];
@@ -183,5 +184,8 @@ fn who_did_not_hear_the_end_is_told_again() {
     assert_eq!([pair.state(0), pair.state(1)], [ViState::Connected, ViState::Error]);
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.state(0), ViState::Error);
-    assert_eq!(pair.events(0), [Event::ConnectionLost { vi: pair.sides[0].vi, fault: fault::DRY }]);
+    assert_eq!(
+        pair.events(0),
+        [Event::ConnectionLost { vi: pair.sides[0].vi, fault: fault::NO_RECEIVE_DESCRIPTOR }]
+    );
 }

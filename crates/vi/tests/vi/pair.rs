@@ -2,8 +2,8 @@
 
 use kiban_base::{Instant, Region, RngKey, SharedBytes, SharedRoom, SimRng};
 use kiban_vi::{
-    Config, Done, Event, MemoryAttributes, Nic, PathTraits, Refusal, Reliability, Segment, ViAttributes,
-    ViState, Work,
+    Completion, Config, DataSegment, Event, MemoryAttributes, Nic, PathTraits, Reliability, RequestError,
+    ViAttributes, ViState, Work,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -61,7 +61,8 @@ fn side(config: &Config, reliability: Reliability, traits: PathTraits, seed: u64
 impl Pair {
     /// Creates two NICs that are not connected, on a lossless or a lossy path.
     pub(crate) fn strangers(reliability: Reliability, loses_nothing: bool, config: &Config) -> Pair {
-        let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing, checked: !loses_nothing };
+        let traits =
+            PathTraits { packet_bytes: PACKET_BYTES, lossless: loses_nothing, checked: !loses_nothing };
         let sides = [1, 2].map(|seed| side(config, reliability, traits, seed));
         Pair { sides, now: Instant::ZERO, harm: Harm::default(), chance: SimRng::from_seed(7), packets: 0 }
     }
@@ -87,7 +88,7 @@ impl Pair {
         assert_eq!([self.state(0), self.state(1)], [ViState::Connected; 2]);
     }
 
-    pub(crate) fn ask(&mut self, patience: Duration) -> Result<(), Refusal> {
+    pub(crate) fn ask(&mut self, patience: Duration) -> Result<(), RequestError> {
         let now = self.now;
         let Side { nic, vi, path, .. } = &mut self.sides[0];
         nic.request(*vi, *path, (b"mine", b"port"), false, now, now + patience)
@@ -158,26 +159,26 @@ impl Pair {
     }
 
     /// Returns a range of a side's memory as a segment.
-    pub(crate) fn at(&self, side: usize, offset: u64, length: u32) -> Segment {
-        Segment { address: BASE + offset, handle: self.sides[side].handle, length }
+    pub(crate) fn at(&self, side: usize, offset: u64, length: u32) -> DataSegment {
+        DataSegment { address: BASE + offset, handle: self.sides[side].handle, length }
     }
 
-    pub(crate) fn send(&mut self, side: usize, work: Work<'_>) -> Result<(), Refusal> {
+    pub(crate) fn send(&mut self, side: usize, work: Work<'_>) -> Result<(), RequestError> {
         let Side { nic, vi, .. } = &mut self.sides[side];
         nic.post_send(*vi, work)
     }
 
-    pub(crate) fn receive(&mut self, side: usize, cookie: u64, segments: &[Segment]) {
+    pub(crate) fn receive(&mut self, side: usize, cookie: u64, segments: &[DataSegment]) {
         let Side { nic, vi, .. } = &mut self.sides[side];
         nic.post_receive(*vi, cookie, segments).expect("room for a descriptor");
     }
 
-    pub(crate) fn sent(&mut self, side: usize) -> Option<Done> {
+    pub(crate) fn sent(&mut self, side: usize) -> Option<Completion> {
         let Side { nic, vi, .. } = &mut self.sides[side];
         nic.send_done(*vi).expect("the VI is there")
     }
 
-    pub(crate) fn received(&mut self, side: usize) -> Option<Done> {
+    pub(crate) fn received(&mut self, side: usize) -> Option<Completion> {
         let Side { nic, vi, .. } = &mut self.sides[side];
         nic.receive_done(*vi).expect("the VI is there")
     }

@@ -2,7 +2,10 @@
 
 use crate::pair::{BASE, PACKET_BYTES, Pair, attributes, pattern};
 use kiban_base::Instant;
-use kiban_vi::{Config, ConnectError, DoneAs, Event, Refusal, Reliability, Remote, Status, ViState, Work};
+use kiban_vi::{
+    AddressSegment, CompletionKind, Config, ConnectError, Event, Reliability, RequestError, Status, ViState,
+    Work,
+};
 use std::time::Duration;
 
 const LEVELS: [Reliability; 3] = [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception];
@@ -42,7 +45,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
             );
             let received = pair.received(1).expect("the message has come");
             assert_eq!((received.cookie, received.length), (100 + n as u64, length as u32), "{level:?}");
-            assert_eq!((received.kind, received.immediate), (DoneAs::Receive, None));
+            assert_eq!((received.kind, received.immediate), (CompletionKind::Receive, None));
             assert!(pair.look(1, 1000, length) == bytes, "{level:?}: {length} bytes differ");
         }
         assert_eq!((pair.sent(0), pair.received(1)), (None, None));
@@ -68,17 +71,23 @@ fn a_write_lands_where_it_says_and_consumes_nothing_without_immediate_data() {
         let bytes = pattern(9000, 3);
         pair.fill(0, 0, &bytes);
         let (from, to) = ([pair.at(0, 0, 9000)], [pair.at(1, 0, 0)]);
-        let there = Remote { address: BASE + 500, handle: pair.sides[1].handle };
+        let there = AddressSegment { address: BASE + 500, handle: pair.sides[1].handle };
         pair.receive(1, 7, &to);
         pair.send(0, Work::write(1, &from, there)).expect("connected");
         pair.run(A_WHILE);
         assert!(pair.look(1, 500, 9000) == bytes, "{level:?}");
         assert_eq!(pair.received(1), None);
-        assert_eq!(pair.sent(0).map(|done| (done.kind, done.status)), Some((DoneAs::Write, Status::OK)));
+        assert_eq!(
+            pair.sent(0).map(|done| (done.kind, done.status)),
+            Some((CompletionKind::Write, Status::OK))
+        );
         pair.send(0, Work::write(2, &from, there).with_immediate(5)).expect("connected");
         pair.run(A_WHILE);
         let consumed = pair.received(1).expect("immediate data consumes a descriptor");
-        assert_eq!((consumed.cookie, consumed.kind, consumed.immediate), (7, DoneAs::RemoteWrite, Some(5)));
+        assert_eq!(
+            (consumed.cookie, consumed.kind, consumed.immediate),
+            (7, CompletionKind::RemoteWrite, Some(5))
+        );
         assert_eq!(consumed.length, 9000);
     });
 }
@@ -90,11 +99,11 @@ fn a_read_brings_what_was_there_and_consumes_nothing() {
             let mut pair = Pair::connected(level, loses_nothing, &Config::default());
             let bytes = pattern(20_000, 9);
             pair.fill(1, 100, &bytes);
-            let there = Remote { address: BASE + 100, handle: pair.sides[1].handle };
+            let there = AddressSegment { address: BASE + 100, handle: pair.sides[1].handle };
             // More RDMA Reads than may be outstanding.
             for n in 0..40u64 {
                 let to = [pair.at(0, n * 500, 500)];
-                let from = Remote { address: there.address + n * 500, ..there };
+                let from = AddressSegment { address: there.address + n * 500, ..there };
                 pair.send(0, Work::read(n, &to, from)).expect("connected");
             }
             pair.run(A_WHILE);
@@ -102,7 +111,7 @@ fn a_read_brings_what_was_there_and_consumes_nothing() {
                 let done = pair.sent(0).expect("the read is done");
                 assert_eq!(
                     (done.cookie, done.kind, done.status, done.length),
-                    (n, DoneAs::Read, Status::OK, 500)
+                    (n, CompletionKind::Read, Status::OK, 500)
                 );
             }
             assert!(pair.look(0, 0, 20_000) == bytes);
@@ -118,7 +127,7 @@ fn a_fenced_message_waits_for_reads_and_others_do_not() {
         let (big, small) = ([pair.at(0, 0, 100_000)], [pair.at(0, 0, 4)]);
         let to = [pair.at(1, 200_000, 4)];
         pair.receive(1, 1, &to);
-        let there = Remote { address: BASE, handle: pair.sides[1].handle };
+        let there = AddressSegment { address: BASE, handle: pair.sides[1].handle };
         pair.send(0, Work::read(1, &big, there)).expect("connected");
         let message = Work::send(2, &small);
         pair.send(0, if fenced { message.fenced() } else { message }).expect("connected");
@@ -136,10 +145,10 @@ fn a_completion_queue_names_the_vi_of_each_descriptor() {
     let mut pair = Pair::strangers(Reliability::Reception, true, &Config::default());
     let nic = &mut pair.sides[1].nic;
     let queue = nic.create_queue(3).expect("room");
-    assert_eq!(nic.destroy_queue(queue + 1), Err(Refusal::UnknownQueue));
+    assert_eq!(nic.destroy_queue(queue + 1), Err(RequestError::UnknownQueue));
     let vi = nic.create_vi(attributes(Reliability::Reception, pair.sides[1].tag), Some(queue), Some(queue));
     pair.sides[1].vi = vi.expect("room");
-    assert_eq!(pair.sides[1].nic.destroy_queue(queue), Err(Refusal::InUse));
+    assert_eq!(pair.sides[1].nic.destroy_queue(queue), Err(RequestError::InUse));
     pair.connect();
     let segment = [pair.at(1, 0, 8)];
     (0..4).for_each(|n| pair.receive(1, n, &segment));
@@ -198,21 +207,21 @@ fn a_request_that_comes_to_nothing_says_why() {
     assert_eq!(pair.sides[0].nic.outcome(vi), Ok(Some(Err(ConnectError::Timeout))));
     let late = pair.sides[1].nic.request_at(b"port").expect("it had come");
     pair.sides[1].nic.reject(late.number).expect("it waits");
-    assert_eq!(pair.sides[1].nic.reject(late.number), Err(Refusal::UnknownRequest));
+    assert_eq!(pair.sides[1].nic.reject(late.number), Err(RequestError::UnknownRequest));
     pair.ask(A_WHILE).expect("idle again");
     pair.run(A_WHILE / 2);
     let request = pair.sides[1].nic.request_at(b"port").expect("it came");
     let (other, tag, now) = (pair.sides[1].vi, pair.sides[1].tag, pair.now);
     let nic = &mut pair.sides[1].nic;
     nic.set_vi(other, attributes(Reliability::Reception, tag)).expect("idle");
-    assert_eq!(nic.accept(request.number, other, now), Err(Refusal::Reliability));
+    assert_eq!(nic.accept(request.number, other, now), Err(RequestError::Reliability));
     let mut unlike = attributes(Reliability::Delivery, tag);
     unlike.transfer_bytes_max -= 1;
     nic.set_vi(other, unlike).expect("idle");
-    assert_eq!(nic.accept(request.number, other, now), Err(Refusal::TransferBytes));
+    assert_eq!(nic.accept(request.number, other, now), Err(RequestError::TransferBytes));
     nic.set_vi(other, kiban_vi::ViAttributes { qos: 1, ..attributes(Reliability::Delivery, tag) })
         .expect("idle");
-    assert_eq!(nic.accept(request.number, other, now), Err(Refusal::Qos));
+    assert_eq!(nic.accept(request.number, other, now), Err(RequestError::Qos));
     nic.reject(request.number).expect("it waits");
     pair.run(A_WHILE / 4);
     assert_eq!(pair.sides[0].nic.outcome(vi), Ok(Some(Err(ConnectError::Rejected))));

@@ -98,7 +98,7 @@ impl Code {
 
     /// Returns the index in the matrix, stored row by row, of the octet that is sent at position `sent`.
     #[inline]
-    const fn place(self, sent: usize) -> usize {
+    const fn matrix_index(self, sent: usize) -> usize {
         sent % self.rows() * self.row_octets() + sent / self.rows()
     }
 
@@ -137,7 +137,7 @@ impl Code {
         for (row, data) in user.chunks_exact_mut(self.data_octets()).enumerate() {
             for column in 0..n {
                 let sent = column * rows + row;
-                debug_assert_eq!(self.place(sent), row * n + column);
+                debug_assert_eq!(self.matrix_index(sent), row * n + column);
                 word[column] = cells[sent];
                 erased[column] = lost[sent / PAYLOAD_OCTETS];
             }

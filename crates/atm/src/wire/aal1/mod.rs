@@ -110,7 +110,7 @@ impl Header {
 /// Checks a header byte.
 #[inline]
 pub const fn check(byte: u8) -> HeaderCheck {
-    match JUDGEMENTS[byte as usize] {
+    match HEADER_CHECKS[byte as usize] {
         word @ 0..16 => HeaderCheck::Intact(Header { csi: word >= 8, count: word % COUNTS }),
         word @ 16..32 => HeaderCheck::Corrected(Header { csi: word - 16 >= 8, count: word % COUNTS }),
         _ => HeaderCheck::Bad,
@@ -131,7 +131,7 @@ const WORDS: [u8; 16] = {
 };
 
 /// By header byte: the header if intact, plus 16 if one bit is wrong, 0xff otherwise.
-static JUDGEMENTS: [u8; 256] = {
+static HEADER_CHECKS: [u8; 256] = {
     let mut table = [0xff; 256];
     let mut word = 0;
     while word < 16 {

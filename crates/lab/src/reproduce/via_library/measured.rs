@@ -19,7 +19,7 @@ use crate::environment::Environment;
 use crate::load::{Foreign, Meter, ProcMeter};
 use kiban_base::{Region, Wait};
 use kiban_os::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
-use kiban_vi::{MemoryAttributes, Refusal, Reliability, Segment, ViAttributes, Work};
+use kiban_vi::{DataSegment, MemoryAttributes, Reliability, RequestError, ViAttributes, Work};
 use kiban_vi_runtime::{Address, Device, Nic};
 use serde::Serialize;
 use std::fmt;
@@ -100,7 +100,7 @@ struct End {
 impl End {
     fn open(name: Option<String>) -> Result<End, String> {
         let nic = Nic::open(&Device::Shm(name)).map_err(|error| error.to_string())?;
-        let say = |error: Refusal| error.to_string();
+        let say = |error: RequestError| error.to_string();
         let tag = nic.create_tag().map_err(say)?;
         let memory = MemoryAttributes { tag, rdma_write: false, rdma_read: false };
         let bytes = DESCRIPTORS as usize * MESSAGE_BYTES as usize;
@@ -117,9 +117,9 @@ impl End {
         Ok(End { nic, handle, vi })
     }
 
-    fn slot(&self, number: u64) -> [Segment; 1] {
+    fn slot(&self, number: u64) -> [DataSegment; 1] {
         let address = number % DESCRIPTORS * u64::from(MESSAGE_BYTES);
-        [Segment { address, handle: self.handle, length: MESSAGE_BYTES }]
+        [DataSegment { address, handle: self.handle, length: MESSAGE_BYTES }]
     }
 }
 
@@ -204,7 +204,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 let post =
                     || end.nic.post_send(end.vi, Work::send(number, &slot).with_immediate(number as u32));
                 let mut posted = post();
-                while posted == Err(Refusal::TooMany) {
+                while posted == Err(RequestError::TooMany) {
                     // If the receiver does not get its processor, the queue stays full; the waiting time
                     // counts as latency.
                     end.nic.send_wait(end.vi, PATIENCE).map_err(|error| error.to_string())?;
