@@ -9,7 +9,7 @@ use kiban_base::Sum;
 use kiban_base::{Malformed, checksum, crc, ethernet};
 use kiban_capture as capture;
 use kiban_rdma::iwarp::mpa::{
-    Answer, Config as MpaConfig, Deframer, Front, Initiator, Responder, Weaver, begin, end,
+    Answer, Config as MpaConfig, Deframer, Front, Initiator, MarkerInserter, Responder, begin, end,
 };
 use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
@@ -487,7 +487,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
     comes_back!(bytes, features, mpa_frames::Marker);
 
     for (crc, markers) in [(false, false), (false, true), (true, false), (true, true)] {
-        let (mut deframer, mut weaver) = (Deframer::new(crc, markers), Weaver::new());
+        let (mut deframer, mut weaver) = (Deframer::new(crc, markers), MarkerInserter::new());
         let mut rest = bytes;
         loop {
             match deframer.front(rest) {
@@ -498,7 +498,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
                     again.extend_from_slice(ulpdu);
                     end(&mut again, start, crc);
                     if markers {
-                        weaver.weave(&std::mem::take(&mut again), crc, &mut again);
+                        weaver.insert_markers(&std::mem::take(&mut again), crc, &mut again);
                     }
                     assert_eq!(again.len(), taken);
                     features.show((crc, markers, taken.ilog2()));
@@ -508,7 +508,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
                     assert!(!crc && !markers && ulpdu.len() <= length && ulpdu.len() <= rest.len());
                     break;
                 }
-                Ok(Front::Wants(wanted)) => {
+                Ok(Front::NeedMore(wanted)) => {
                     assert!(wanted > rest.len());
                     break;
                 }
@@ -524,7 +524,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
     let mut initiator = Initiator::new(&config, 4, 4, &[]).expect("no private data is short enough");
     match initiator.take(bytes) {
         Ok(Answer::Agreed(agreed)) => features.show(("agreed", agreed.crc, agreed.rtr.is_some())),
-        Ok(answer) => features.show(("reply", matches!(answer, Answer::Wants))),
+        Ok(answer) => features.show(("reply", matches!(answer, Answer::NeedMore))),
         Err(fault) => features.show(("reply", fault.name())),
     }
     let mut responder = Responder::new(&config);
@@ -548,7 +548,7 @@ fn mpa_seeds() -> Vec<Vec<u8>> {
         end(&mut fpdus, begun, true);
     }
     let mut woven = Vec::new();
-    Weaver::new().weave(&fpdus, true, &mut woven);
+    MarkerInserter::new().insert_markers(&fpdus, true, &mut woven);
     vec![
         start(b"MPA ID Req Frame", &[0xd0, 2, 0, 4, 0xc0, 1, 0xc0, 1]),
         start(b"MPA ID Rep Frame", &[0x10, 2, 0, 4, 0x80, 1, 0x80, 1]),

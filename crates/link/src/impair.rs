@@ -114,14 +114,14 @@ impl<C> Direction<C> {
     /// is none.
     fn leave<U: Unit<Copy = C>>(
         &mut self,
-        desk: &mut ReceivePage,
+        page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
         into: &mut VecDeque<U>,
         starved: &mut u64,
     ) {
         while self.in_transit.front().is_some_and(|front| front.0 <= lent.now) {
             let (_, copy) = self.in_transit.pop_front().expect("there is one");
-            match U::from_copy(&copy, desk, lent) {
+            match U::from_copy(&copy, page, lent) {
                 Some(unit) => into.push_back(unit),
                 None => *starved += 1,
             }
@@ -142,7 +142,7 @@ pub struct Impaired<U: Unit, L: ?Sized = dyn Link<U>> {
     fresh: VecDeque<U>,
     /// Units that have travelled, but that the link below has not taken yet.
     leaving: VecDeque<U>,
-    desk: ReceivePage,
+    page: ReceivePage,
     /// Units in and out, as seen from above.
     counters: LinkCounters,
     impaired: ImpairCounters,
@@ -159,7 +159,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
             outward: Direction::new(&config, 0x6f7574),
             fresh: VecDeque::new(),
             leaving: VecDeque::new(),
-            desk: ReceivePage::default(),
+            page: ReceivePage::default(),
             counters: LinkCounters::default(),
             impaired: ImpairCounters::default(),
             retry_at: Instant::NEVER,
@@ -179,8 +179,8 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
 
     /// Passes units that have travelled to the link below.
     fn push(&mut self, lent: &mut LinkContext<'_>) -> io::Result<()> {
-        let Impaired { outward, desk, leaving, counters, .. } = self;
-        outward.leave(desk, lent, leaving, &mut counters.starved);
+        let Impaired { outward, page, leaving, counters, .. } = self;
+        outward.leave(page, lent, leaving, &mut counters.starved);
         self.retry_at = Instant::NEVER;
         if self.leaving.is_empty() {
             return Ok(());
@@ -212,7 +212,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
             }
         }
         let before = into.len();
-        self.inward.leave(&mut self.desk, lent, into, &mut self.counters.starved);
+        self.inward.leave(&mut self.page, lent, into, &mut self.counters.starved);
         for unit in into.range(before..) {
             self.counters.units_in += 1;
             self.counters.bytes_in += unit.bytes() as u64;

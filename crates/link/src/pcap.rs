@@ -260,7 +260,7 @@ pub struct Replay {
     /// When the next record is due, once the first has arrived.
     due: Instant,
     mtu_bytes: usize,
-    desk: ReceivePage,
+    page: ReceivePage,
     counters: LinkCounters,
 }
 
@@ -275,7 +275,7 @@ impl Replay {
             origin: None,
             due: Instant::ZERO,
             mtu_bytes,
-            desk: ReceivePage::default(),
+            page: ReceivePage::default(),
             counters: LinkCounters::default(),
         };
         replay.skip();
@@ -321,7 +321,7 @@ impl<U: Unit> Link<U> for Replay {
             self.origin.get_or_insert((lent.now, entry.nanoseconds));
             let (before, record) = (into.len(), &self.capture.bytes[entry.range]);
             let result = match entry.is_whole {
-                true => U::replay(self.capture.link_type, record, &mut self.desk, lent, into),
+                true => U::replay(self.capture.link_type, record, &mut self.page, lent, into),
                 false => Err(UnitError::Malformed),
             };
             match result {

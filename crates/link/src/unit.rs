@@ -72,7 +72,7 @@ pub trait Unit: Sized + Send + 'static {
     /// They are malformed, or there is no memory.
     fn from_received(
         bytes: &[u8],
-        desk: &mut ReceivePage,
+        page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
     ) -> Result<Self, UnitError>;
 
@@ -80,7 +80,7 @@ pub trait Unit: Sized + Send + 'static {
     fn copy(&self) -> Self::Copy;
 
     /// Makes a unit of a copy; `None` if there is no memory.
-    fn from_copy(copy: &Self::Copy, desk: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
+    fn from_copy(copy: &Self::Copy, page: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
 
     /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.
     fn impair(copy: Self::Copy, at: Instant, harm: &mut Harmful, put: &mut dyn FnMut(Instant, Self::Copy));
@@ -95,7 +95,7 @@ pub trait Unit: Sized + Send + 'static {
     fn replay(
         link_type: u32,
         record: &[u8],
-        desk: &mut ReceivePage,
+        page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
         into: &mut VecDeque<Self>,
     ) -> Result<(), UnitError>;
@@ -125,13 +125,13 @@ impl Unit for Pdu {
 
     fn from_received(
         bytes: &[u8],
-        desk: &mut ReceivePage,
+        page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
     ) -> Result<Pdu, UnitError> {
         if bytes.is_empty() || bytes.len() > LONGEST_BYTES {
             return Err(UnitError::Malformed);
         }
-        desk.copy_in(bytes, lent.memory).ok_or(UnitError::Starved)
+        page.copy_in(bytes, lent.memory).ok_or(UnitError::Starved)
     }
 
     fn copy(&self) -> PduCopy {
@@ -140,8 +140,8 @@ impl Unit for Pdu {
         PduCopy { bytes, cut: self.segment_bytes() as u16, verified: self.is_verified() }
     }
 
-    fn from_copy(copy: &PduCopy, desk: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Pdu> {
-        let mut pdu = desk.copy_in(&copy.bytes, lent.memory)?;
+    fn from_copy(copy: &PduCopy, page: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Pdu> {
+        let mut pdu = page.copy_in(&copy.bytes, lent.memory)?;
         pdu.set_segment_bytes(copy.cut);
         if copy.verified {
             pdu.set_verified();
@@ -161,11 +161,11 @@ impl Unit for Pdu {
     fn replay(
         _: u32,
         record: &[u8],
-        desk: &mut ReceivePage,
+        page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
         into: &mut VecDeque<Pdu>,
     ) -> Result<(), UnitError> {
-        into.push_back(Pdu::from_received(record, desk, lent)?);
+        into.push_back(Pdu::from_received(record, page, lent)?);
         Ok(())
     }
 

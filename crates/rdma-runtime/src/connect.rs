@@ -1,6 +1,6 @@
 //! Connection management: listen, accept, connect, reject, private data, disconnect.
 
-use super::core::Way;
+use super::core::Route;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
 use kiban_rdma::iwarp::nic::Request;
@@ -107,7 +107,7 @@ impl Connection {
     pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
         let end = self.inner.end;
         let look = |core: &mut super::Core| {
-            core.stories.get(&end).is_none_or(|story| story.gone || story.failed.is_some()).then_some(())
+            core.end_states.get(&end).is_none_or(|story| story.gone || story.failed.is_some()).then_some(())
         };
         Ok(self.inner.context.turn.wait(Queue::Control, None, timeout, look)?)
     }
@@ -127,11 +127,11 @@ impl Qp {
         let (context, qp) = (self.context().clone(), self.number());
         let config = options.config();
         let end = context.turn.work(|core, now| {
-            core.connect(Way { to, from: None }, &config, qp, options.depths(), &options.private_data, now)
+            core.connect(Route { to, from: None }, &config, qp, options.depths(), &options.private_data, now)
         })??;
         let inner = EndInner { context: context.clone(), end, _qp: Some(self.clone()) };
         let connected = context.turn.wait(Queue::Control, None, timeout, |core| {
-            let story = core.stories.get_mut(&end)?;
+            let story = core.end_states.get_mut(&end)?;
             match (story.failed.take(), story.connected.take()) {
                 (Some(error), _) => Some(Err(error)),
                 (None, Some(private_data)) => Some(Ok(private_data)),

@@ -47,7 +47,7 @@ pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};
 pub use kiban_rdma::iwarp::mpa::{Config as MpaConfig, CrcUse};
 pub use kiban_rdma::iwarp::nic::ConnectError;
 pub use kiban_rdma::iwarp::rnic::{
-    Access, Completion, Config, Event, Kind, Notify, Operation, QpState, Refusal, RnicCounters, Status,
+    Access, Completion, Config, Event, Kind, Notify, Operation, QpState, RequestError, RnicCounters, Status,
 };
 
 use self::core::Core;
@@ -63,7 +63,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// The NIC refused the request.
-    Refused(Refusal),
+    Refused(RequestError),
     /// The connection could not be established.
     Connect(ConnectError),
     /// The connection request could not be sent or answered.
@@ -91,8 +91,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Error {
+impl From<RequestError> for Error {
+    fn from(refusal: RequestError) -> Error {
         Error::Refused(refusal)
     }
 }
@@ -183,7 +183,7 @@ impl Context {
     /// # Errors
     /// The timeout expired.
     pub fn cq_event(&self, timeout: Duration) -> Result<u32, Error> {
-        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.told.pop_front())?)
+        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.cq_events.pop_front())?)
     }
 
     /// Waits for the next asynchronous event.

@@ -1,6 +1,6 @@
 //! Protection domains, regions and windows.
 
-use super::{Access, Context, Error, Refusal};
+use super::{Access, Context, Error, RequestError};
 use kiban_base::{Region, SharedBytes};
 use kiban_rdma::iwarp::rnic::{Binding, Sge};
 use std::fmt;
@@ -167,9 +167,9 @@ impl Mr {
     ///
     /// # Errors
     /// The region, and the reason.
-    pub fn deregister(self) -> Result<(), (Mr, Refusal)> {
+    pub fn deregister(self) -> Result<(), (Mr, RequestError)> {
         match self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag)) {
-            Err(refusal @ Refusal::InUse) => Err((self, refusal)),
+            Err(refusal @ RequestError::InUse) => Err((self, refusal)),
             _ => Ok(()),
         }
     }
@@ -178,7 +178,7 @@ impl Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         // Unbinds windows. After `deregister`, the key is invalid already and this does nothing.
-        let _ = self.pd.context().turn.work(|core, _| core.nic.withdraw(self.stag));
+        let _ = self.pd.context().turn.work(|core, _| core.nic.deregister_with_windows(self.stag));
     }
 }
 

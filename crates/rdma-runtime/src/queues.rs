@@ -1,9 +1,9 @@
 //! Completion queues, queue pairs, shared receive queues, work requests.
 
 use super::memory::{Pd, Remote};
-use super::{Completion, Context, Error, Notify, QpState, Queue, Refusal, Slice};
+use super::{Completion, Context, Error, Notify, QpState, Queue, RequestError, Slice};
 use kiban_base::Wait;
-use kiban_rdma::iwarp::rnic::{Data, Operation, Place, QpAttributes, ReceiveWork, SendWork};
+use kiban_rdma::iwarp::rnic::{Data, Operation, QpAttributes, ReceiveWork, SendWork, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 use smallvec::SmallVec;
 use std::fmt;
@@ -166,9 +166,9 @@ impl Default for QpOptions {
     }
 }
 
-impl From<Remote> for Place {
-    fn from(remote: Remote) -> Place {
-        Place { stag: remote.rkey, offset: remote.address }
+impl From<Remote> for TaggedAddress {
+    fn from(remote: Remote) -> TaggedAddress {
+        TaggedAddress { stag: remote.rkey, offset: remote.address }
     }
 }
 
@@ -444,7 +444,7 @@ impl Qp {
         let (_, state, traits) =
             self.context().turn.read(|core| core.nic.core.query_qp(self.inner.number))?;
         match state {
-            QpState::Idle => Err(Refusal::BadState(state).into()),
+            QpState::Idle => Err(RequestError::BadState(state).into()),
             _ => Ok((traits.ird, traits.ord, traits.extensions)),
         }
     }

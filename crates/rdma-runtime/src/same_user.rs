@@ -46,7 +46,7 @@ const INTERFACE: u16 = 4;
 /// Queries the system for the owners of sockets. Its netlink sockets are opened at the start, so that peers
 /// who exhaust the program's file descriptors cannot bypass the check.
 #[derive(Debug)]
-pub struct Asker {
+pub struct SocketOwners {
     /// `None`: the system does not answer such queries.
     sockets: Option<OwnedFd>,
     /// Whether the system reports TCP sockets; if not, it reports every socket as nonexistent.
@@ -66,14 +66,14 @@ enum Owner {
     Unknown,
 }
 
-impl Asker {
+impl SocketOwners {
     /// Opens the netlink sockets.
     ///
     /// # Errors
     /// File descriptors or memory are exhausted.
-    pub fn open() -> io::Result<Asker> {
+    pub fn open() -> io::Result<SocketOwners> {
         let (sockets, routes) = (open(Some(netlink::SOCK_DIAG))?, open(None)?);
-        let mut asker = Asker { sockets, tells: true, routes };
+        let mut asker = SocketOwners { sockets, tells: true, routes };
         match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
             Ok(listener) => {
                 let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_this_process_is_this_users() {
-        let asker = Asker::open().expect("a file may be had");
+        let asker = SocketOwners::open().expect("a file may be had");
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (_listener, caller, callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_is_closed_is_nobodys_and_not_roots() {
-        let asker = Asker::open().expect("a file may be had");
+        let asker = SocketOwners::open().expect("a file may be had");
         for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
             let (_listener, caller, mut callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -289,12 +289,12 @@ mod tests {
 
     #[test]
     fn a_caller_that_was_reset_is_not_let_in_from_any_address_of_this_host() {
-        let refused = |asker: &Asker, from: &str, to: &str| {
+        let refused = |asker: &SocketOwners, from: &str, to: &str| {
             let (_callee, from, to) = reset(from, to);
             assert_eq!(asker.owner(from, to), Owner::Elsewhere);
             assert!(!asker.is_allowed(to, from), "{from} {to}");
         };
-        let asker = Asker::open().expect("a file may be had");
+        let asker = SocketOwners::open().expect("a file may be had");
         assert!(asker.tells, "this system tells of sockets");
         let rows = [
             ("127.0.0.1", "127.0.0.1"),
@@ -315,7 +315,7 @@ mod tests {
                 let bits = if address.is_ipv4() { 32 } else { 128 };
                 interface::set_address(name, address, bits).expect("it is ours");
             }
-            let asker = Asker::open().expect("a file may be had");
+            let asker = SocketOwners::open().expect("a file may be had");
             let rows = [
                 ("192.0.2.1", "192.0.2.2"),
                 ("127.0.0.1", "192.0.2.1"),
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_is_not_here_is_elsewhere() {
-        let asker = Asker::open().expect("a file may be had");
+        let asker = SocketOwners::open().expect("a file may be had");
         let local = SocketAddr::from(([192, 0, 2, 1], 1));
         assert_eq!(asker.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
     }

@@ -65,7 +65,7 @@ fn letters(bytes: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The name is in use.
-pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener> {
+pub fn listen(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener> {
     ChannelListener::open(&name(from, to))
 }
 
@@ -73,7 +73,7 @@ pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener
 ///
 /// # Errors
 /// There is no such socket, or it belongs to another user.
-pub fn call(from: SocketAddr, to: SocketAddr) -> io::Result<PendingChannel> {
+pub fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<PendingChannel> {
     PendingChannel::connect(&name(from, to), b"", LAYOUT.2)
 }
 
@@ -212,7 +212,7 @@ impl SharedLink {
     }
 
     /// Returns whether there is something to read: bytes, the end, or a hang-up.
-    pub fn has_news(&mut self) -> bool {
+    pub fn is_readable(&mut self) -> bool {
         self.hung_up || self.into.has_ended() || self.into.readable() != Ok(0)
     }
 
@@ -260,8 +260,8 @@ mod tests {
 
     fn pair(port: u16) -> [SharedLink; 2] {
         let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let door = open_door(own, to).expect("nobody has it");
-        let mut caller = call(own, to).expect("the door is open");
+        let door = listen(own, to).expect("nobody has it");
+        let mut caller = connect(own, to).expect("the door is open");
         let mut callee = door.try_accept().expect("somebody calls");
         let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(&room[..4], b"load");
             assert_eq!(to.receive(&[], &mut room).expect("alive"), None);
             from.finish();
-            assert!(to.has_news());
+            assert!(to.is_readable());
             assert_eq!(to.receive(&[], &mut room).expect("alive"), Some(0));
         }
     }
@@ -295,25 +295,25 @@ mod tests {
             ("127.0.0.1:5", "127.0.0.1:6", ["127.0.0.1:7", "127.0.0.2:6"]),
             (long, "[2001:db8:1111:2222:3333:4444:5555:7777]:65535", [long, "[::1]:65535"]),
         ] {
-            let door = open_door(at(from), at(to)).expect("nobody has it");
+            let door = listen(at(from), at(to)).expect("nobody has it");
             for other in others {
-                assert!(call(at(from), at(other)).is_err(), "{from} {other}");
-                drop(open_door(at(from), at(other)).expect("nobody has it"));
+                assert!(connect(at(from), at(other)).is_err(), "{from} {other}");
+                drop(listen(at(from), at(other)).expect("nobody has it"));
             }
-            assert!(call(at(to), at(from)).is_err(), "it has a direction");
+            assert!(connect(at(to), at(from)).is_err(), "it has a direction");
             assert!(door.try_accept().is_none());
-            assert!(call(at(from), at(to)).is_ok());
+            assert!(connect(at(from), at(to)).is_ok());
         }
         // An IPv6 socket sees an IPv4 peer's mapped address.
-        let _door = open_door(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("nobody has it");
-        assert!(call(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
+        let _door = listen(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("nobody has it");
+        assert!(connect(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
     }
 
     #[test]
     fn who_hangs_up_without_a_word_has_died() {
         let [mut caller, callee] = pair(3);
         drop(callee);
-        assert!(caller.is_hung_up() && caller.has_news());
+        assert!(caller.is_hung_up() && caller.is_readable());
         assert!(caller.receive(&[], &mut [0; 9]).is_err());
         assert!(caller.send([Chunk::Own(b"x")].into_iter()).is_err());
     }

@@ -244,20 +244,20 @@ impl AsFd for TcpLink {
 
 /// A bound address that does not listen yet.
 #[derive(Debug)]
-pub struct ReservedDoor {
+pub struct ReservedPort {
     socket: TcpListener,
 }
 
-impl ReservedDoor {
+impl ReservedPort {
     /// Binds an address; port 0 lets the system choose.
     ///
     /// # Errors
     /// The address is in use, or is not local.
-    pub fn open(at: SocketAddr) -> io::Result<ReservedDoor> {
-        ReservedDoor::bind(at, false)
+    pub fn open(at: SocketAddr) -> io::Result<ReservedPort> {
+        ReservedPort::bind(at, false)
     }
 
-    fn bind(at: SocketAddr, again: bool) -> io::Result<ReservedDoor> {
+    fn bind(at: SocketAddr, again: bool) -> io::Result<ReservedPort> {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -265,7 +265,7 @@ impl ReservedDoor {
         sockopt::set_socket_reuseaddr(&socket, again && at.port() != 0)?;
         net::bind(&socket, &at).map_err(|error| told(error, at))?;
         sockopt::set_socket_reuseaddr(&socket, again)?;
-        Ok(ReservedDoor { socket: TcpListener::from(socket) })
+        Ok(ReservedPort { socket: TcpListener::from(socket) })
     }
 
     /// Returns the address.
@@ -280,10 +280,10 @@ impl ReservedDoor {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn listen(self, backlog: u32) -> io::Result<TcpDoor> {
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListenSocket> {
         let at = self.address()?;
         net::listen(&self.socket, backlog.min(4096) as i32).map_err(|error| told(error, at))?;
-        Ok(TcpDoor { listener: self.socket })
+        Ok(TcpListenSocket { listener: self.socket })
     }
 }
 
@@ -294,18 +294,18 @@ fn told(error: rustix::io::Errno, at: SocketAddr) -> io::Error {
 
 /// A listening socket.
 #[derive(Debug)]
-pub struct TcpDoor {
+pub struct TcpListenSocket {
     listener: TcpListener,
 }
 
-impl TcpDoor {
+impl TcpListenSocket {
     /// Listens on an address; port 0 lets the system choose. At most `backlog` connections wait to be
     /// accepted.
     ///
     /// # Errors
     /// The address is in use, or is not local.
-    pub fn open(at: SocketAddr, backlog: u32) -> io::Result<TcpDoor> {
-        ReservedDoor::bind(at, true)?.listen(backlog)
+    pub fn open(at: SocketAddr, backlog: u32) -> io::Result<TcpListenSocket> {
+        ReservedPort::bind(at, true)?.listen(backlog)
     }
 
     /// Returns the address.
@@ -341,7 +341,7 @@ impl TcpDoor {
     }
 }
 
-impl AsFd for TcpDoor {
+impl AsFd for TcpListenSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }

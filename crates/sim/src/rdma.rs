@@ -8,9 +8,9 @@ use crate::program::Program;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, Region, SharedBytes};
 use kiban_board::{Completion, Host};
-use kiban_rdma::iwarp::nic::News;
+use kiban_rdma::iwarp::nic::CmEvent;
 use kiban_rdma::iwarp::rnic::{
-    self, Access, Data, Kind, Operation, Place, QpAttributes, ReceiveWork, SendWork, Sge, Status,
+    self, Access, Data, Kind, Operation, QpAttributes, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::Atomic;
 use std::any::Any;
@@ -80,7 +80,7 @@ struct Numbers {
     source: u32,
     target: u32,
     back: u32,
-    peer: Place,
+    peer: TaggedAddress,
 }
 
 /// What a source holds: different for the two ends.
@@ -151,7 +151,7 @@ impl Mover {
             && let Some(offset) = offset.first_chunk::<8>()
         {
             self.numbers.peer =
-                Place { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) };
+                TaggedAddress { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) };
         }
     }
 
@@ -189,19 +189,19 @@ impl Mover {
             let mut rdma = host.rdma().expect("a NIC");
             if let Some(news) = rdma.nic().poll() {
                 match news {
-                    News::Asked(request) => {
+                    CmEvent::ConnectRequest(request) => {
                         self.hear(&request.private_data);
                         self.numbers.end = request.end;
                         let depths = request.depths;
                         rdma.accept(request.end, self.numbers.qp, depths, &self.said()).expect("it waits");
                     }
-                    News::Connected { private_data, .. } => {
+                    CmEvent::Connected { private_data, .. } => {
                         self.hear(&private_data);
                         self.moved.connected = Some(now);
                     }
-                    News::Gone { .. } => self.moved.gone = Some(now),
-                    News::Failed { error, .. } => panic!("the connection failed: {error}"),
-                    News::Withdrawn { .. } => {}
+                    CmEvent::Gone { .. } => self.moved.gone = Some(now),
+                    CmEvent::Failed { error, .. } => panic!("the connection failed: {error}"),
+                    CmEvent::Withdrawn { .. } => {}
                 }
                 self.go_on(host);
                 continue;

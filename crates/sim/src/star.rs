@@ -14,7 +14,7 @@ use crate::switch::Switch;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, RngKey, SimRng};
 use kiban_capture as capture;
-use kiban_rdma::efe::{Config, Endpoint, Event, FlowNumber, Why, ethernet};
+use kiban_rdma::efe::{Config, EndReason, Endpoint, Event, FlowNumber, ethernet};
 use std::time::Duration;
 
 /// The service that streams use.
@@ -71,7 +71,7 @@ pub struct Stream {
     /// When the target read the last.
     pub read_at: Instant,
     /// How the flow ended at its source and at its target.
-    pub ended: (Option<Why>, Option<Why>),
+    pub ended: (Option<EndReason>, Option<EndReason>),
     sent: u64,
     flows: (Option<FlowNumber>, Option<FlowNumber>),
     read_next: Instant,
@@ -101,7 +101,7 @@ impl Stream {
     pub fn is_done(&self) -> bool {
         self.read == self.segments
             && self.wrong == 0
-            && self.ended == (Some(Why::Finished), Some(Why::Finished))
+            && self.ended == (Some(EndReason::Finished), Some(EndReason::Finished))
     }
 
     /// Bytes of user data that were read by now, as Gbit/s from its begin.
@@ -292,7 +292,7 @@ impl Star {
     fn on_event(&mut self, number: usize, event: Event) {
         let endpoint = &mut self.hosts[number].endpoint;
         match event {
-            Event::Asked { flow, greeting, .. } => {
+            Event::ConnectRequest { flow, greeting, .. } => {
                 let named = greeting.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes) as usize);
                 let Some(stream) = named.and_then(|stream| self.streams.get_mut(stream)) else { return };
                 // A request that came twice gets one flow.

@@ -21,7 +21,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kiban_rdma_runtime::verbs::{Channel, Engine, Happening, What};
+use kiban_rdma_runtime::verbs::{AsyncEvent, AsyncEventKind, Channel, Engine};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct Context {
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
     /// Where objects tell what happens to them; a cookie is [`tag`]ged.
-    pub(crate) happenings: Arc<Channel<Happening>>,
+    pub(crate) happenings: Arc<Channel<AsyncEvent>>,
     /// Objects that were made of it and are there.
     objects: AtomicUsize,
 }
@@ -200,20 +200,20 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
     })
 }
 
-fn event_type(what: What) -> ibv_event_type {
+fn event_type(what: AsyncEventKind) -> ibv_event_type {
     match what {
-        What::QpFatal => IBV_EVENT_QP_FATAL,
-        What::QpRequestError => IBV_EVENT_QP_REQ_ERR,
-        What::QpAccessError => IBV_EVENT_QP_ACCESS_ERR,
-        What::QpLastReceive => IBV_EVENT_QP_LAST_WQE_REACHED,
-        What::QpEstablished => IBV_EVENT_COMM_EST,
-        What::CqError => IBV_EVENT_CQ_ERR,
-        What::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+        AsyncEventKind::QpFatal => IBV_EVENT_QP_FATAL,
+        AsyncEventKind::QpRequestError => IBV_EVENT_QP_REQ_ERR,
+        AsyncEventKind::QpAccessError => IBV_EVENT_QP_ACCESS_ERR,
+        AsyncEventKind::QpLastReceive => IBV_EVENT_QP_LAST_WQE_REACHED,
+        AsyncEventKind::QpEstablished => IBV_EVENT_COMM_EST,
+        AsyncEventKind::CqError => IBV_EVENT_CQ_ERR,
+        AsyncEventKind::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
     }
 }
 
 /// Counts an event against its object, which is there while an event of it is in the channel.
-fn note(happening: &Happening) {
+fn note(happening: &AsyncEvent) {
     let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
     // SAFETY: the cookie is `tag`'s; who destroys the object first takes its events out of the channel.
     unsafe {
@@ -241,7 +241,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
             Ok(happening) => {
                 let object =
                     core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-                event.event_type = event_type(happening.what);
+                event.event_type = event_type(happening.kind);
                 event.element = match happening.cookie & 7 {
                     CQ => ibv_async_event_element { cq: object.cast() },
                     QP => ibv_async_event_element { qp: object.cast() },

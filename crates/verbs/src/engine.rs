@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
-use kiban_rdma_runtime::verbs::{Engine, Refusal, Ways};
+use kiban_rdma_runtime::verbs::{Engine, Features, RequestError};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
         // SAFETY: the function makes one store. It fails for want of memory; then a fork is not noticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
-    let ways = Ways {
+    let ways = Features {
         extensions: crate::device::transport() == crate::device::Transport::Ib,
         shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),
     };
@@ -121,10 +121,10 @@ pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
 }
 
 /// The number of a refusal.
-pub(crate) fn refused(refusal: Refusal) -> c_int {
+pub(crate) fn refused(refusal: RequestError) -> c_int {
     match refusal {
-        Refusal::InUse => libc::EBUSY,
-        Refusal::TooMany | Refusal::Full => libc::ENOMEM,
+        RequestError::InUse => libc::EBUSY,
+        RequestError::TooMany | RequestError::Full => libc::ENOMEM,
         _ => libc::EINVAL,
     }
 }

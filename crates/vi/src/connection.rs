@@ -163,12 +163,12 @@ impl Connection {
     }
 
     /// Moves the cursor back so that everything unacknowledged is retransmitted.
-    pub(super) fn go_back(&mut self, desk: &mut Outputs) {
+    pub(super) fn go_back(&mut self, outputs: &mut Outputs) {
         if self.snd_max != self.acknowledged {
             let first = self.flights.front().map_or(self.acknowledged, |flight| flight.first_sequence);
             self.cursor = (0, self.acknowledged.wrapping_sub(first));
             self.timed = None;
-            desk.counters.resends += 1;
+            outputs.counters.resends += 1;
         }
     }
 
@@ -181,7 +181,7 @@ impl Connection {
 
     /// Records the departure of a packet with a sequence.
     #[inline]
-    pub(super) fn on_departure(&mut self, sequence: u32, desk: &mut Outputs, now: Instant) {
+    pub(super) fn on_departure(&mut self, sequence: u32, outputs: &mut Outputs, now: Instant) {
         if sequence == self.snd_max {
             self.snd_max = sequence.wrapping_add(1);
             if !self.traits.lossless && self.timed.is_none() {
@@ -190,7 +190,7 @@ impl Connection {
         }
         if !self.traits.lossless && self.rto_deadline == Instant::NEVER {
             self.rto_deadline = now + self.rto;
-            desk.due_at(self.rto_deadline);
+            outputs.due_at(self.rto_deadline);
         }
     }
 

@@ -30,7 +30,7 @@ impl Vi {
         work: &Work<'_>,
         judged: Status,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) {
         let verdict =
             if judged.is_ok() { self.validate(Some(work.operation), work.segments, config) } else { judged };
@@ -39,11 +39,11 @@ impl Vi {
         let posted = self.send.push(work.cookie, Some(work.operation), segments, work.immediate, work.fence);
         if self.state == ViState::Error {
             self.send.flush(Status::FLUSHED);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
         } else if verdict.is_ok() {
-            desk.ready.push(number);
+            outputs.ready.push(number);
         } else {
-            self.fail_send(number, posted, verdict, desk);
+            self.fail_send(number, posted, verdict, outputs);
         }
     }
 
@@ -54,64 +54,65 @@ impl Vi {
         segments: &[DataSegment],
         judged: Status,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) {
         let verdict = if judged.is_ok() { self.validate(None, segments, config) } else { judged };
         let segments = if verdict.is_ok() { segments } else { &[] };
         let posted = self.receive.push(cookie, None, segments, None, false);
         if self.state == ViState::Error {
             self.receive.flush(Status::FLUSHED);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
         } else if !verdict.is_ok() {
             self.receive.finish(posted, verdict, 0, CompletionKind::Receive, None);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
             if self.is_reliable() && self.state == ViState::Connected {
-                self.fail_connection(number, fault_of(verdict), true, desk);
+                self.fail_connection(number, fault_of(verdict), true, outputs);
             }
         } else if let Some(connection) = &mut self.connection
             && core::mem::take(&mut connection.queue_empty_reported)
         {
             // The peer waits for this. It needs a control packet of its own, because a plain acknowledgement
             // does not say that a receive descriptor is available.
-            desk.control_packets
+            outputs
+                .control_packets
                 .push((connection.path, connection.control_packet(Kind::Ack, 0, ACK_RECEIVE_POSTED)));
         }
     }
 
     /// Completes a descriptor of the send queue with an error of its own.
-    pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, desk: &mut Outputs) {
+    pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, outputs: &mut Outputs) {
         self.send.end_with(work, status, 0);
-        self.report_completions(number, desk);
+        self.report_completions(number, outputs);
         if self.is_reliable() {
-            self.fail_connection(number, fault_of(status), true, desk);
+            self.fail_connection(number, fault_of(status), true, outputs);
         }
     }
 
     /// Completes a descriptor of the send queue without an error.
     #[inline]
-    pub(super) fn finish_send(&mut self, number: u32, work: u64, desk: &mut Outputs) {
+    pub(super) fn finish_send(&mut self, number: u32, work: u64, outputs: &mut Outputs) {
         let bytes = self.send.get(work).map_or(0, |posted| posted.bytes);
         self.send.end_with(work, Status::OK, bytes);
-        self.report_completions(number, desk);
+        self.report_completions(number, outputs);
     }
 
     /// Reports newly completed descriptors to the host.
     #[inline]
-    pub(super) fn report_completions(&mut self, number: u32, desk: &mut Outputs) {
+    pub(super) fn report_completions(&mut self, number: u32, outputs: &mut Outputs) {
         for _ in 0..self.send.newly_done() {
-            desk.completion(self.send_queue, number, false);
+            outputs.completion(self.send_queue, number, false);
         }
         for _ in 0..self.receive.newly_done() {
-            desk.completion(self.receive_queue, number, true);
+            outputs.completion(self.receive_queue, number, true);
         }
     }
 
     /// Breaks the connection: flushes all descriptors and notifies the host and, if `tell_peer`, the peer.
-    pub(super) fn fail_connection(&mut self, number: u32, why: u32, tell_peer: bool, desk: &mut Outputs) {
+    pub(super) fn fail_connection(&mut self, number: u32, why: u32, tell_peer: bool, outputs: &mut Outputs) {
         let Some(connection) = self.connection.take() else { return };
         let Connection { path, key, peer_vi, peer_key, .. } = connection;
         if tell_peer {
-            desk.control_packets.push((path, connection.control_packet(Kind::Disconnect, 0, why)));
+            outputs.control_packets.push((path, connection.control_packet(Kind::Disconnect, 0, why)));
         }
         // Part of this message had already arrived.
         if let Some(work) = connection.message.and_then(|_| self.receive.first_open())
@@ -131,40 +132,40 @@ impl Vi {
         }
         self.broken = Some(BrokenConnection { path, key, peer_vi, peer_key, fault: why });
         self.state = ViState::Error;
-        self.flush(number, desk);
-        desk.counters.broken += 1;
-        desk.event(Event::ConnectionLost { vi: number, fault: why });
+        self.flush(number, outputs);
+        outputs.counters.broken += 1;
+        outputs.event(Event::ConnectionLost { vi: number, fault: why });
     }
 
-    pub(super) fn flush(&mut self, number: u32, desk: &mut Outputs) {
+    pub(super) fn flush(&mut self, number: u32, outputs: &mut Outputs) {
         self.send.flush(Status::FLUSHED);
         self.receive.flush(Status::FLUSHED);
-        self.report_completions(number, desk);
+        self.report_completions(number, outputs);
     }
 
-    pub(super) fn on_path_gone(&mut self, number: u32, path: u32, desk: &mut Outputs) {
+    pub(super) fn on_path_gone(&mut self, number: u32, path: u32, outputs: &mut Outputs) {
         if self.path() == Some(path) {
-            self.fail_connection(number, fault::TRANSPORT, false, desk);
+            self.fail_connection(number, fault::TRANSPORT, false, outputs);
         }
         if self.setup.as_ref().is_some_and(|setup| setup.path == path) {
-            self.fail_request(ConnectError::Unreachable, desk);
+            self.fail_request(ConnectError::Unreachable, outputs);
         }
     }
 
     /// Sends an acknowledgement that was delayed for the host's answer. On a lossless path it can wait
     /// longer: an answer will carry it, or the half-full window will request it.
-    pub(super) fn send_pending_ack(&mut self, number: u32, desk: &mut Outputs) {
+    pub(super) fn send_pending_ack(&mut self, number: u32, outputs: &mut Outputs) {
         if let Some(connection) = &mut self.connection
             && connection.unacked_packets > 0
             && !connection.traits.lossless
         {
             connection.ack_now = true;
-            desk.ready.push(number);
+            outputs.ready.push(number);
         }
     }
 
-    pub(super) fn advance(&mut self, number: u32, config: &Config, desk: &mut Outputs, now: Instant) {
-        self.advance_setup(number, config, desk, now);
-        self.advance_connection(number, config, desk, now);
+    pub(super) fn advance(&mut self, number: u32, config: &Config, outputs: &mut Outputs, now: Instant) {
+        self.advance_setup(number, config, outputs, now);
+        self.advance_connection(number, config, outputs, now);
     }
 }

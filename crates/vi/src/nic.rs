@@ -383,9 +383,9 @@ impl Nic {
         if self.paths.remove(path).is_none() {
             return;
         }
-        let Nic { vis, outputs: desk, .. } = self;
+        let Nic { vis, outputs: outputs, .. } = self;
         for (number, vi) in vis.iter_mut() {
-            vi.on_path_gone(number, path, desk);
+            vi.on_path_gone(number, path, outputs);
         }
         let stale: Vec<u32> =
             self.incoming.iter().filter(|(_, request)| request.path == path).map(|(n, _)| n).collect();
@@ -435,7 +435,7 @@ impl Nic {
         room: &mut SharedRoom<'_>,
         now: Instant,
     ) -> Option<(usize, bool)> {
-        let Nic { config, memory, vis, paths, outputs: desk, .. } = self;
+        let Nic { config, memory, vis, paths, outputs: outputs, .. } = self;
         let path = paths.get_mut(number)?;
         assert!(room.len() >= path.traits.packet_bytes, "the room holds a packet of the path");
         if let Some(letter) = path.control_packets.pop_front() {
@@ -446,7 +446,7 @@ impl Nic {
             let ready = path.ready.pop_front()?;
             // The VI may have connected elsewhere since it was queued.
             let Some(vi) = vis.get_mut(ready).filter(|vi| vi.path() == Some(number)) else { continue };
-            if let Some(length) = vi.emit(ready, config, memory, room, desk, now) {
+            if let Some(length) = vi.emit(ready, config, memory, room, outputs, now) {
                 path.ready.push_back(ready);
                 return Some((length, path.traits.checked));
             }
@@ -485,30 +485,30 @@ impl Nic {
 
     pub(crate) fn advance(&mut self, now: Instant) {
         self.outputs.due = Instant::NEVER;
-        let Nic { config, vis, outputs: desk, incoming, .. } = self;
+        let Nic { config, vis, outputs: outputs, incoming, .. } = self;
         for (number, vi) in vis.iter_mut() {
-            vi.advance(number, config, desk, now);
+            vi.advance(number, config, outputs, now);
         }
         let stale: Vec<u32> =
             incoming.iter().filter(|(_, request)| request.until <= now).map(|(n, _)| n).collect();
         stale.into_iter().for_each(|number| drop(incoming.remove(number)));
         let next = incoming.iter().map(|(_, request)| request.until).min();
-        next.into_iter().for_each(|at| desk.due_at(at));
+        next.into_iter().for_each(|at| outputs.due_at(at));
         self.deliver();
     }
 
-    /// Moves control packets and ready VIs from the desk to their paths.
+    /// Moves control packets and ready VIs from the outputs to their paths.
     #[inline]
     pub(crate) fn deliver(&mut self) {
-        let Nic { outputs: desk, vis, paths, .. } = self;
-        for (number, letter) in desk.control_packets.drain(..) {
+        let Nic { outputs: outputs, vis, paths, .. } = self;
+        for (number, letter) in outputs.control_packets.drain(..) {
             if let Some(path) = paths.get_mut(number)
                 && path.control_packets.len() < CONTROL_PACKETS_MAX
             {
                 path.control_packets.push_back(letter);
             }
         }
-        for number in desk.ready.drain(..) {
+        for number in outputs.ready.drain(..) {
             if let Some(vi) = vis.get_mut(number)
                 && !vi.queued
                 && let Some(path) = vi.path().and_then(|path| paths.get_mut(path))

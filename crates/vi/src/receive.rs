@@ -29,27 +29,27 @@ enum Verdict {
 impl Nic {
     /// Handles a packet that arrived on a path.
     pub fn arrive(&mut self, path: u32, packet: SharedBytes<'_>, now: Instant) {
-        let Nic { config, memory, vis, paths, outputs: desk, .. } = self;
+        let Nic { config, memory, vis, paths, outputs: outputs, .. } = self;
         let Some(its_path) = paths.get(path) else { return };
-        desk.counters.packets_in += 1;
+        outputs.counters.packets_in += 1;
         // The header is copied before validation: the packet may lie in memory that others write to.
         let mut front = [0; HEADER_BYTES + REMOTE_RANGE_BYTES];
         let copied = packet.copy_to(0, &mut front);
         let is_intact =
             !its_path.traits.checked || packet.private().is_some_and(|bytes| wire::verify(bytes).is_ok());
         let Ok((header, _)) = Header::read(&front[..copied], packet.len()) else {
-            desk.counters.malformed += 1;
+            outputs.counters.malformed += 1;
             return;
         };
         if !is_intact {
-            desk.counters.malformed += 1;
+            outputs.counters.malformed += 1;
             return;
         }
         if matches!(header.kind, Kind::ConnectRequest | Kind::PeerRequest | Kind::Accept | Kind::Reject) {
             return self.on_setup(path, &header, packet.after(HEADER_BYTES), now);
         }
         let Some(vi) = vis.get_mut(header.vi) else {
-            desk.counters.no_vi += 1;
+            outputs.counters.no_vi += 1;
             return;
         };
         match &mut vi.connection {
@@ -65,13 +65,13 @@ impl Nic {
                 {
                     let end =
                         control_packet(Kind::Disconnect, grave.peer_vi, grave.peer_key, 0, 0, grave.fault);
-                    desk.control_packets.push((path, end));
+                    outputs.control_packets.push((path, end));
                 }
-                desk.counters.no_vi += 1;
+                outputs.counters.no_vi += 1;
                 return self.deliver();
             }
         }
-        vi.on_packet(header.vi, &header, &front[HEADER_BYTES..copied], packet, config, memory, desk, now);
+        vi.on_packet(header.vi, &header, &front[HEADER_BYTES..copied], packet, config, memory, outputs, now);
         self.deliver();
     }
 }
@@ -86,36 +86,36 @@ impl Vi {
         packet: SharedBytes<'_>,
         config: &Config,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         if header.kind == Kind::Disconnect {
-            return self.fail_connection(number, header.immediate, false, desk);
+            return self.fail_connection(number, header.immediate, false, outputs);
         }
-        if self.is_reliable() && !self.on_acknowledged(number, header.acknowledged, config, desk, now) {
-            return self.fail_connection(number, fault::PROTOCOL, true, desk);
+        if self.is_reliable() && !self.on_acknowledged(number, header.acknowledged, config, outputs, now) {
+            return self.fail_connection(number, fault::PROTOCOL, true, outputs);
         }
         let Some(connection) = &mut self.connection else { return };
         if header.has(flag::WANTS_ACK) {
             connection.ack_now = true;
-            desk.ready.push(number);
+            outputs.ready.push(number);
         }
         match header.kind {
-            Kind::Refuse => self.on_refused(number, header, config, desk, now),
+            Kind::Refuse => self.on_refused(number, header, config, outputs, now),
             Kind::Ack => {
                 // A sender blocked by an empty receive queue continues only when told that a descriptor is
                 // available, not on any packet.
                 if header.immediate == ACK_RECEIVE_POSTED && connection.release(now) {
-                    desk.ready.push(number);
+                    outputs.ready.push(number);
                 }
             }
             kind if kind.is_sequenced() => {
-                if self.is_next(number, header, desk) {
-                    let verdict = self.take(number, header, front, packet, config, memory, desk);
-                    self.answer(number, header, verdict, config, desk);
+                if self.is_next(number, header, outputs) {
+                    let verdict = self.take(number, header, front, packet, config, memory, outputs);
+                    self.answer(number, header, verdict, config, outputs);
                 }
             }
-            _ => self.fail_connection(number, fault::PROTOCOL, true, desk),
+            _ => self.fail_connection(number, fault::PROTOCOL, true, outputs),
         }
     }
 
@@ -126,7 +126,7 @@ impl Vi {
         number: u32,
         sequence: u32,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) -> bool {
         let Vi { connection: Some(connection), send, .. } = self else { return true };
@@ -146,9 +146,9 @@ impl Vi {
         if news {
             // If a peer with an empty queue has accepted a packet after all, a descriptor was available.
             connection.release(now);
-            desk.due_at(connection.retransmit_deadline());
-            desk.ready.push(number);
-            finished.into_iter().chain(rest).for_each(|work| self.finish_send(number, work, desk));
+            outputs.due_at(connection.retransmit_deadline());
+            outputs.ready.push(number);
+            finished.into_iter().chain(rest).for_each(|work| self.finish_send(number, work, outputs));
         }
         true
     }
@@ -156,7 +156,7 @@ impl Vi {
     /// Returns whether a packet is the next expected one. Acknowledges a duplicate again and requests
     /// retransmission at a gap.
     #[inline]
-    fn is_next(&mut self, number: u32, header: &Header, desk: &mut Outputs) -> bool {
+    fn is_next(&mut self, number: u32, header: &Header, outputs: &mut Outputs) -> bool {
         let reliable = self.is_reliable();
         let Some(connection) = &mut self.connection else { return false };
         let ahead = header.sequence.wrapping_sub(connection.rcv_nxt) as i32;
@@ -164,14 +164,14 @@ impl Vi {
             return true;
         }
         if ahead < 0 {
-            desk.counters.doubled += 1;
+            outputs.counters.doubled += 1;
             if reliable {
                 connection.ack_now = true;
-                desk.ready.push(number);
+                outputs.ready.push(number);
             }
             return false;
         }
-        desk.counters.gaps += 1;
+        outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
             // The refusal was the answer; the packets after it will be retransmitted.
             connection.ack_now = false;
@@ -185,17 +185,17 @@ impl Vi {
         if !connection.gap_reported && !connection.queue_empty_reported {
             connection.gap_reported = true;
             let missing = connection.rcv_nxt;
-            self.refuse(missing, fault::GAP, desk);
+            self.refuse(missing, fault::GAP, outputs);
         }
         false
     }
 
     /// Tells the peer that a packet was not accepted.
-    fn refuse(&mut self, sequence: u32, code: u32, desk: &mut Outputs) {
+    fn refuse(&mut self, sequence: u32, code: u32, outputs: &mut Outputs) {
         let Some(connection) = &mut self.connection else { return };
         let refusal = connection.control_packet(Kind::Refuse, sequence, code);
         (connection.unacked_packets, connection.ack_now) = (0, false);
-        desk.control_packets.push((connection.path, refusal));
+        outputs.control_packets.push((connection.path, refusal));
     }
 
     /// Acts on a verdict.
@@ -206,7 +206,7 @@ impl Vi {
         header: &Header,
         verdict: Verdict,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) {
         let reliable = self.is_reliable();
         let waits = self.attributes.reliability == Reliability::Reception || !config.dry_patience.is_zero();
@@ -214,7 +214,7 @@ impl Vi {
         match verdict {
             Verdict::Taken | Verdict::Lost => {
                 if matches!(verdict, Verdict::Taken) {
-                    desk.counters.bytes_copied += u64::from(header.payload_bytes);
+                    outputs.counters.bytes_copied += u64::from(header.payload_bytes);
                 }
                 connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
                 (connection.gap_reported, connection.queue_empty_reported) = (false, false);
@@ -222,32 +222,32 @@ impl Vi {
                     connection.unacked_packets += 1;
                     if connection.unacked_packets >= connection.window / 4 {
                         connection.ack_now = true;
-                        desk.ready.push(number);
+                        outputs.ready.push(number);
                     } else if !self.in_ack_list {
                         self.in_ack_list = true;
-                        desk.pending_acks.push(number);
+                        outputs.pending_acks.push(number);
                     }
                 }
             }
             Verdict::ReceiveQueueEmpty if reliable => {
                 let is_news = !connection.queue_empty_reported;
                 connection.queue_empty_reported = true;
-                self.refuse(header.sequence, fault::NO_RECEIVE_DESCRIPTOR, desk);
+                self.refuse(header.sequence, fault::NO_RECEIVE_DESCRIPTOR, outputs);
                 if is_news {
-                    desk.event(Event::ReceiveQueueEmpty { vi: number });
+                    outputs.event(Event::ReceiveQueueEmpty { vi: number });
                 }
                 if !waits {
-                    self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, false, desk);
+                    self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, false, outputs);
                 }
             }
             Verdict::ReceiveQueueEmpty => {
-                desk.counters.dry += 1;
+                outputs.counters.dry += 1;
                 connection.message = None;
                 connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
             }
             Verdict::Fault(code) => {
-                self.refuse(header.sequence, code, desk);
-                self.fail_connection(number, code, false, desk);
+                self.refuse(header.sequence, code, outputs);
+                self.fail_connection(number, code, false, outputs);
             }
         }
     }
@@ -263,13 +263,13 @@ impl Vi {
         packet: SharedBytes<'_>,
         config: &Config,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) -> Verdict {
         match header.kind {
-            Kind::Send => self.take_send(number, header, packet.after(HEADER_BYTES), memory, desk),
-            Kind::Write => self.take_write(number, header, front, packet, memory, desk),
-            Kind::ReadRequest => self.take_read_request(number, front, config, memory, desk),
-            _ => self.take_response(number, header, packet.after(HEADER_BYTES), memory, desk),
+            Kind::Send => self.take_send(number, header, packet.after(HEADER_BYTES), memory, outputs),
+            Kind::Write => self.take_write(number, header, front, packet, memory, outputs),
+            Kind::ReadRequest => self.take_read_request(number, front, config, memory, outputs),
+            _ => self.take_response(number, header, packet.after(HEADER_BYTES), memory, outputs),
         }
     }
 
@@ -290,7 +290,7 @@ impl Vi {
         header: &Header,
         payload: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) -> Verdict {
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
         if header.has(flag::FIRST) {
@@ -322,16 +322,16 @@ impl Vi {
             connection.message = None;
             let status = if moved > 0 { verdict.and(Status::PARTIAL) } else { verdict };
             self.receive.finish(work, status, moved, CompletionKind::Receive, None);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
             return self.lost(fault_of(verdict));
         }
         connection.message = end;
         if header.has(flag::LAST) {
             connection.message = None;
-            desk.counters.messages_in += 1;
+            outputs.counters.messages_in += 1;
             let immediate = header.has(flag::IMMEDIATE).then_some(header.immediate);
             self.receive.finish(work, Status::OK, end.unwrap_or(0), CompletionKind::Receive, immediate);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
         }
         Verdict::Taken
     }
@@ -343,7 +343,7 @@ impl Vi {
         front: &[u8],
         packet: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) -> Verdict {
         let Ok((place, _)) = RemoteRange::read(front) else { return self.lost(fault::PROTOCOL) };
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
@@ -364,15 +364,15 @@ impl Vi {
             return Verdict::ReceiveQueueEmpty;
         }
         if region.and_then(|region| region.write(place.address, payload)).is_none() {
-            desk.event(Event::RdmaProtection { vi: number, write: true });
+            outputs.event(Event::RdmaProtection { vi: number, write: true });
             return self.lost(fault::RDMA_PROTECTION);
         }
         let end = header.offset.saturating_add(payload.len() as u32);
         connection.writing = (!header.has(flag::LAST)).then_some(end);
         if let Some(work) = work {
-            desk.counters.messages_in += 1;
+            outputs.counters.messages_in += 1;
             self.receive.finish(work, Status::OK, end, CompletionKind::RemoteWrite, Some(header.immediate));
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
         }
         Verdict::Taken
     }
@@ -383,7 +383,7 @@ impl Vi {
         front: &[u8],
         config: &Config,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) -> Verdict {
         let Ok((place, _)) = RemoteRange::read(front) else { return self.lost(fault::PROTOCOL) };
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
@@ -398,7 +398,7 @@ impl Vi {
                 .and_then(|region| region.range(place.address, place.length as usize))
                 .is_none()
         {
-            desk.event(Event::RdmaProtection { vi: number, write: false });
+            outputs.event(Event::RdmaProtection { vi: number, write: false });
             return self.lost(fault::RDMA_PROTECTION);
         }
         // Acknowledgements of as many responses again may be outstanding.
@@ -406,7 +406,7 @@ impl Vi {
             return self.lost(fault::PROTOCOL);
         }
         connection.responses.push_back(place);
-        desk.ready.push(number);
+        outputs.ready.push(number);
         Verdict::Taken
     }
 
@@ -416,7 +416,7 @@ impl Vi {
         header: &Header,
         payload: SharedBytes<'_>,
         memory: &Registry,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
     ) -> Verdict {
         let Some(connection) = &mut self.connection else { return Verdict::Lost };
         let Some(reading) = connection.reads.front_mut().filter(|reading| reading.received == header.offset)
@@ -434,14 +434,14 @@ impl Vi {
             let status =
                 if header.offset > 0 { Status::PROTECTION.and(Status::PARTIAL) } else { Status::PROTECTION };
             self.send.finish(work, status, header.offset, CompletionKind::Read, None);
-            self.report_completions(number, desk);
+            self.report_completions(number, outputs);
             return Verdict::Fault(fault::DESCRIPTOR);
         }
         if end == whole {
             connection.reads.pop_front();
-            self.finish_send(number, work, desk);
+            self.finish_send(number, work, outputs);
             // Fenced descriptors may start now.
-            desk.ready.push(number);
+            outputs.ready.push(number);
         }
         Verdict::Taken
     }
@@ -452,17 +452,17 @@ impl Vi {
         number: u32,
         header: &Header,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         let Some(connection) = &mut self.connection else { return };
         match header.immediate {
             fault::GAP => {
                 connection.halve_window();
-                connection.go_back(desk);
-                desk.ready.push(number);
+                connection.go_back(outputs);
+                outputs.ready.push(number);
             }
-            fault::NO_RECEIVE_DESCRIPTOR => self.on_peer_queue_empty(number, config, desk, now),
+            fault::NO_RECEIVE_DESCRIPTOR => self.on_peer_queue_empty(number, config, outputs, now),
             code => {
                 // The descriptor of that packet, if it still exists, completes with the error.
                 let flight = connection
@@ -477,7 +477,7 @@ impl Vi {
                     };
                     self.send.end_with(work, status, 0);
                 }
-                self.fail_connection(number, code, false, desk);
+                self.fail_connection(number, code, false, outputs);
             }
         }
     }

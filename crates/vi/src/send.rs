@@ -30,7 +30,7 @@ impl Vi {
         config: &Config,
         memory: &Registry,
         room: &mut SharedRoom<'_>,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) -> Option<usize> {
         loop {
@@ -39,7 +39,7 @@ impl Vi {
             let may_send = connection.peer_queue_empty_since.is_none() || connection.ack_request_due;
             if may_send
                 && connection.cursor.0 == connection.flights.len()
-                && !self.begin_flight(number, config, memory, desk)
+                && !self.begin_flight(number, config, memory, outputs)
             {
                 // A descriptor in error has completed or broken the connection: try again.
                 continue;
@@ -54,16 +54,16 @@ impl Vi {
                 if !reliable || in_flight < connection.window {
                     match self.emit_packet(flight, sequence, in_flight, config, memory, room) {
                         Ok(length) => {
-                            desk.counters.bytes_copied += (length - HEADER_BYTES) as u64;
-                            self.on_left(number, flight, sequence, config, desk, now);
+                            outputs.counters.bytes_copied += (length - HEADER_BYTES) as u64;
+                            self.on_left(number, flight, sequence, config, outputs, now);
                             return Some(length);
                         }
                         // The memory was deregistered or changed meanwhile.
                         Err(()) => {
                             if self.is_reliable() {
-                                self.fail_flight(number, flight, Status::PROTECTION, desk);
+                                self.fail_flight(number, flight, Status::PROTECTION, outputs);
                             } else {
-                                self.drop_flight(number, flight, desk);
+                                self.drop_flight(number, flight, outputs);
                             }
                             continue;
                         }
@@ -118,7 +118,13 @@ impl Vi {
 
     /// Starts the next flight, if there is one: responses first, then descriptors. Returns false if the
     /// caller must try again.
-    fn begin_flight(&mut self, number: u32, config: &Config, memory: &Registry, desk: &mut Outputs) -> bool {
+    fn begin_flight(
+        &mut self,
+        number: u32,
+        config: &Config,
+        memory: &Registry,
+        outputs: &mut Outputs,
+    ) -> bool {
         let connection = self.connection.as_mut().expect("flights begin on a connection");
         let (cargo, bytes, has_place) = if let Some(response) = connection.responses.pop_front() {
             (FlightContents::Response(response), response.length, false)
@@ -142,7 +148,7 @@ impl Vi {
             let (bytes, has_place) = (work.bytes, matches!(work.operation, Some(Operation::Write(_))));
             connection.next_work += 1;
             if !self.send.is_permitted(number_of_work, self.attributes.tag, memory) {
-                self.fail_send(number, number_of_work, Status::PROTECTION, desk);
+                self.fail_send(number, number_of_work, Status::PROTECTION, outputs);
                 return false;
             }
             if is_read {
@@ -247,14 +253,14 @@ impl Vi {
         flight: Flight,
         sequence: u32,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         let reliability = self.attributes.reliability;
         let reliable = self.is_reliable();
         let connection = self.connection.as_mut().expect("a packet left on it");
         if reliable {
-            connection.on_departure(sequence, desk, now);
+            connection.on_departure(sequence, outputs, now);
         }
         connection.cursor.1 += 1;
         if connection.cursor.1 < flight.packets {
@@ -270,23 +276,23 @@ impl Vi {
             && departs
             && !self.send.get(work).is_some_and(|work| work.is_read())
         {
-            self.finish_send(number, work, desk);
+            self.finish_send(number, work, outputs);
         }
     }
 
     /// Handles memory that has become inaccessible: fails the descriptor, or breaks the connection for a
     /// response.
-    fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, desk: &mut Outputs) {
+    fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, outputs: &mut Outputs) {
         match flight.cargo {
             FlightContents::Work(work) if !self.send.has_ended(work) => {
-                self.fail_send(number, work, status, desk)
+                self.fail_send(number, work, status, outputs)
             }
-            _ => self.fail_connection(number, fault_of(status), true, desk),
+            _ => self.fail_connection(number, fault_of(status), true, outputs),
         }
     }
 
     /// Abandons an unreliable message whose memory has become inaccessible.
-    fn drop_flight(&mut self, number: u32, flight: Flight, desk: &mut Outputs) {
+    fn drop_flight(&mut self, number: u32, flight: Flight, outputs: &mut Outputs) {
         if let Some(connection) = &mut self.connection {
             connection.flights.clear();
             connection.cursor = (0, 0);
@@ -294,7 +300,7 @@ impl Vi {
             connection.next_sequence = flight.first_sequence.wrapping_add(flight.packets);
         }
         if let FlightContents::Work(work) = flight.cargo {
-            self.fail_send(number, work, Status::PROTECTION, desk);
+            self.fail_send(number, work, Status::PROTECTION, outputs);
         }
     }
 }

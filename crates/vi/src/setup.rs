@@ -76,23 +76,29 @@ impl Vi {
     }
 
     /// Ends an outgoing request with an error.
-    pub(super) fn fail_request(&mut self, error: ConnectError, desk: &mut Outputs) {
+    pub(super) fn fail_request(&mut self, error: ConnectError, outputs: &mut Outputs) {
         self.setup = None;
         self.state = ViState::Idle;
         self.outcome = Some(Err(error));
-        desk.progress = true;
+        outputs.progress = true;
     }
 
-    pub(super) fn advance_setup(&mut self, number: u32, config: &Config, desk: &mut Outputs, now: Instant) {
+    pub(super) fn advance_setup(
+        &mut self,
+        number: u32,
+        config: &Config,
+        outputs: &mut Outputs,
+        now: Instant,
+    ) {
         if let Some(mut setup) = self.setup.take() {
             if now >= setup.until {
-                return self.fail_request(ConnectError::Timeout, desk);
+                return self.fail_request(ConnectError::Timeout, outputs);
             }
             if now >= setup.retransmit_at {
                 setup.retransmit_at = now + config.resend_after;
-                desk.control_packets.push((setup.path, self.request_packet(number, &setup)));
+                outputs.control_packets.push((setup.path, self.request_packet(number, &setup)));
             }
-            desk.due_at(setup.until.min(setup.retransmit_at));
+            outputs.due_at(setup.until.min(setup.retransmit_at));
             self.setup = Some(setup);
         }
         // The peer may have missed the acceptance: retransmit it.
@@ -101,9 +107,9 @@ impl Vi {
             && !connection.traits.lossless
         {
             if now >= connection.last_received_at + config.resend_after {
-                desk.control_packets.push((connection.path, self.accept_packet(number)));
+                outputs.control_packets.push((connection.path, self.accept_packet(number)));
             }
-            desk.due_at(now + config.resend_after);
+            outputs.due_at(now + config.resend_after);
         }
     }
 
@@ -121,16 +127,16 @@ impl Vi {
         key: u32,
         peer: (u32, u32),
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         let connection = Connection::new(path, key, peer, self.send.end(), config, now);
         self.connection = Some(connection);
         (self.setup, self.broken, self.queued, self.in_ack_list) = (None, None, false, false);
         self.state = ViState::Connected;
-        self.start_timers(desk);
-        desk.ready.push(number);
-        desk.progress = true;
+        self.start_timers(outputs);
+        outputs.ready.push(number);
+        outputs.progress = true;
     }
 }
 
@@ -184,7 +190,7 @@ impl Nic {
     /// from the peer's; [`Refusal::UnknownRequest`], [`Refusal::UnknownVi`], [`Refusal::BadState`],
     /// [`Refusal::UnknownPath`].
     pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), RequestError> {
-        let Nic { config, vis, paths, incoming, outputs: desk, rng, .. } = self;
+        let Nic { config, vis, paths, incoming, outputs: outputs, rng, .. } = self;
         let asked = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
@@ -198,10 +204,10 @@ impl Nic {
         }
         let path = paths.get(asked.path).ok_or(RequestError::UnknownPath)?;
         let (way, peer) = ((asked.path, path.traits), (asked.peer_vi, asked.peer_key));
-        vi.connect(number, way, rng.draw_u32(), peer, config, desk, now);
+        vi.connect(number, way, rng.draw_u32(), peer, config, outputs, now);
         let accept = vi.accept_packet(number);
-        desk.control_packets.push((way.0, accept));
-        desk.due_at(now + config.resend_after);
+        outputs.control_packets.push((way.0, accept));
+        outputs.due_at(now + config.resend_after);
         incoming.remove(request);
         self.deliver();
         Ok(())
@@ -239,7 +245,7 @@ impl Nic {
         now: Instant,
         until: Instant,
     ) -> Result<(), RequestError> {
-        let Nic { config, vis, paths, outputs: desk, rng, .. } = self;
+        let Nic { config, vis, paths, outputs: outputs, rng, .. } = self;
         let most = config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX);
         if local.len().max(remote.len()) > most {
             return Err(RequestError::BadAddress);
@@ -261,8 +267,8 @@ impl Nic {
             until,
             retransmit_at: again,
         };
-        desk.control_packets.push((path, vi.request_packet(number, &setup)));
-        desk.due_at(again.min(until));
+        outputs.control_packets.push((path, vi.request_packet(number, &setup)));
+        outputs.due_at(again.min(until));
         vi.setup = Some(setup);
         vi.outcome = None;
         vi.state = ViState::ConnectPending;
@@ -284,17 +290,18 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`].
     pub fn disconnect(&mut self, number: u32) -> Result<(), RequestError> {
-        let Nic { vis, outputs: desk, .. } = self;
+        let Nic { vis, outputs: outputs, .. } = self;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if let Some(connection) = vi.connection.take() {
-            desk.control_packets
+            outputs
+                .control_packets
                 .push((connection.path, connection.control_packet(Kind::Disconnect, 0, fault::NONE)));
         }
         (vi.setup, vi.broken, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;
-        vi.flush(number, desk);
+        vi.flush(number, outputs);
         // A host that waits for the outcome of the request must be woken: there will be none.
-        desk.progress = true;
+        outputs.progress = true;
         self.deliver();
         Ok(())
     }
@@ -323,7 +330,7 @@ impl Nic {
     }
 
     fn on_request(&mut self, path: u32, setup: &wire::Setup<'_>, now: Instant) {
-        let Nic { vis, incoming, listeners, outputs: desk, .. } = self;
+        let Nic { vis, incoming, listeners, outputs: outputs, .. } = self;
         let from = (setup.vi, setup.key);
         let is_same =
             |request: &Incoming| request.path == path && (request.peer_vi, request.peer_key) == from;
@@ -335,7 +342,7 @@ impl Nic {
             connection.is_some_and(|one| one.path == path && (one.peer_vi, one.peer_key) == from)
         });
         if let Some((number, vi)) = accepted {
-            desk.control_packets.push((path, vi.accept_packet(number)));
+            outputs.control_packets.push((path, vi.accept_packet(number)));
             return;
         }
         let request = Incoming {
@@ -350,16 +357,17 @@ impl Nic {
         };
         let is_heard = listeners.iter().any(|known| known == setup.remote);
         if !is_heard || incoming.insert(request).is_none() {
-            desk.control_packets
+            outputs
+                .control_packets
                 .push((path, control_packet(Kind::Reject, setup.vi, setup.key, 0, 0, refusal::NO_MATCH)));
             return;
         }
-        desk.due_at(now + REQUEST_LIFE);
-        desk.progress = true;
+        outputs.due_at(now + REQUEST_LIFE);
+        outputs.progress = true;
     }
 
     fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, outputs: desk, .. } = self;
+        let Nic { config, vis, outputs: outputs, .. } = self;
         let from = (theirs.vi, theirs.key);
         let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
@@ -379,19 +387,20 @@ impl Nic {
         if let Some(setup) = vi.setup.take() {
             let remoteness = PeerAttributes::of(theirs);
             if let Some(code) = remoteness.differs(&vi.attributes) {
-                desk.control_packets
+                outputs
+                    .control_packets
                     .push((path, control_packet(Kind::Reject, theirs.vi, theirs.key, 0, 0, code)));
-                return vi.fail_request(error_of(code), desk);
+                return vi.fail_request(error_of(code), outputs);
             }
-            vi.connect(number, (path, setup.traits), setup.key, from, config, desk, now);
+            vi.connect(number, (path, setup.traits), setup.key, from, config, outputs, now);
             vi.outcome = Some(Ok(remoteness));
-            desk.due_at(now + config.resend_after);
+            outputs.due_at(now + config.resend_after);
         }
-        desk.control_packets.push((path, vi.accept_packet(number)));
+        outputs.control_packets.push((path, vi.accept_packet(number)));
     }
 
     fn on_accept(&mut self, path: u32, header: &Header, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, outputs: desk, .. } = self;
+        let Nic { config, vis, outputs: outputs, .. } = self;
         let from = (theirs.vi, theirs.key);
         if let Some(vi) = vis.get_mut(header.vi) {
             if let Some(connection) = &mut vi.connection
@@ -401,12 +410,12 @@ impl Nic {
             {
                 connection.confirmed = true;
                 connection.ack_now = true;
-                desk.ready.push(header.vi);
+                outputs.ready.push(header.vi);
                 return;
             }
             let expected = vi.setup.take_if(|setup| setup.path == path && setup.key == header.key);
             if let Some(setup) = expected {
-                vi.connect(header.vi, (path, setup.traits), setup.key, from, config, desk, now);
+                vi.connect(header.vi, (path, setup.traits), setup.key, from, config, outputs, now);
                 vi.outcome = Some(Ok(PeerAttributes::of(theirs)));
                 if let Some(connection) = &mut vi.connection {
                     connection.confirmed = true;
@@ -416,15 +425,16 @@ impl Nic {
             }
         }
         // The acceptance of a request that no longer exists is answered by a disconnect.
-        desk.control_packets
+        outputs
+            .control_packets
             .push((path, control_packet(Kind::Disconnect, theirs.vi, theirs.key, 0, 0, fault::NONE)));
     }
 
     fn on_reject(&mut self, path: u32, header: &Header) {
-        let Nic { vis, outputs: desk, .. } = self;
+        let Nic { vis, outputs: outputs, .. } = self;
         let Some(vi) = vis.get_mut(header.vi) else { return };
         if vi.setup.take_if(|setup| setup.path == path && setup.key == header.key).is_some() {
-            vi.fail_request(error_of(header.immediate), desk);
+            vi.fail_request(error_of(header.immediate), outputs);
         }
     }
 }

@@ -13,25 +13,25 @@ impl Vi {
         &mut self,
         number: u32,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         let reliability = self.attributes.reliability;
         let Some(connection) = &mut self.connection else { return };
         if let Some(since) = connection.peer_queue_empty_since {
             if reliability == Reliability::Delivery && now >= since + config.dry_patience {
-                return self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, true, desk);
+                return self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, true, outputs);
             }
             if now >= connection.rto_deadline {
                 // Probe with one packet whether a receive descriptor is available.
                 connection.rto_deadline = now + config.dry_retry;
-                connection.go_back(desk);
+                connection.go_back(outputs);
                 connection.ack_request_due = true;
-                desk.ready.push(number);
+                outputs.ready.push(number);
             }
-            desk.due_at(connection.rto_deadline);
+            outputs.due_at(connection.rto_deadline);
             if reliability == Reliability::Delivery {
-                desk.due_at(since + config.dry_patience);
+                outputs.due_at(since + config.dry_patience);
             }
         }
         if connection.traits.lossless {
@@ -41,37 +41,37 @@ impl Vi {
             if connection.snd_max == connection.acknowledged || reliability == Reliability::Unreliable {
                 connection.rto_deadline = Instant::NEVER;
             } else if connection.retransmits >= config.resends_max {
-                return self.fail_connection(number, fault::TRANSPORT, true, desk);
+                return self.fail_connection(number, fault::TRANSPORT, true, outputs);
             } else {
                 connection.retransmits += 1;
                 connection.halve_window();
-                connection.go_back(desk);
+                connection.go_back(outputs);
                 let after = connection.rto * (1 << connection.retransmits.min(6));
                 connection.rto_deadline = now + after.min(config.probe_after);
-                desk.ready.push(number);
+                outputs.ready.push(number);
             }
         }
         // A single probe may be lost: after the first unanswered one, probe more often.
         if now >= connection.probe_at {
             if connection.probes >= config.probes_max {
-                return self.fail_connection(number, fault::TRANSPORT, true, desk);
+                return self.fail_connection(number, fault::TRANSPORT, true, outputs);
             }
             connection.probes += 1;
             connection.probe_at = now + config.probe_after / 4;
             connection.ack_now = true;
             connection.ack_request_due = true;
-            desk.ready.push(number);
+            outputs.ready.push(number);
         }
-        desk.due_at(connection.rto_deadline);
-        desk.due_at(connection.probe_at);
+        outputs.due_at(connection.rto_deadline);
+        outputs.due_at(connection.probe_at);
     }
 
     /// Starts the timers of a new connection.
-    pub(super) fn start_timers(&mut self, desk: &mut Outputs) {
+    pub(super) fn start_timers(&mut self, outputs: &mut Outputs) {
         if let Some(connection) = &self.connection
             && !connection.traits.lossless
         {
-            desk.due_at(connection.probe_at);
+            outputs.due_at(connection.probe_at);
         }
     }
 
@@ -81,20 +81,20 @@ impl Vi {
         &mut self,
         number: u32,
         config: &Config,
-        desk: &mut Outputs,
+        outputs: &mut Outputs,
         now: Instant,
     ) {
         if self.attributes.reliability == Reliability::Delivery && config.dry_patience.is_zero() {
-            return self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, true, desk);
+            return self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, true, outputs);
         }
         let Some(connection) = &mut self.connection else { return };
-        connection.go_back(desk);
+        connection.go_back(outputs);
         connection.ack_request_due = false;
         connection.peer_queue_empty_since.get_or_insert(now);
         connection.rto_deadline = now + config.dry_retry;
-        desk.due_at(connection.rto_deadline);
+        outputs.due_at(connection.rto_deadline);
         if self.attributes.reliability == Reliability::Delivery {
-            desk.due_at(now + config.dry_patience);
+            outputs.due_at(now + config.dry_patience);
         }
     }
 }

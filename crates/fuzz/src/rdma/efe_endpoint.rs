@@ -11,8 +11,8 @@
 use crate::features::Features;
 use crate::input::Input;
 use kiban_base::Instant;
-use kiban_rdma::efe::{Config, Endpoint, Event, FlowNumber, Peer, Refusal};
-use kiban_rdma::wire::efe::{HEADER_BYTES, Header, Kind, MAP_BYTES, Setup};
+use kiban_rdma::efe::{Config, Endpoint, Event, FlowNumber, Peer, RequestError};
+use kiban_rdma::wire::efe::{HEADER_BYTES, Header, Kind, SACK_MAP_BYTES, Setup};
 use std::time::Duration;
 
 const HOSTILE: Peer = Peer(1);
@@ -104,7 +104,7 @@ impl Liar {
             Kind::Data => vec![0xee; usize::from(odd)],
             Kind::Ack => {
                 let map = if odd.is_multiple_of(4) { u64::from(input.long()) << (odd >> 2) } else { 0 };
-                map.to_be_bytes()[..MAP_BYTES].to_vec()
+                map.to_be_bytes()[..SACK_MAP_BYTES].to_vec()
             }
             Kind::Accept => setup(),
             _ => Vec::new(),
@@ -169,7 +169,7 @@ impl World {
         let mut out = Vec::new();
         match self.good.send(self.canary[1], &self.sent.to_be_bytes(), self.now) {
             Ok(()) => self.sent += 1,
-            Err(Refusal::Full) => {}
+            Err(RequestError::Full) => {}
             Err(refusal) => panic!("the canary is connected: {refusal}"),
         }
         while self.end.receive(self.canary[0], &mut out, self.now) {
@@ -195,11 +195,11 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     // The canary connects, and the peer as it should.
     world.canary[1] = world.good.connect(SELF, SERVICE, b"canary", now).expect("room");
     world.exchange(features);
-    let Some(Event::Asked { flow, .. }) = world.end.poll() else { panic!("the canary asks") };
+    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary asks") };
     world.end.accept(flow, b"", now).expect("it was asked");
     world.canary[0] = flow;
     world.end.arrive(HOSTILE, &Liar::request(), now);
-    let Some(Event::Asked { flow, .. }) = world.end.poll() else { panic!("the peer asks") };
+    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the peer asks") };
     world.end.accept(flow, b"", now).expect("it was asked");
     let mut hostile = Some(flow);
     world.exchange(features);
@@ -236,7 +236,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         while let Some(event) = world.end.poll() {
             features.show(std::mem::discriminant(&event));
             match event {
-                Event::Asked { flow, .. } if hostile.is_none() => {
+                Event::ConnectRequest { flow, .. } if hostile.is_none() => {
                     hostile = world.end.accept(flow, b"", world.now).is_ok().then_some(flow);
                 }
                 Event::Ended { flow, .. } => {

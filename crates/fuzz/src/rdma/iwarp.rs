@@ -4,7 +4,7 @@
 use crate::features::Features;
 use kiban_rdma::wire::datagram::{self, PAYLOAD_BYTES_MAX, QP_MAX};
 use kiban_rdma::wire::ddp::{Header, Placing, UNTAGGED_BYTES};
-use kiban_rdma::wire::meeting::Meeting;
+use kiban_rdma::wire::meeting::OobSetup;
 use kiban_rdma::wire::rdmap::{
     AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TERMINATE_BYTES_MAX, Terminate,
 };
@@ -86,7 +86,7 @@ pub(crate) fn datagram_seeds() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn meeting(bytes: &[u8], features: &mut Features<'_>) {
-    match Meeting::read(bytes) {
+    match OobSetup::read(bytes) {
         Err(rule) => features.show(rule.name()),
         Ok(meeting) => {
             assert_eq!(meeting.bytes(), bytes);

@@ -15,12 +15,12 @@ use crate::features::Features;
 use crate::input::Input;
 use kiban_base::{Region, SharedBytes};
 use kiban_rdma::iwarp::rnic::{
-    Access, Binding, Config, Data, Judged, Notify, Operation, Payload, Places, QpAttributes, QpState,
-    ReceiveWork, Rnic, SendWork, Sge, Status, StreamTraits, StreamWish, ToLlp,
+    Access, Binding, Config, Data, Notify, Operation, Payload, PlacementBuffers, QpAttributes, QpState,
+    ReceiveWork, Rnic, SendWork, Sge, Status, StreamAction, StreamTraits, ToLlp, Validation,
 };
 use kiban_rdma::wire::ddp::{Header, Placing};
 use kiban_rdma::wire::rdmap::{
-    Atomic, AtomicRequest, AtomicResponse, Opcode, Place, ReadRequest, Reason, Terminate,
+    Atomic, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TaggedAddress, Terminate,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -158,7 +158,7 @@ impl Stand {
     }
 
     /// A tag, mostly one that exists, and an address, mostly near its memory.
-    fn place(&self, input: &mut Input<'_>) -> Place {
+    fn place(&self, input: &mut Input<'_>) -> TaggedAddress {
         let choice = usize::from(input.byte());
         let (stag, area) = match choice % 12 {
             n @ 0..6 => (self.stags[n], n),
@@ -175,7 +175,7 @@ impl Stand {
             3 => 0u64.wrapping_sub(u64::from(input.byte())),
             _ => u64::from(input.byte()) & !7,
         };
-        Place { stag, offset: address(area).wrapping_add(near) }
+        TaggedAddress { stag, offset: address(area).wrapping_add(near) }
     }
 
     /// An element of the host's own, which may be wrong; none that could show the canary to a peer.
@@ -213,7 +213,7 @@ impl Stand {
         let count = usize::from(input.byte() % 4);
         let mut data = Data::Elements((0..count).map(|_| self.sge(input, n)).collect());
         let flags = input.byte();
-        let there = Place { stag: input.long(), offset: u64::from(input.long()) };
+        let there = TaggedAddress { stag: input.long(), offset: u64::from(input.long()) };
         let here = self.place(input).stag;
         let operation = match input.byte() % 12 {
             0 => Operation::Send { invalidate: Some(there.stag) },
@@ -289,7 +289,7 @@ impl Stand {
                 (opcode, last, placing)
             }
             4 | 5 => {
-                let sink = Place { stag: 0x99, offset: u64::from(input.distance()) };
+                let sink = TaggedAddress { stag: 0x99, offset: u64::from(input.distance()) };
                 payload = ReadRequest { sink, length, source: place }.bytes().to_vec();
                 (Opcode::ReadRequest, true, untagged(end, 1, 0, 0))
             }
@@ -364,31 +364,31 @@ impl Stand {
         let crumb = if how & 3 == 0 { segment.len().max(1) } else { usize::from(how >> 2) + 1 };
         let mut here = if how & 3 == 0 { segment.len() } else { 0 };
         let mut placement = loop {
-            match self.nic.judge(qp, &segment[..here], segment.len()) {
-                Ok(Judged::Wants(more)) => {
+            match self.nic.validate(qp, &segment[..here], segment.len()) {
+                Ok(Validation::NeedMore(more)) => {
                     assert!(more > here && more <= segment.len(), "it wants what is not there");
                     here = more;
                 }
-                Ok(Judged::Place(placement)) => break placement,
-                Ok(Judged::Done) | Err(_) => return,
-                Ok(Judged::Dry) => {
+                Ok(Validation::Place(placement)) => break placement,
+                Ok(Validation::Done) | Err(_) => return,
+                Ok(Validation::Dry) => {
                     self.ends[n].stalled = Some((segment, how));
                     return;
                 }
             }
         };
         let mut rest = &segment[placement.header_bytes()..];
-        let mut places = Places::new();
+        let mut places = PlacementBuffers::new();
         while !rest.is_empty() {
             let now = &rest[..crumb.min(rest.len())];
             let count = if how & 3 == 3 {
-                if self.nic.landing(qp, &placement, &mut places).is_err() {
+                if self.nic.placement_buffers(qp, &placement, &mut places).is_err() {
                     return;
                 }
                 let place = places.first().expect("payload has a place");
                 let count = place.len().min(now.len());
                 place.write(place.address(), SharedBytes::from(&now[..count])).expect("within");
-                self.nic.landed(qp, &mut placement, count);
+                self.nic.on_placed(qp, &mut placement, count);
                 count
             } else {
                 if self.nic.place(qp, &mut placement, SharedBytes::from(now)).is_err() {
@@ -402,7 +402,7 @@ impl Stand {
             }
         }
         assert_eq!(placement.missing(), 0);
-        let _ = self.nic.finish(qp, &placement);
+        let _ = self.nic.deliver(qp, &placement);
     }
 
     /// The host takes memory back and registers it anew.
@@ -422,7 +422,7 @@ impl Stand {
     /// Lets everything go that wants to, and looks at it.
     fn pump(&mut self, confirms: bool, features: &mut Features<'_>) {
         let mut made = 0;
-        while let Some(qp) = self.nic.next_in_line() {
+        while let Some(qp) = self.nic.pop_tx_queue() {
             let mut out = Out::default();
             while self.nic.next_segment(qp, &mut out) {
                 made += 1;
@@ -433,13 +433,13 @@ impl Stand {
             if confirms {
                 self.nic.confirm(qp, self.nic.segments_made(qp));
             }
-            let wish = self.nic.stream_wish(qp);
-            if wish != StreamWish::Open {
+            let wish = self.nic.stream_action(qp);
+            if wish != StreamAction::Open {
                 self.nic.confirm(qp, self.nic.segments_made(qp));
-                self.nic.stream_gone(qp, wish == StreamWish::Finish);
+                self.nic.on_stream_closed(qp, wish == StreamAction::Finish);
             }
         }
-        while let Some(qp) = self.nic.resumed() {
+        while let Some(qp) = self.nic.next_resumable() {
             if let Some(n) = self.ends.iter().position(|end| end.qp == qp)
                 && let Some((segment, how)) = self.ends[n].stalled.take()
             {
@@ -600,7 +600,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 match which % 8 {
                     0 => drop(stand.nic.disconnect(qp)),
                     1 => stand.end(n, features),
-                    2 => stand.nic.stream_gone(qp, which & 8 != 0),
+                    2 => stand.nic.on_stream_closed(qp, which & 8 != 0),
                     3 => stand.nic.stream_fault(qp, Reason::MPA_CRC),
                     4 => stand.take_back(which >> 3),
                     5 => drop(stand.nic.set_srq_limit(stand.srq, usize::from(which >> 3))),

@@ -20,9 +20,9 @@ use kiban_board::{
 use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_rdma::efe;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::News;
+use kiban_rdma::iwarp::nic::CmEvent;
 use kiban_rdma::iwarp::rnic::{
-    Access, Data, Kind, Operation, Place, QpAttributes, ReceiveWork, Rnic, SendWork, Sge, Status,
+    Access, Data, Kind, Operation, QpAttributes, ReceiveWork, Rnic, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
 use kiban_rdma::wire::efe::{HEADER_BYTES as EFE_HEADER_BYTES, SEGMENT_BYTES_MAX};
@@ -147,7 +147,7 @@ struct End {
     cq: u32,
     stag: u32,
     words_stag: u32,
-    peer: Option<Place>,
+    peer: Option<TaggedAddress>,
     begun: u64,
     taken: u64,
     last_at: Instant,
@@ -187,13 +187,14 @@ impl End {
         if let Some((stag, offset)) = said.split_first_chunk::<4>()
             && let Some(offset) = offset.first_chunk::<8>()
         {
-            self.peer = Some(Place { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) });
+            self.peer =
+                Some(TaggedAddress { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) });
         }
     }
 
-    fn remote(&self, block: u64) -> Place {
+    fn remote(&self, block: u64) -> TaggedAddress {
         let peer = self.peer.expect("the peer has said where its memory is");
-        Place { offset: peer.offset + place_of(block), ..peer }
+        TaggedAddress { offset: peer.offset + place_of(block), ..peer }
     }
 
     fn sge(&self, block: u64, length: usize) -> Data {
@@ -319,19 +320,19 @@ impl Program for End {
         let (Completion::Rdma, Some(mut rdma)) = (completion, host.rdma()) else { return };
         while let Some(news) = rdma.nic().poll() {
             match news {
-                News::Asked(request) => {
+                CmEvent::ConnectRequest(request) => {
                     self.hear(&request.private_data);
                     let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
                     rdma.accept(request.end, self.qp, depths, &said).expect("it waits");
                 }
-                News::Connected { private_data, .. } => {
+                CmEvent::Connected { private_data, .. } => {
                     self.hear(&private_data);
                     if self.source.is_some() {
                         self.hand_out(&mut rdma.nic().core);
                     }
                 }
-                News::Gone { .. } | News::Failed { .. } => self.gone = true,
-                News::Withdrawn { .. } => {}
+                CmEvent::Gone { .. } | CmEvent::Failed { .. } => self.gone = true,
+                CmEvent::Withdrawn { .. } => {}
             }
         }
         while let Ok(Some(done)) = rdma.nic().core.poll(self.cq) {

@@ -31,7 +31,7 @@ const LENGTH_BYTES: usize = 4;
 pub struct TcpUnits<U> {
     connection: Connection,
     mtu_bytes: usize,
-    desk: ReceivePage,
+    page: ReceivePage,
     counters: LinkCounters,
     unit: PhantomData<fn() -> U>,
 }
@@ -50,7 +50,7 @@ impl<U: Unit> TcpUnits<U> {
         Ok(TcpUnits {
             connection: Connection::open(role, addresses, name.to_owned())?,
             mtu_bytes,
-            desk: ReceivePage::default(),
+            page: ReceivePage::default(),
             counters: LinkCounters::default(),
             unit: PhantomData,
         })
@@ -68,7 +68,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
     }
 
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
-        let TcpUnits { connection, desk, counters, .. } = self;
+        let TcpUnits { connection, page, counters, .. } = self;
         let enough = into.len() + BURST;
         while into.len() < enough {
             let Some((length, rest)) = connection.arrived().split_first_chunk::<LENGTH_BYTES>() else {
@@ -80,7 +80,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };
-            match U::from_received(bytes, desk, lent) {
+            match U::from_received(bytes, page, lent) {
                 Ok(unit) => {
                     counters.units_in += 1;
                     counters.bytes_in += length as u64;
@@ -136,7 +136,7 @@ pub struct UdpUnits<U> {
     datagrams: Datagrams,
     name: String,
     mtu_bytes: usize,
-    desk: ReceivePage,
+    page: ReceivePage,
     buffer: Vec<u8>,
     counters: LinkCounters,
     unit: PhantomData<fn() -> U>,
@@ -157,7 +157,7 @@ impl<U: Unit> UdpUnits<U> {
             datagrams: Datagrams::open(local, peer, false)?,
             name: name.to_owned(),
             mtu_bytes,
-            desk: ReceivePage::default(),
+            page: ReceivePage::default(),
             buffer: Vec::new(),
             counters: LinkCounters::default(),
             unit: PhantomData,
@@ -176,10 +176,10 @@ impl<U: Unit> Link<U> for UdpUnits<U> {
     }
 
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
-        let UdpUnits { datagrams, name, desk, counters, .. } = self;
+        let UdpUnits { datagrams, name, page, counters, .. } = self;
         let take =
             |datagram: &[u8], counters: &mut LinkCounters, into: &mut VecDeque<U>| match U::from_received(
-                datagram, desk, lent,
+                datagram, page, lent,
             ) {
                 Ok(unit) => {
                     counters.units_in += 1;

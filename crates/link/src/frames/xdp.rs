@@ -56,7 +56,7 @@ pub struct XdpLink {
     /// On a veth, checksums may be missing.
     is_veth: bool,
     traits: LinkTraits,
-    desk: ReceivePage,
+    page: ReceivePage,
     /// When to call the kernel again for frames that it has not taken.
     again: Instant,
     counters: LinkCounters,
@@ -115,7 +115,7 @@ impl XdpLink {
             index,
             is_veth: interface::driver(name).is_ok_and(|driver| driver == "veth"),
             traits: LinkTraits { mtu_bytes, whole_segments: false },
-            desk: ReceivePage::default(),
+            page: ReceivePage::default(),
             again: Instant::NEVER,
             counters: LinkCounters::default(),
         })
@@ -152,7 +152,7 @@ impl Link<Pdu> for XdpLink {
         while taken < BURST
             && let Some(received) = self.xsk.peek()
         {
-            match Pdu::from_received(self.xsk.bytes(&received), &mut self.desk, lent) {
+            match Pdu::from_received(self.xsk.bytes(&received), &mut self.page, lent) {
                 Ok(mut pdu) => {
                     if self.is_veth {
                         finish(&mut pdu);

@@ -3,7 +3,7 @@
 //! Limits  [`STREAMS`] connections at a time; each listener reserves sixteen of them for incoming
 //!         connections.
 
-use super::line::Entrance;
+use super::line::ListenSocket;
 use crate::link::Lower;
 use kiban_streams::nonblocking::{Board, Stream};
 use kiban_streams::{Settings, board_gone_error};
@@ -45,11 +45,11 @@ impl BoardLink {
     }
 
     /// Begins to listen.
-    pub(super) fn listen(&self, at: SocketAddr) -> io::Result<Entrance> {
+    pub(super) fn listen(&self, at: SocketAddr) -> io::Result<ListenSocket> {
         if self.has_gone {
             return Err(board_gone_error());
         }
-        self.board.start_listen(at).map(Entrance::Board)
+        self.board.start_listen(at).map(ListenSocket::Board)
     }
 
     /// Returns whether the board has rung since it was armed.

@@ -12,9 +12,9 @@
 //!          another board needs another context.
 
 use super::board::BoardLink;
-use super::carrier::Carrier;
+use super::carrier::Transport;
 use super::file::File;
-use super::line::{Door, Entrance, Line};
+use super::line::{Connection, ListenSocket, MpaListener};
 use super::{ASK_EVERY, Core};
 use crate::link::Address;
 use kiban_base::Instant;
@@ -41,13 +41,15 @@ impl Core {
         let Some(link) = &self.board else { return Err(io::ErrorKind::Unsupported.into()) };
         let entrance = link.listen(at)?;
         self.doors_made += 1;
-        self.doors.insert(self.doors_made, Door { entrance, config });
+        self.listeners.insert(self.doors_made, MpaListener { entrance, config });
         Ok(self.doors_made)
     }
 
     /// Returns the listening address or an error; `None` until the board has answered.
     pub(crate) fn listening(&mut self, number: u32) -> Option<io::Result<Address>> {
-        let Some(Door { entrance: Entrance::Board(listener), .. }) = self.doors.get_mut(&number) else {
+        let Some(MpaListener { entrance: ListenSocket::Board(listener), .. }) =
+            self.listeners.get_mut(&number)
+        else {
             return Some(Err(io::ErrorKind::Unsupported.into()));
         };
         match listener.is_listening() {
@@ -78,7 +80,7 @@ impl Core {
         link.has_gone = true;
         // A file that has hung up would be reported for ever. It fails if the file is not watched any more.
         let _ = epoll::delete(&self.epoll, link.board.file());
-        (self.news, self.more) = (true, true);
+        (self.progress, self.more) = (true, true);
     }
 
     /// Polls the board's listeners and streams.
@@ -86,25 +88,25 @@ impl Core {
         let Some(BoardLink { has_gone, looked_at, .. }) = &self.board else { return };
         let (has_gone, mut at) = (*has_gone, *looked_at);
         let mut from = 0;
-        while let Some((&number, door)) = self.doors.range(from..).next().filter(|_| !has_gone) {
+        while let Some((&number, door)) = self.listeners.range(from..).next().filter(|_| !has_gone) {
             from = number + 1;
-            if matches!(&door.entrance, Entrance::Board(listener) if listener.is_readable()) {
-                self.open_door(number, now);
+            if matches!(&door.entrance, ListenSocket::Board(listener) if listener.is_readable()) {
+                self.accept_connections(number, now);
             }
         }
         // Before a driver sleeps, it must have polled all.
         let most = if self.armed || has_gone { usize::MAX } else { LOOKS_MAX };
-        for _ in 0..self.lines.len().min(most) {
+        for _ in 0..self.connections.len().min(most) {
             let behind = (Bound::Excluded(at), Bound::Unbounded);
-            let next = self.lines.range(behind).next().or_else(|| self.lines.first_key_value());
+            let next = self.connections.range(behind).next().or_else(|| self.connections.first_key_value());
             let Some((&end, _)) = next else { break };
             at = end;
             self.look_at_stream(end, now);
         }
         let mut from = 0;
-        while let Some((&number, _)) = self.farewells.range(from..).next() {
+        while let Some((&number, _)) = self.closing_streams.range(from..).next() {
             from = number.saturating_add(1);
-            self.hear_farewell(number);
+            self.drain_closing_stream(number);
         }
         if let Some(link) = &mut self.board {
             link.looked_at = at;
@@ -112,19 +114,20 @@ impl Core {
     }
 
     fn look_at_stream(&mut self, end: u32, now: Instant) {
-        let Some(Line { carrier: Carrier::Board(stream), connected, blocked, .. }) = self.lines.get_mut(&end)
+        let Some(Connection { transport: Transport::Board(stream), connected, blocked, .. }) =
+            self.connections.get_mut(&end)
         else {
             return;
         };
         if !*connected {
             self.on_writable(end, now);
             // Data that arrived with the connection is read at the next poll.
-            self.more |= self.lines.get(&end).is_some_and(|line| line.connected);
+            self.more |= self.connections.get(&end).is_some_and(|line| line.connected);
             return;
         }
         if *blocked && stream.has_room() {
             *blocked = false;
-            self.nic.stir(end);
+            self.nic.schedule(end);
         }
         if stream.is_readable() {
             let is_lost = stream.is_lost();
@@ -136,9 +139,9 @@ impl Core {
     pub(super) fn arm_board(&mut self) {
         let Some(link) = &self.board else { return };
         link.board.arm();
-        let lines = self.lines.values().map(|line| &line.carrier);
-        for carrier in lines.chain(self.farewells.values()) {
-            if let Carrier::Board(stream) = carrier {
+        let lines = self.connections.values().map(|line| &line.transport);
+        for carrier in lines.chain(self.closing_streams.values()) {
+            if let Transport::Board(stream) = carrier {
                 stream.arm();
             }
         }
@@ -147,7 +150,7 @@ impl Core {
 
     /// Arms a new stream if a driver sleeps or is about to, and schedules a poll of it.
     pub(super) fn arm_new(&mut self, end: u32) {
-        if let Some(Line { carrier: Carrier::Board(stream), .. }) = self.lines.get(&end) {
+        if let Some(Connection { transport: Transport::Board(stream), .. }) = self.connections.get(&end) {
             if self.armed {
                 stream.arm();
             }

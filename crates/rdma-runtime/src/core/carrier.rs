@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 
 /// The transport of an end's bytes.
-pub(super) enum Carrier {
+pub(super) enum Transport {
     Socket {
         link: TcpLink,
         /// Shared memory that has replaced the socket.
@@ -22,78 +22,78 @@ pub(super) enum Carrier {
     Board(Stream),
 }
 
-impl From<TcpLink> for Carrier {
-    fn from(link: TcpLink) -> Carrier {
-        Carrier::Socket { link, shared: None }
+impl From<TcpLink> for Transport {
+    fn from(link: TcpLink) -> Transport {
+        Transport::Socket { link, shared: None }
     }
 }
 
-impl Carrier {
+impl Transport {
     /// Returns the socket, even if shared memory has replaced it.
     pub(super) fn socket(&self) -> Option<&TcpLink> {
         match self {
-            Carrier::Socket { link, .. } => Some(link),
-            Carrier::Board(_) => None,
+            Transport::Socket { link, .. } => Some(link),
+            Transport::Board(_) => None,
         }
     }
 
     pub(super) fn shared(&self) -> Option<&SharedLink> {
         match self {
-            Carrier::Socket { shared, .. } => shared.as_ref(),
-            Carrier::Board(_) => None,
+            Transport::Socket { shared, .. } => shared.as_ref(),
+            Transport::Board(_) => None,
         }
     }
 
     pub(super) fn shared_mut(&mut self) -> Option<&mut SharedLink> {
         match self {
-            Carrier::Socket { shared, .. } => shared.as_mut(),
-            Carrier::Board(_) => None,
+            Transport::Socket { shared, .. } => shared.as_mut(),
+            Transport::Board(_) => None,
         }
     }
 
     /// Returns whether epoll reports its events.
     pub(super) fn is_announced(&self) -> bool {
-        matches!(self, Carrier::Socket { shared: None, .. })
+        matches!(self, Transport::Socket { shared: None, .. })
     }
 
     /// Returns whether there is an end of stream, or more data, that no event will report.
     pub(super) fn has_more_unsaid(&self) -> bool {
         match self {
-            Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
-            Carrier::Board(stream) => stream.is_readable(),
+            Transport::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
+            Transport::Board(stream) => stream.is_readable(),
         }
     }
 
     /// Returns whether the connection is established.
     pub(super) fn is_connected(&mut self) -> io::Result<bool> {
         match self {
-            Carrier::Socket { link, .. } => link.is_connected(),
-            Carrier::Board(stream) => stream.is_connected(),
+            Transport::Socket { link, .. } => link.is_connected(),
+            Transport::Board(stream) => stream.is_connected(),
         }
     }
 
     /// Returns our address, once it is known.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
         match self {
-            Carrier::Socket { link, .. } => link.local_address().ok(),
-            Carrier::Board(stream) => stream.local_addr(),
+            Transport::Socket { link, .. } => link.local_address().ok(),
+            Transport::Board(stream) => stream.local_addr(),
         }
     }
 
     /// Returns the addresses of both ends, ours first, once it is connected.
     pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
-            Carrier::Socket { link, .. } => link.addresses().ok(),
-            Carrier::Board(stream) => Some((stream.local_addr()?, stream.peer_addr())),
+            Transport::Socket { link, .. } => link.addresses().ok(),
+            Transport::Board(stream) => Some((stream.local_addr()?, stream.peer_addr())),
         }
     }
 
     /// Writes as much of a burst as fits. Returns the number of bytes; zero if nothing fits now.
     pub(super) fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
         match self {
-            Carrier::Socket { shared: Some(shared), .. } => shared.send(chunks),
-            Carrier::Socket { link, shared: None } => link.send(chunks),
-            Carrier::Board(stream) => stream.write_runs(chunks.map(|chunk| match chunk {
+            Transport::Socket { shared: Some(shared), .. } => shared.send(chunks),
+            Transport::Socket { link, shared: None } => link.send(chunks),
+            Transport::Board(stream) => stream.write_runs(chunks.map(|chunk| match chunk {
                 Chunk::Own(bytes) => SharedBytes::from(bytes),
                 Chunk::Memory(region) => {
                     region.bytes(region.address(), region.len()).expect("a region has its own bytes")
@@ -106,9 +106,9 @@ impl Carrier {
     /// available now, zero if the peer has closed.
     pub(super) fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
-            Carrier::Socket { shared: Some(shared), .. } => shared.receive(places, room),
-            Carrier::Socket { link, shared: None } => link.receive(places, room),
-            Carrier::Board(stream) => {
+            Transport::Socket { shared: Some(shared), .. } => shared.receive(places, room),
+            Transport::Socket { link, shared: None } => link.receive(places, room),
+            Transport::Board(stream) => {
                 let most = places.iter().map(Region::len).sum::<usize>() + room.len();
                 let (mut places, mut at, mut filled) = (places, 0, 0);
                 stream.read(most, |mut run| {
@@ -134,9 +134,9 @@ impl Carrier {
     /// Reads like [`Carrier::receive`], first into a buffer of the caller's.
     pub(super) fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
-            Carrier::Socket { shared: Some(shared), .. } => shared.receive_into(first, room),
-            Carrier::Socket { link, shared: None } => link.receive_into(first, room),
-            Carrier::Board(stream) => {
+            Transport::Socket { shared: Some(shared), .. } => shared.receive_into(first, room),
+            Transport::Socket { link, shared: None } => link.receive_into(first, room),
+            Transport::Board(stream) => {
                 let (mut begun, mut filled) = (0, 0);
                 stream.read(first.len() + room.len(), |run| {
                     let copied = run.copy_to(0, &mut first[begun..]);
@@ -151,33 +151,33 @@ impl Carrier {
     /// socket, epoll reports that instead.
     pub(super) fn has_ended(&self) -> bool {
         match self {
-            Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
-            Carrier::Board(stream) => stream.has_ended(),
+            Transport::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
+            Transport::Board(stream) => stream.has_ended(),
         }
     }
 
     /// Returns whether everything written has been taken over: by the peer's system, or by the board.
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
-            Carrier::Socket { link, .. } => link.is_acknowledged(),
-            Carrier::Board(stream) => stream.is_drained(),
+            Transport::Socket { link, .. } => link.is_acknowledged(),
+            Transport::Board(stream) => stream.is_drained(),
         }
     }
 
     /// Ends our direction: written bytes are still sent, then the end.
     pub(super) fn finish(&mut self) {
         match self {
-            Carrier::Socket { shared: Some(shared), .. } => shared.finish(),
-            Carrier::Socket { link, shared: None } => link.finish(),
-            Carrier::Board(stream) => stream.finish(),
+            Transport::Socket { shared: Some(shared), .. } => shared.finish(),
+            Transport::Socket { link, shared: None } => link.finish(),
+            Transport::Board(stream) => stream.finish(),
         }
     }
 
     /// Aborts the stream with a reset.
     pub(super) fn abort(self) {
         match self {
-            Carrier::Socket { link, .. } => link.abort(),
-            Carrier::Board(stream) => stream.abort(),
+            Transport::Socket { link, .. } => link.abort(),
+            Transport::Board(stream) => stream.abort(),
         }
     }
 }

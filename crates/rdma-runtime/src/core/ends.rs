@@ -1,12 +1,12 @@
 //! The ends of an RDMA NIC's connections: how they are created and closed.
 
-use super::carrier::Carrier;
+use super::carrier::Transport;
 use super::file::File;
-use super::line::{Door, Entrance, Line, Offer};
-use super::{Alarm, Core, FAREWELL};
+use super::line::{Connection, ListenSocket, MpaListener, SharedMemoryOffer};
+use super::{CLOSE_TIMEOUT, Core, Timer};
 use crate::link::{Address, Lower};
 use crate::shared;
-use crate::tcp::{TcpDoor, TcpLink};
+use crate::tcp::{TcpLink, TcpListenSocket};
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::iwarp::nic::{ConnectError, HOLD, OpenError, Request};
@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 
 /// The addresses of a connection to be opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     pub(crate) to: Address,
     /// The local address, if it differs from the lower layer's.
     pub(crate) from: Option<IpAddr>,
@@ -27,7 +27,7 @@ pub(crate) struct Way {
 
 /// The state of an end, for its owner.
 #[derive(Default)]
-pub(crate) struct Story {
+pub(crate) struct EndState {
     pub(crate) connected: Option<Vec<u8>>,
     pub(crate) failed: Option<ConnectError>,
     /// The peer has closed its direction; data received before waits for receives.
@@ -39,7 +39,7 @@ impl Core {
     /// Begins to connect. Returns the end.
     pub(crate) fn connect(
         &mut self,
-        Way { to, from }: Way,
+        Route { to, from }: Route,
         config: &mpa::Config,
         qp: u32,
         depths: (u16, u16),
@@ -51,19 +51,19 @@ impl Core {
             let opened =
                 self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
             if let Ok(end) = opened {
-                self.stories.insert(end, Story::default());
+                self.end_states.insert(end, EndState::default());
             }
             return Ok(opened);
         }
-        let mut offer = Offer::None;
+        let mut offer = SharedMemoryOffer::None;
         let shares = self.shares;
         let to = tcp_address(to)?;
         let carrier = match &self.board {
-            Some(board) => Carrier::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
+            Some(board) => Transport::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
             None => TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
                 // Without the rendezvous socket, the connection stays on TCP.
-                if shares && let Ok(door) = shared::open_door(own, to) {
-                    offer = Offer::Open(door);
+                if shares && let Ok(door) = shared::listen(own, to) {
+                    offer = SharedMemoryOffer::Open(door);
                 }
             })?
             .into(),
@@ -76,25 +76,25 @@ impl Core {
             self.nic.forget(None, end, now);
             return Err(error);
         }
-        self.stories.insert(end, Story::default());
+        self.end_states.insert(end, EndState::default());
         Ok(Ok(end))
     }
 
     pub(super) fn add_line(
         &mut self,
         end: u32,
-        carrier: Carrier,
+        carrier: Transport,
         connected: bool,
-        offer: Offer,
+        offer: SharedMemoryOffer,
     ) -> io::Result<()> {
-        let line = Line::new(carrier, connected, offer);
-        if let Some(link) = line.carrier.socket() {
+        let line = Connection::new(carrier, connected, offer);
+        if let Some(link) = line.transport.socket() {
             self.watch(link.as_fd(), File::Link(end), line.interest)?;
         }
-        if let Offer::Open(door) = &line.offer {
+        if let SharedMemoryOffer::Open(door) = &line.offer {
             self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
         }
-        self.lines.insert(end, line);
+        self.connections.insert(end, line);
         self.arm_new(end);
         self.choose_direct();
         Ok(())
@@ -116,17 +116,17 @@ impl Core {
         if self.board.is_some() {
             return Ok((self.listen_on_board(at, config)?, None));
         }
-        let door = TcpDoor::open(at, backlog)?;
+        let door = TcpListenSocket::open(at, backlog)?;
         let address = door.address()?;
         Ok((self.listen_at(door, config)?, Some(address.into())))
     }
 
     /// Listens on an existing socket. Returns the listener's number.
-    pub(crate) fn listen_at(&mut self, door: TcpDoor, config: mpa::Config) -> io::Result<u32> {
+    pub(crate) fn listen_at(&mut self, door: TcpListenSocket, config: mpa::Config) -> io::Result<u32> {
         self.doors_made += 1;
         let number = self.doors_made;
         self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
-        self.doors.insert(number, Door { entrance: Entrance::Socket(door), config });
+        self.listeners.insert(number, MpaListener { entrance: ListenSocket::Socket(door), config });
         Ok(number)
     }
 
@@ -143,14 +143,14 @@ impl Core {
     /// Returns the next request at any listener. The caller becomes the owner of its end.
     pub(crate) fn next_request(&mut self) -> Option<Request> {
         let request = self.requests.pop_front()?;
-        self.stories.entry(request.end).or_default();
+        self.end_states.entry(request.end).or_default();
         Some(request)
     }
 
     pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
         match &mut self.efe {
             Some(efe) => efe.endpoint.unlisten(listener as u16),
-            None => drop(self.doors.remove(&listener)),
+            None => drop(self.listeners.remove(&listener)),
         }
         let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
         self.requests = others;
@@ -164,8 +164,8 @@ impl Core {
     pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
         let at = self.requests.iter().position(|request| request.listener == listener)?;
         let request = self.requests.remove(at)?;
-        self.stories.entry(request.end).or_default();
-        let from = self.lines.get(&request.end).and_then(|line| line.carrier.addresses());
+        self.end_states.entry(request.end).or_default();
+        let from = self.connections.get(&request.end).and_then(|line| line.transport.addresses());
         Some((request, from.map(|(_, peer)| peer)))
     }
 
@@ -179,8 +179,8 @@ impl Core {
     ) -> Result<(), OpenError> {
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
-        if self.nic.may_go_first(end) {
-            self.alarms.push(Reverse((now + HOLD, Alarm::Hold(end, 0))));
+        if self.nic.may_responder_send_first(end) {
+            self.timers.push(Reverse((now + HOLD, Timer::Hold(end, 0))));
         }
         Ok(())
     }
@@ -196,19 +196,19 @@ impl Core {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);
         }
-        self.stories.remove(&end);
+        self.end_states.remove(&end);
         self.orphans.push(end);
-        self.nic.stir(end);
+        self.nic.schedule(end);
     }
 
     /// Removes an end at once.
     pub(crate) fn forget(&mut self, end: u32, now: Instant) {
-        self.stories.remove(&end);
+        self.end_states.remove(&end);
         self.orphans.retain(|&orphan| orphan != end);
         match self.remove_line(end) {
             // Our direction is closed: the system does the rest.
             Some(line) if line.finished => {}
-            Some(line) => line.carrier.abort(),
+            Some(line) => line.transport.abort(),
             None => {}
         }
         self.choose_direct();
@@ -219,34 +219,34 @@ impl Core {
     /// Removes an end at once, but lets data that its socket has taken still arrive: for a queue pair that is
     /// destroyed when its work is complete. If a frame is partly sent, it cannot be completed and the stream
     /// is aborted.
-    pub(crate) fn part(&mut self, end: u32, now: Instant) {
-        let is_whole = self.nic.stands(end)
+    pub(crate) fn remove_after_flush(&mut self, end: u32, now: Instant) {
+        let is_whole = self.nic.is_established(end)
             && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
         if is_whole && let Some(mut line) = self.remove_line(end) {
             if !line.finished {
-                line.carrier.finish();
+                line.transport.finish();
             }
-            if line.carrier.shared().is_some() {
+            if line.transport.shared().is_some() {
                 // Data in the shared memory stays available to the peer.
                 return self.forget(end, now);
             }
             self.farewells_made = self.farewells_made.wrapping_add(1);
             let number = self.farewells_made;
             let data = File::Farewell(number).data();
-            let socket = line.carrier.socket();
+            let socket = line.transport.socket();
             let is_watched =
                 |link: &TcpLink| epoll::modify(&self.epoll, link.as_fd(), data, EventFlags::IN).is_ok();
             if socket.is_none_or(is_watched) {
-                self.farewells.insert(number, line.carrier);
-                self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
+                self.closing_streams.insert(number, line.transport);
+                self.timers.push(Reverse((now + CLOSE_TIMEOUT, Timer::Parted(number))));
             }
         }
         self.forget(end, now);
     }
 
-    pub(super) fn remove_line(&mut self, end: u32) -> Option<Line> {
-        let line = self.lines.remove(&end)?;
-        if line.carrier.shared().is_some() {
+    pub(super) fn remove_line(&mut self, end: u32) -> Option<Connection> {
+        let line = self.connections.remove(&end)?;
+        if line.transport.shared().is_some() {
             self.shared.retain(|&shared| shared != end);
         }
         Some(line)
@@ -254,24 +254,24 @@ impl Core {
 
     /// Returns the addresses of an end's stream, ours first.
     pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
-        self.lines.get(&end)?.carrier.addresses()
+        self.connections.get(&end)?.transport.addresses()
     }
 
     /// Returns our address of an end's stream, which may still be connecting.
     pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
-        self.lines.get(&end)?.carrier.local_address()
+        self.connections.get(&end)?.transport.local_address()
     }
 
     /// Aborts every connection and stops listening.
     pub(crate) fn abort_all(&mut self, now: Instant) {
-        let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
+        let ends: Vec<u32> = self.end_states.keys().chain(self.connections.keys()).copied().collect();
         for end in ends {
             match self.nic.qp_of(end) {
                 Some(qp) => drop(self.nic.core.abort(qp)),
                 None => self.nic.fail(end, ConnectError::Lost),
             }
         }
-        self.doors.clear();
+        self.listeners.clear();
         if let Some(efe) = &mut self.efe {
             efe.stop_listening();
         }
@@ -285,7 +285,7 @@ impl Core {
 
     /// Returns the number of lines.
     pub(crate) fn lines(&self) -> usize {
-        self.lines.len()
+        self.connections.len()
     }
 }
 

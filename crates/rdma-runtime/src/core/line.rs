@@ -1,8 +1,8 @@
 //! A line: the transport of an end and its state; and the listeners that accept lines.
 
-use super::carrier::Carrier;
+use super::carrier::Transport;
 use crate::shared::SharedLink;
-use crate::tcp::TcpDoor;
+use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_os::channel::{ChannelListener as SharedDoor, PendingChannel};
 use kiban_rdma::iwarp::mpa;
@@ -11,7 +11,7 @@ use rustix::event::epoll::EventFlags;
 use std::io;
 
 /// Shared memory that may replace an end's socket after the start frames, if both ends have it by then.
-pub(super) enum Offer {
+pub(super) enum SharedMemoryOffer {
     None,
     /// We connected: the peer may call our rendezvous socket.
     Open(SharedDoor),
@@ -26,9 +26,9 @@ pub(super) enum Offer {
 }
 
 /// The stream of an end.
-pub(super) struct Line {
-    pub(super) carrier: Carrier,
-    pub(super) offer: Offer,
+pub(super) struct Connection {
+    pub(super) transport: Transport,
+    pub(super) offer: SharedMemoryOffer,
     pub(super) connected: bool,
     /// The transport takes nothing now; for a socket, an event reports when it does.
     pub(super) blocked: bool,
@@ -49,10 +49,10 @@ pub(super) struct Line {
     pub(super) quiet: bool,
 }
 
-impl Line {
-    pub(super) fn new(carrier: Carrier, connected: bool, offer: Offer) -> Line {
-        Line {
-            carrier,
+impl Connection {
+    pub(super) fn new(transport: Transport, connected: bool, offer: SharedMemoryOffer) -> Connection {
+        Connection {
+            transport,
             offer,
             connected,
             blocked: !connected,
@@ -68,24 +68,24 @@ impl Line {
 }
 
 /// A source of incoming connections.
-pub(super) enum Entrance {
-    Socket(TcpDoor),
+pub(super) enum ListenSocket {
+    Socket(TcpListenSocket),
     /// A listener on a board.
     Board(Listener),
 }
 
-impl Entrance {
+impl ListenSocket {
     /// Accepts the next connection, if there is one.
-    pub(super) fn accept(&self) -> io::Result<Option<Carrier>> {
+    pub(super) fn accept(&self) -> io::Result<Option<Transport>> {
         Ok(match self {
-            Entrance::Socket(door) => door.accept()?.map(|(link, _)| Carrier::from(link)),
-            Entrance::Board(listener) => listener.accept()?.map(Carrier::Board),
+            ListenSocket::Socket(door) => door.accept()?.map(|(link, _)| Transport::from(link)),
+            ListenSocket::Board(listener) => listener.accept()?.map(Transport::Board),
         })
     }
 }
 
 /// A listener, and the MPA settings of its connections.
-pub(super) struct Door {
-    pub(super) entrance: Entrance,
+pub(super) struct MpaListener {
+    pub(super) entrance: ListenSocket,
     pub(super) config: mpa::Config,
 }

@@ -16,19 +16,19 @@ mod file;
 mod line;
 mod offer;
 
-pub(crate) use self::ends::{Story, Way};
+pub(crate) use self::ends::{EndState, Route};
 
 use self::board::BoardLink;
-use self::carrier::Carrier;
+use self::carrier::Transport;
 use self::file::File;
-use self::line::{Door, Entrance, Line, Offer};
+use self::line::{Connection, ListenSocket, MpaListener, SharedMemoryOffer};
 use super::link::{EfeLink, Lower};
 use crate::shared::SharedLink;
 use kiban_base::Instant;
 use kiban_os::random;
 use kiban_os::turn::{Machine, watch};
-use kiban_rdma::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, Request};
-use kiban_rdma::iwarp::rnic::{Config, Event, Places, StreamWish};
+use kiban_rdma::iwarp::nic::{CmEvent, ConnectError, HOLD, NUDGE, NUDGES_MAX, Nic, Request};
+use kiban_rdma::iwarp::rnic::{Config, Event, PlacementBuffers, StreamAction};
 use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -50,13 +50,13 @@ const QUIET_TRIES: u32 = 64;
 /// Number of drives after which a driver that tries directly calls epoll as well.
 const ASK_EVERY: u32 = 32;
 /// How long a listener is paused when the process is out of file descriptors.
-const DOOR_CLOSED: Duration = Duration::from_millis(100);
+const LISTENER_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait for the peer to close its direction of a stream that was closed in order.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Alarm {
+enum Timer {
     /// Checks whether a responder's reply has arrived, so that it may send; with the number of earlier
     /// checks.
     Hold(u32, u32),
@@ -81,16 +81,16 @@ pub(crate) struct Core {
     board: Option<BoardLink>,
     epoll: OwnedFd,
     /// Looked up several times per drive: for a few entries, a tree is faster than a hash.
-    lines: BTreeMap<u32, Line>,
+    connections: BTreeMap<u32, Connection>,
     /// The ends that are tried directly.
     direct: Vec<u32>,
     asked: u32,
-    doors: BTreeMap<u32, Door>,
+    listeners: BTreeMap<u32, MpaListener>,
     doors_made: u32,
     room: Box<[u8]>,
-    places: Places,
+    places: PlacementBuffers,
     /// The state of each end that has an owner.
-    pub(crate) stories: HashMap<u32, Story>,
+    pub(crate) end_states: HashMap<u32, EndState>,
     /// Connection requests that have not been taken.
     requests: VecDeque<Request>,
     /// The end that received something last.
@@ -103,14 +103,14 @@ pub(crate) struct Core {
     /// Ends whose state changed, for a host that follows all ends rather than each.
     changed: Option<Vec<u32>>,
     /// Streams detached from their ends, which wait for the peer to close.
-    farewells: BTreeMap<u32, Carrier>,
+    closing_streams: BTreeMap<u32, Transport>,
     farewells_made: u32,
     pub(crate) events: VecDeque<Event>,
     /// Completion queues with a notification that has not been taken.
-    pub(crate) told: VecDeque<u32>,
-    alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
+    pub(crate) cq_events: VecDeque<u32>,
+    timers: BinaryHeap<Reverse<(Instant, Timer)>>,
     completions_seen: u64,
-    news: bool,
+    progress: bool,
     more: bool,
     /// A driver sleeps or is about to: epoll interests must be up to date.
     armed: bool,
@@ -130,27 +130,27 @@ impl Core {
             efe,
             board,
             epoll: inner,
-            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
             direct: Vec::new(),
             asked: 0,
-            doors: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             doors_made: 0,
             room: vec![0; ROOM_BYTES].into(),
-            places: Places::new(),
-            stories: HashMap::new(),
+            places: PlacementBuffers::new(),
+            end_states: HashMap::new(),
             requests: VecDeque::new(),
             busy: 0,
             shared: Vec::new(),
             shares: false,
             shared_at: 0,
             changed: None,
-            farewells: BTreeMap::new(),
+            closing_streams: BTreeMap::new(),
             farewells_made: 0,
             events: VecDeque::new(),
-            told: VecDeque::new(),
-            alarms: BinaryHeap::new(),
+            cq_events: VecDeque::new(),
+            timers: BinaryHeap::new(),
             completions_seen: 0,
-            news: false,
+            progress: false,
             more: false,
             armed: false,
             orphans: Vec::new(),
@@ -170,20 +170,20 @@ impl Core {
     fn choose_direct(&mut self) {
         let was_direct = !self.direct.is_empty();
         self.direct.clear();
-        if self.lines.len() <= DIRECT_MAX {
-            self.direct.extend(self.lines.keys());
+        if self.connections.len() <= DIRECT_MAX {
+            self.direct.extend(self.connections.keys());
         } else if was_direct {
             // Interests were not updated while they were tried directly.
-            let ends: Vec<u32> = self.lines.keys().copied().collect();
+            let ends: Vec<u32> = self.connections.keys().copied().collect();
             ends.into_iter().for_each(|end| self.set_interest(end));
         }
     }
 
     /// Returns whether to try reading a directly tried connection. A pending write is retried in any case.
     fn is_worth_a_try(&mut self, end: u32) -> bool {
-        let Some(line) = self.lines.get_mut(&end) else { return false };
+        let Some(line) = self.connections.get_mut(&end) else { return false };
         if line.connected && mem::take(&mut line.blocked) {
-            self.nic.stir(end);
+            self.nic.schedule(end);
         }
         line.tries = line.tries.saturating_add(1);
         let is_quiet = line.tries > QUIET_TRIES && self.busy != end;
@@ -194,14 +194,14 @@ impl Core {
     }
 
     /// Discards what the peer of a detached stream sends, until it closes.
-    fn hear_farewell(&mut self, number: u32) {
-        let Some(carrier) = self.farewells.get_mut(&number) else { return };
+    fn drain_closing_stream(&mut self, number: u32) {
+        let Some(carrier) = self.closing_streams.get_mut(&number) else { return };
         for _ in 0..BUDGET_BYTES / ROOM_BYTES {
             match carrier.receive(&[], &mut self.room) {
                 Ok(Some(read)) if read > 0 => {}
                 Ok(None) => return,
                 _ => {
-                    self.farewells.remove(&number);
+                    self.closing_streams.remove(&number);
                     return;
                 }
             }
@@ -227,11 +227,11 @@ impl Core {
                         self.read(end, bits.intersects(EventFlags::HUP | EventFlags::ERR), now);
                     }
                 }
-                Some(File::Door(door)) => self.open_door(door, now),
-                Some(File::Farewell(link)) => self.hear_farewell(link),
+                Some(File::Door(door)) => self.accept_connections(door, now),
+                Some(File::Farewell(link)) => self.drain_closing_stream(link),
                 Some(File::Offer(end)) => self.on_offer(end),
                 Some(File::Shared(end)) => {
-                    let shared = self.lines.get_mut(&end).and_then(|line| line.carrier.shared_mut());
+                    let shared = self.connections.get_mut(&end).and_then(|line| line.transport.shared_mut());
                     if let Some(shared) = shared {
                         let over = shared.is_hung_up();
                         self.read(end, over, now);
@@ -243,29 +243,29 @@ impl Core {
         }
     }
 
-    fn open_door(&mut self, number: u32, now: Instant) {
+    fn accept_connections(&mut self, number: u32, now: Instant) {
         for _ in 0..64 {
-            let Some(Door { entrance, config }) = self.doors.get(&number) else { return };
+            let Some(MpaListener { entrance, config }) = self.listeners.get(&number) else { return };
             let carrier = match (entrance.accept(), entrance) {
                 (Ok(Some(carrier)), _) => carrier,
                 (Ok(None), _) => return,
-                (Err(_), Entrance::Board(_)) => return self.lose_board(),
+                (Err(_), ListenSocket::Board(_)) => return self.lose_board(),
                 // Out of file descriptors: give up a waiting connection, or pause the listener.
-                (Err(_), _) if self.nic.give_up_oldest() => {
+                (Err(_), _) if self.nic.evict_oldest() => {
                     self.more = true;
                     return;
                 }
-                (Err(_), Entrance::Socket(door)) => {
+                (Err(_), ListenSocket::Socket(door)) => {
                     let (door, data) = (door.as_fd(), File::Door(number).data());
                     // Cannot fail: it is watched as long as it exists.
                     let _ = epoll::modify(&self.epoll, door, data, EventFlags::empty());
-                    self.alarms.push(Reverse((now + DOOR_CLOSED, Alarm::Door(number))));
+                    self.timers.push(Reverse((now + LISTENER_PAUSE, Timer::Door(number))));
                     return;
                 }
             };
             // Too many ends: close the connection.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
-            let offer = if self.shares { Offer::Awaited } else { Offer::None };
+            let offer = if self.shares { SharedMemoryOffer::Awaited } else { SharedMemoryOffer::None };
             if self.add_line(end, carrier, true, offer).is_err() {
                 self.nic.forget(None, end, now);
             }
@@ -274,67 +274,67 @@ impl Core {
     }
 
     fn on_writable(&mut self, end: u32, now: Instant) {
-        let Some(line) = self.lines.get_mut(&end) else { return };
+        let Some(line) = self.connections.get_mut(&end) else { return };
         if !line.connected {
-            match line.carrier.is_connected() {
+            match line.transport.is_connected() {
                 Ok(false) => return,
                 Ok(true) => line.connected = true,
                 Err(_) => {
                     self.nic.fail(end, ConnectError::Unreachable);
-                    return self.gone(end, false, now);
+                    return self.on_stream_end(end, false, now);
                 }
             }
         }
         line.blocked = false;
-        self.nic.stir(end);
+        self.nic.schedule(end);
         self.write(end, now);
     }
 
     /// Reads available bytes for an end. `over`: its stream is closed in both directions or lost.
     fn read(&mut self, end: u32, over: bool, now: Instant) {
-        let is_awaited = |line: &Line| matches!(line.offer, Offer::Awaited);
-        if self.lines.get(&end).is_some_and(is_awaited) && !self.call_peer(end, now) {
+        let is_awaited = |line: &Connection| matches!(line.offer, SharedMemoryOffer::Awaited);
+        if self.connections.get(&end).is_some_and(is_awaited) && !self.call_peer(end, now) {
             return;
         }
         let mut budget = BUDGET_BYTES;
         loop {
-            let Core { nic, lines, room, places, .. } = self;
+            let Core { nic, connections: lines, room, places, .. } = self;
             let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
-            if matches!(line.offer, Offer::Calling(_)) {
+            if matches!(line.offer, SharedMemoryOffer::Calling(_)) {
                 return;
             }
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
-                let has_ended = line.carrier.has_ended();
+                let has_ended = line.transport.has_ended();
                 // EPOLLHUP is reported whatever the interest, and would repeat for ever: a closed stream
                 // cannot wait for a receive.
                 return match (over, has_ended) {
-                    (true, _) => self.gone(end, false, now),
+                    (true, _) => self.on_stream_end(end, false, now),
                     (_, true) => self.peer_left(end),
                     _ => self.set_interest(end),
                 };
             }
-            let landing = stream.landing(core, places);
+            let landing = stream.placement_buffers(core, places);
             let most = stream.read_ahead(ROOM_BYTES);
-            let rest = if landing > 0 { &mut [] } else { stream.rest() };
+            let rest = if landing > 0 { &mut [] } else { stream.frame_remainder() };
             // The bytes that go to their final place, and how many more may be read after them.
             let first = landing + rest.len();
             let read = match rest {
-                [] => line.carrier.receive(places, &mut room[..most]),
-                rest => line.carrier.receive_into(rest, &mut room[..most]),
+                [] => line.transport.receive(places, &mut room[..most]),
+                rest => line.transport.receive_into(rest, &mut room[..most]),
             };
             let read = match read {
                 Ok(None) => return,
-                Ok(Some(0)) => return self.gone(end, true, now),
+                Ok(Some(0)) => return self.on_stream_end(end, true, now),
                 Ok(Some(read)) => read,
-                Err(_) => return self.gone(end, false, now),
+                Err(_) => return self.on_stream_end(end, false, now),
             };
             (line.tries, self.busy) = (0, end);
             let landed = read.min(first);
             match landed {
                 0 => {}
-                _ if landing > 0 => stream.landed(core, landed),
-                _ => stream.rest_came(core, landed),
+                _ if landing > 0 => stream.on_placed(core, landed),
+                _ => stream.on_remainder_received(core, landed),
             }
             // Drop all references to the host's memory.
             places.clear();
@@ -348,7 +348,7 @@ impl Core {
             budget = budget.saturating_sub(read);
             // A short read: nothing more is available, except an end of stream that is not reported again.
             if read < first + most {
-                self.more |= self.lines.get(&end).is_some_and(|line| line.carrier.has_more_unsaid());
+                self.more |= self.connections.get(&end).is_some_and(|line| line.transport.has_more_unsaid());
                 return;
             }
             if budget == 0 {
@@ -359,54 +359,54 @@ impl Core {
     }
 
     /// Handles the end of a stream. `in_order`: the peer has closed its direction.
-    fn gone(&mut self, end: u32, in_order: bool, now: Instant) {
+    fn on_stream_end(&mut self, end: u32, in_order: bool, now: Instant) {
         // Work finished by the end of the stream could cause more to be sent, but nobody would read it.
-        self.nic.stream_gone(end, in_order);
+        self.nic.on_stream_closed(end, in_order);
         if let Some(at) = self.orphans.iter().position(|&orphan| orphan == end) {
             self.orphans.swap_remove(at);
             self.nic.forget(None, end, now);
         }
         match self.remove_line(end) {
-            Some(line) if !in_order => line.carrier.abort(),
-            Some(mut line) if line.carrier.shared().is_some() => line.carrier.finish(),
+            Some(line) if !in_order => line.transport.abort(),
+            Some(mut line) if line.transport.shared().is_some() => line.transport.finish(),
             _ => {}
         }
         self.choose_direct();
-        self.news = true;
+        self.progress = true;
     }
 
     /// Sends what an end has to send.
     fn write(&mut self, end: u32, now: Instant) {
         // Abort even if the socket could take more.
-        if self.lines.contains_key(&end) && self.nic.wish(end) == StreamWish::Abort {
-            return self.gone(end, false, now);
+        if self.connections.contains_key(&end) && self.nic.stream_action(end) == StreamAction::Abort {
+            return self.on_stream_end(end, false, now);
         }
         let mut budget = BUDGET_BYTES;
         loop {
-            let Core { nic, lines, .. } = self;
+            let Core { nic, connections: lines, .. } = self;
             let Some(line) = lines.get_mut(&end) else { return };
             if !line.leaving && nic.is_over(end) {
                 // Bound the wait for a slow reader.
                 line.leaving = true;
-                line.farewell.get_or_insert(now + FAREWELL);
-                self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
+                line.farewell.get_or_insert(now + CLOSE_TIMEOUT);
+                self.timers.push(Reverse((now + CLOSE_TIMEOUT, Timer::Farewell(end))));
             }
             if line.blocked {
                 return;
             }
-            if matches!(line.offer, Offer::Ready(_))
+            if matches!(line.offer, SharedMemoryOffer::Ready(_))
                 && nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0)
                 && self.change_over(end)
             {
                 continue;
             }
-            let Core { nic, lines, .. } = self;
+            let Core { nic, connections: lines, .. } = self;
             let (Some(line), Some((stream, core))) = (lines.get_mut(&end), nic.stream(end)) else { return };
             if !stream.fill(core) {
                 break;
             }
             let whole = stream.unsent_bytes();
-            match line.carrier.send(stream.chunks()) {
+            match line.transport.send(stream.chunks()) {
                 Ok(sent) => {
                     stream.advance(core, sent);
                     if sent < whole {
@@ -418,28 +418,28 @@ impl Core {
                         self.more = true;
                         // Requeue behind all other ends that wait.
                         match self.nic.qp_of(end) {
-                            Some(qp) => self.nic.core.back_in_line(qp),
-                            None => self.nic.stir(end),
+                            Some(qp) => self.nic.core.requeue(qp),
+                            None => self.nic.schedule(end),
                         }
                         return;
                     }
                 }
-                Err(_) => return self.gone(end, false, now),
+                Err(_) => return self.on_stream_end(end, false, now),
             }
         }
         self.set_interest(end);
-        match self.nic.wish(end) {
-            StreamWish::Open => {}
-            StreamWish::Finish => {
-                if let Some(line) = self.lines.get_mut(&end)
+        match self.nic.stream_action(end) {
+            StreamAction::Open => {}
+            StreamAction::Finish => {
+                if let Some(line) = self.connections.get_mut(&end)
                     && !mem::replace(&mut line.finished, true)
                 {
-                    line.carrier.finish();
-                    line.farewell.get_or_insert(now + FAREWELL);
-                    self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
+                    line.transport.finish();
+                    line.farewell.get_or_insert(now + CLOSE_TIMEOUT);
+                    self.timers.push(Reverse((now + CLOSE_TIMEOUT, Timer::Farewell(end))));
                 }
             }
-            StreamWish::Abort => self.gone(end, false, now),
+            StreamAction::Abort => self.on_stream_end(end, false, now),
         }
     }
 
@@ -447,30 +447,32 @@ impl Core {
     /// The host learns it now, as in InfiniBand, where such a message would not delay the event.
     fn peer_left(&mut self, end: u32) {
         let stands_still = self.nic.stream(end).is_some_and(|(stream, _)| !stream.wants_bytes());
-        let Some(line) = self.lines.get_mut(&end).filter(|line| stands_still && !line.left) else { return };
+        let Some(line) = self.connections.get_mut(&end).filter(|line| stands_still && !line.left) else {
+            return;
+        };
         line.left = true;
         self.go_on(end, |story| story.left = true);
         self.set_interest(end);
-        self.news = true;
+        self.progress = true;
     }
 
     /// Returns whether the peer has closed its direction while received data still waits.
     pub(crate) fn has_left(&self, end: u32) -> bool {
-        self.lines.get(&end).is_some_and(|line| line.left)
+        self.connections.get(&end).is_some_and(|line| line.left)
     }
 
     /// Updates the epoll interests of an end's socket. For directly tried ends, that can wait until a driver
     /// sleeps.
     fn set_interest(&mut self, end: u32) {
         let are_tried = !self.direct.is_empty() && !self.armed;
-        let Core { nic, lines, epoll, .. } = self;
+        let Core { nic, connections: lines, epoll, .. } = self;
         let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
-        if !line.carrier.is_announced() || are_tried && !line.quiet && stream.wants_bytes() {
+        if !line.transport.is_announced() || are_tried && !line.quiet && stream.wants_bytes() {
             return;
         }
-        let Some(link) = line.carrier.socket() else { return };
+        let Some(link) = line.transport.socket() else { return };
         let mut wanted = EventFlags::empty();
-        let waits = matches!(line.offer, Offer::Calling(_));
+        let waits = matches!(line.offer, SharedMemoryOffer::Calling(_));
         wanted.set(EventFlags::IN, line.connected && stream.wants_bytes() && !waits);
         wanted.set(EventFlags::OUT, line.blocked);
         wanted.set(EventFlags::RDHUP, !stream.wants_bytes() && !line.left);
@@ -488,9 +490,9 @@ impl Core {
         } else {
             while let Some(end) = self.nic.next_resumed() {
                 self.set_interest(end);
-                self.nic.stir(end);
+                self.nic.schedule(end);
                 // Data that arrived earlier is not reported again.
-                self.more |= self.lines.get(&end).is_some_and(|line| !line.carrier.is_announced());
+                self.more |= self.connections.get(&end).is_some_and(|line| !line.transport.is_announced());
             }
             // Ends that have used up their budget are queued again and wait for the next drive.
             let more = mem::take(&mut self.more);
@@ -503,13 +505,13 @@ impl Core {
             }
             self.more |= more;
         }
-        self.nic.let_go_withdrawn();
-        self.hear(now);
+        self.nic.release_invalidated();
+        self.dispatch_events(now);
     }
 
     /// Updates the state of an end, if it has an owner. Returns whether it has.
-    fn go_on(&mut self, end: u32, how: impl FnOnce(&mut Story)) -> bool {
-        let Some(story) = self.stories.get_mut(&end) else { return false };
+    fn go_on(&mut self, end: u32, how: impl FnOnce(&mut EndState)) -> bool {
+        let Some(story) = self.end_states.get_mut(&end) else { return false };
         how(story);
         if let Some(changed) = &mut self.changed {
             changed.push(end);
@@ -518,73 +520,77 @@ impl Core {
     }
 
     /// Dispatches the NIC's events to where their readers look.
-    fn hear(&mut self, now: Instant) {
+    fn dispatch_events(&mut self, now: Instant) {
         while let Some(news) = self.nic.poll() {
-            self.news = true;
+            self.progress = true;
             match news {
-                News::Asked(request) => self.requests.push_back(request),
-                News::Connected { end, private_data } => {
+                CmEvent::ConnectRequest(request) => self.requests.push_back(request),
+                CmEvent::Connected { end, private_data } => {
                     if self.nic.peer_may_sleep(end) {
-                        self.alarms.push(Reverse((now + NUDGE, Alarm::Nudge(end, 0))));
+                        self.timers.push(Reverse((now + NUDGE, Timer::Nudge(end, 0))));
                     }
                     self.go_on(end, |story| story.connected = Some(private_data));
                 }
-                News::Failed { end, error } => {
+                CmEvent::Failed { end, error } => {
                     self.go_on(end, |story| story.failed = Some(error));
                 }
-                News::Withdrawn { end } => {
+                CmEvent::Withdrawn { end } => {
                     self.requests.retain(|request| request.end != end);
                     if self.go_on(end, |story| story.gone = true) {
-                    } else if self.lines.contains_key(&end) {
+                    } else if self.connections.contains_key(&end) {
                         self.orphans.push(end);
                     } else {
                         self.nic.forget(None, end, now);
                     }
                 }
-                News::Gone { end } if self.orphans.contains(&end) && !self.lines.contains_key(&end) => {
+                CmEvent::Gone { end }
+                    if self.orphans.contains(&end) && !self.connections.contains_key(&end) =>
+                {
                     self.forget(end, now);
                 }
-                News::Gone { end } => drop(self.go_on(end, |story| story.gone = true)),
+                CmEvent::Gone { end } => drop(self.go_on(end, |story| story.gone = true)),
             }
         }
         while self.events.len() < self.nic.core.config().events_max
             && let Some(event) = self.nic.core.event()
         {
-            self.news = true;
+            self.progress = true;
             self.events.push_back(event);
         }
         while let Some(cq) = self.nic.core.cq_event() {
-            self.news = true;
-            self.told.push_back(cq);
+            self.progress = true;
+            self.cq_events.push_back(cq);
         }
         let completions = self.nic.core.counters().completions;
-        self.news |= mem::replace(&mut self.completions_seen, completions) != completions;
+        self.progress |= mem::replace(&mut self.completions_seen, completions) != completions;
     }
 
     fn advance(&mut self, now: Instant) {
         self.nic.settle(now);
-        while let Some(&Reverse((at, alarm))) = self.alarms.peek()
+        while let Some(&Reverse((at, alarm))) = self.timers.peek()
             && at <= now
         {
-            self.alarms.pop();
+            self.timers.pop();
             match alarm {
-                Alarm::Hold(end, times) => self.hold(end, times, now),
-                Alarm::Nudge(end, times) => {
+                Timer::Hold(end, times) => self.hold(end, times, now),
+                Timer::Nudge(end, times) => {
                     if self.nic.nudge(end) && times + 1 < NUDGES_MAX {
                         let later = NUDGE * 2u32.pow(times + 1);
-                        self.alarms.push(Reverse((now + later, Alarm::Nudge(end, times + 1))));
+                        self.timers.push(Reverse((now + later, Timer::Nudge(end, times + 1))));
                     }
                 }
-                Alarm::Farewell(end) => {
-                    let until = self.lines.get(&end).and_then(|line| line.farewell);
+                Timer::Farewell(end) => {
+                    let until = self.connections.get(&end).and_then(|line| line.farewell);
                     if until.is_some_and(|until| until <= now) {
-                        self.gone(end, true, now);
+                        self.on_stream_end(end, true, now);
                     }
                 }
-                Alarm::Offer(end) => self.withdraw_offer(end),
-                Alarm::Parted(number) => drop(self.farewells.remove(&number)),
-                Alarm::Door(number) => {
-                    if let Some(Door { entrance: Entrance::Socket(door), .. }) = self.doors.get(&number) {
+                Timer::Offer(end) => self.withdraw_offer(end),
+                Timer::Parted(number) => drop(self.closing_streams.remove(&number)),
+                Timer::Door(number) => {
+                    if let Some(MpaListener { entrance: ListenSocket::Socket(door), .. }) =
+                        self.listeners.get(&number)
+                    {
                         let data = File::Door(number).data();
                         // Cannot fail: it is watched as long as it exists.
                         let _ = epoll::modify(&self.epoll, door.as_fd(), data, EventFlags::IN);
@@ -596,15 +602,15 @@ impl Core {
 
     /// Allows a responder to send once its reply has arrived, although the initiator has not sent yet.
     fn hold(&mut self, end: u32, times: u32, now: Instant) {
-        let (Some(line), Some(qp)) = (self.lines.get(&end), self.nic.qp_of(end)) else { return };
+        let (Some(line), Some(qp)) = (self.connections.get(&end), self.nic.qp_of(end)) else { return };
         if self.nic.core.query_qp(qp).is_ok_and(|(.., traits)| traits.may_send) {
             return;
         }
-        if line.carrier.is_acknowledged() {
+        if line.transport.is_acknowledged() {
             self.nic.core.may_send(qp);
         } else {
             let later = HOLD * 2u32.pow(times.min(10));
-            self.alarms.push(Reverse((now + later, Alarm::Hold(end, times + 1))));
+            self.timers.push(Reverse((now + later, Timer::Hold(end, times + 1))));
         }
     }
 }
@@ -650,11 +656,11 @@ impl Machine for Core {
     }
 
     fn take_progress(&mut self) -> bool {
-        mem::take(&mut self.news)
+        mem::take(&mut self.progress)
     }
 
     fn deadline(&self) -> Instant {
-        let own = self.alarms.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
+        let own = self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
         let efe = self.efe.as_ref().map_or(Instant::NEVER, EfeLink::deadline);
         own.min(self.nic.deadline()).min(efe)
     }
@@ -712,11 +718,11 @@ mod tests {
             (connected.expect("somebody listens"), accepted.join().expect("no panic").expect("connected"))
         });
         one.turn.work(|core, now| {
-            let ends: Vec<u32> = core.lines.keys().copied().collect();
+            let ends: Vec<u32> = core.connections.keys().copied().collect();
             assert_eq!(ends.len(), 1);
-            core.alarms.extend(ends.into_iter().map(|end| Reverse((now, Alarm::Farewell(end)))));
+            core.timers.extend(ends.into_iter().map(|end| Reverse((now, Timer::Farewell(end)))));
             core.advance(now);
-            assert_eq!(core.lines.len(), 1);
+            assert_eq!(core.connections.len(), 1);
         });
     }
 }

@@ -5,10 +5,10 @@
 //!          have it by then.
 //! Polling  a driver that is awake gets no events: it polls a limited number of streams per drive.
 
-use super::carrier::Carrier;
+use super::carrier::Transport;
 use super::file::File;
-use super::line::Offer;
-use super::{Alarm, Core};
+use super::line::SharedMemoryOffer;
+use super::{Core, Timer};
 use crate::shared;
 use crate::shared::SharedLink;
 use kiban_base::Instant;
@@ -33,28 +33,28 @@ impl Core {
     /// Calls the peer of an end, if it is on this host and can share memory. Returns whether to read from the
     /// socket now.
     pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
-        let Some(line) = self.lines.get_mut(&end) else { return false };
-        let Some(link) = line.carrier.socket() else { return true };
+        let Some(line) = self.connections.get_mut(&end) else { return false };
+        let Some(link) = line.transport.socket() else { return true };
         if !link.has_something() {
             return false;
         }
-        line.offer = Offer::None;
+        line.offer = SharedMemoryOffer::None;
         let Ok((own, peer)) = link.addresses() else { return true };
-        let Ok(half) = shared::call(peer, own) else { return true };
+        let Ok(half) = shared::connect(peer, own) else { return true };
         if epoll::add(&self.epoll, half.as_fd(), File::Offer(end).data(), EventFlags::IN).is_err() {
             return true;
         }
-        line.offer = Offer::Calling(half);
-        self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
+        line.offer = SharedMemoryOffer::Calling(half);
+        self.timers.push(Reverse((now + OFFER, Timer::Offer(end))));
         self.set_interest(end);
         false
     }
 
     /// Continues the handshake of an offer.
     pub(super) fn on_offer(&mut self, end: u32) {
-        let Some(line) = self.lines.get_mut(&end) else { return };
-        let (mut half, calling) = match mem::replace(&mut line.offer, Offer::None) {
-            Offer::Open(door) => match door.try_accept() {
+        let Some(line) = self.connections.get_mut(&end) else { return };
+        let (mut half, calling) = match mem::replace(&mut line.offer, SharedMemoryOffer::None) {
+            SharedMemoryOffer::Open(door) => match door.try_accept() {
                 Some(half) => {
                     let data = File::Offer(end).data();
                     if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {
@@ -62,37 +62,37 @@ impl Core {
                         // with the socket.
                         drop(half);
                         self.set_interest(end);
-                        self.nic.stir(end);
+                        self.nic.schedule(end);
                         return self.more = true;
                     }
                     (half, false)
                 }
-                None => return line.offer = Offer::Open(door),
+                None => return line.offer = SharedMemoryOffer::Open(door),
             },
-            Offer::Called(half) => (half, false),
-            Offer::Calling(half) => (half, true),
+            SharedMemoryOffer::Called(half) => (half, false),
+            SharedMemoryOffer::Calling(half) => (half, true),
             offer => return line.offer = offer,
         };
         line.offer = match SharedLink::complete(&mut half) {
             Ok(Some(link)) => {
                 // Its file is watched again when it replaces the socket.
                 let _ = epoll::modify(&self.epoll, link.file(), File::Offer(end).data(), EventFlags::empty());
-                Offer::Ready(link)
+                SharedMemoryOffer::Ready(link)
             }
-            Ok(None) if calling => Offer::Calling(half),
-            Ok(None) => Offer::Called(half),
-            Err(_) => Offer::None,
+            Ok(None) if calling => SharedMemoryOffer::Calling(half),
+            Ok(None) => SharedMemoryOffer::Called(half),
+            Err(_) => SharedMemoryOffer::None,
         };
         self.set_interest(end);
-        self.nic.stir(end);
+        self.nic.schedule(end);
         self.more = true;
     }
 
     /// Gives up an offer that the peer did not answer: the socket stays in use.
     pub(super) fn withdraw_offer(&mut self, end: u32) {
-        let Some(line) = self.lines.get_mut(&end) else { return };
-        if matches!(line.offer, Offer::Calling(_)) {
-            line.offer = Offer::None;
+        let Some(line) = self.connections.get_mut(&end) else { return };
+        if matches!(line.offer, SharedMemoryOffer::Calling(_)) {
+            line.offer = SharedMemoryOffer::None;
             self.set_interest(end);
             self.more = true;
         }
@@ -100,15 +100,18 @@ impl Core {
 
     /// Replaces an end's socket by shared memory, if both ends have it. Returns whether it did.
     pub(super) fn change_over(&mut self, end: u32) -> bool {
-        if !self.shares || !self.nic.stands(end) {
+        if !self.shares || !self.nic.is_established(end) {
             return false;
         }
-        let Some(line) = self.lines.get_mut(&end) else { return false };
-        let Offer::Ready(mut link) = mem::replace(&mut line.offer, Offer::None) else { return false };
+        let Some(line) = self.connections.get_mut(&end) else { return false };
+        let SharedMemoryOffer::Ready(mut link) = mem::replace(&mut line.offer, SharedMemoryOffer::None)
+        else {
+            return false;
+        };
         if link.is_hung_up() {
             return false;
         }
-        let Carrier::Socket { link: socket, shared } = &mut line.carrier else { return false };
+        let Transport::Socket { link: socket, shared } = &mut line.transport else { return false };
         let _ = epoll::delete(&self.epoll, socket.as_fd());
         let data = File::Shared(end).data();
         let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
@@ -129,19 +132,19 @@ impl Core {
         for _ in 0..count {
             self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
             let Some(&end) = self.shared.get(self.shared_at) else { return };
-            let Some(line) = self.lines.get_mut(&end) else { continue };
-            let Some(shared) = line.carrier.shared_mut() else { continue };
+            let Some(line) = self.connections.get_mut(&end) else { continue };
+            let Some(shared) = line.transport.shared_mut() else { continue };
             if line.blocked && shared.has_room() {
                 line.blocked = false;
-                self.nic.stir(end);
+                self.nic.schedule(end);
             }
-            if shared.has_news() {
+            if shared.is_readable() {
                 self.read(end, false, now);
             }
         }
     }
 
     pub(super) fn shared_link(&self, end: &u32) -> Option<&SharedLink> {
-        self.lines.get(end)?.carrier.shared()
+        self.connections.get(end)?.transport.shared()
     }
 }

@@ -6,12 +6,12 @@
 use super::channel::Channel;
 use super::datagrams::Datagrams;
 use super::ends::{Ends, Listeners};
-use super::happenings::{CqTells, Happening, Ways, What};
+use super::happenings::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
 use crate::Lower;
 use crate::core::Core;
-use crate::same_user::Asker;
+use crate::same_user::SocketOwners;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
 use kiban_rdma::iwarp::rnic::{Config, Event};
@@ -22,31 +22,31 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The NIC and the program's names for its objects.
-pub(super) struct Board {
+pub(super) struct EngineState {
     pub(super) core: Core,
-    pub(super) cqs: HashMap<u32, CqTells>,
-    pub(super) srqs: HashMap<u32, (Arc<Channel<Happening>>, u64)>,
+    pub(super) cqs: HashMap<u32, CqChannels>,
+    pub(super) srqs: HashMap<u32, (Arc<Channel<AsyncEvent>>, u64)>,
     pub(super) qps: QueuePairs,
     pub(super) ports: Ports,
     pub(super) ends: Ends,
     pub(super) listeners: Listeners,
     pub(super) datagrams: Datagrams,
     /// Determines the owners of peers' sockets.
-    pub(super) asker: Asker,
+    pub(super) asker: SocketOwners,
     /// Whether the connection manager offers and accepts kiban's own extensions.
     pub(super) offers: bool,
     /// Whether an event was delivered.
     pub(super) news: bool,
 }
 
-impl Board {
-    pub(super) fn open(config: Config, ways: Ways, outer: &OwnedFd) -> io::Result<Board> {
+impl EngineState {
+    pub(super) fn open(config: Config, ways: Features, outer: &OwnedFd) -> io::Result<EngineState> {
         let mut core = Core::open(Lower::Tcp { from: None }, config, outer)?;
         core.follow_all();
         if ways.shared_memory {
             core.share_memory();
         }
-        Ok(Board {
+        Ok(EngineState {
             core,
             cqs: HashMap::new(),
             srqs: HashMap::new(),
@@ -55,17 +55,17 @@ impl Board {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
-            asker: Asker::open()?,
+            asker: SocketOwners::open()?,
             offers: ways.extensions,
             news: false,
         })
     }
 
     /// Delivers pending events. Returns whether they caused something to be sent.
-    fn hear(&mut self, now: Instant) -> bool {
+    fn dispatch_events(&mut self, now: Instant) -> bool {
         // Notifications caused by datagrams have not passed through `core`.
-        while let Some(cq) = self.core.told.pop_front().or_else(|| self.core.nic.core.cq_event()) {
-            if let Some(CqTells { completions: Some(channel), cookie, .. }) = self.cqs.get(&cq) {
+        while let Some(cq) = self.core.cq_events.pop_front().or_else(|| self.core.nic.core.cq_event()) {
+            if let Some(CqChannels { completions: Some(channel), cookie, .. }) = self.cqs.get(&cq) {
                 channel.tell(*cookie);
                 self.news = true;
             }
@@ -78,7 +78,7 @@ impl Board {
 
     /// Delivers events, and sends what they cause: nobody else would before the next drive.
     fn go_on(&mut self, now: Instant) {
-        while self.hear(now) {
+        while self.dispatch_events(now) {
             self.core.flush(now);
         }
     }
@@ -87,36 +87,36 @@ impl Board {
         self.news = true;
         match event {
             Event::CqOverrun { cq } => {
-                if let Some(CqTells { happenings, cookie, .. }) = self.cqs.get(&cq) {
-                    happenings.tell(Happening { cookie: *cookie, what: What::CqError });
+                if let Some(CqChannels { async_events: happenings, cookie, .. }) = self.cqs.get(&cq) {
+                    happenings.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::CqError });
                 }
             }
             Event::SrqLimit { srq } => {
                 if let Some((happenings, cookie)) = self.srqs.get(&srq) {
-                    happenings.tell(Happening { cookie: *cookie, what: What::SrqLimit });
+                    happenings.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::SrqLimit });
                 }
             }
             // For a queue pair that lost its peer, the connection manager and the completions report it.
             Event::QpFailed { reason: None, .. } | Event::PeerTerminated { .. } => {}
             Event::QpFailed { qp, reason: Some(reason) } => {
                 let what = match reason {
-                    Reason { layer: 0 | 1, kind: 1, .. } => What::QpAccessError,
-                    Reason::LOCAL_ERROR => What::QpFatal,
-                    _ => What::QpRequestError,
+                    Reason { layer: 0 | 1, kind: 1, .. } => AsyncEventKind::QpAccessError,
+                    Reason::LOCAL_ERROR => AsyncEventKind::QpFatal,
+                    _ => AsyncEventKind::QpRequestError,
                 };
                 self.qps.tell(qp, what);
             }
             Event::Abandoned { qp } => self.on_abandoned(qp, now),
-            Event::LastReceive { qp } => self.qps.tell(qp, What::QpLastReceive),
+            Event::LastReceive { qp } => self.qps.tell(qp, AsyncEventKind::QpLastReceive),
         }
     }
 }
 
-impl Machine for Board {
+impl Machine for EngineState {
     fn drive(&mut self, now: Instant) {
         self.core.drive(now);
         self.datagrams.take(&mut self.core, &self.qps, &mut self.ports);
-        self.advance_meetings(now);
+        self.fire_timers(now);
         self.go_on(now);
     }
 

@@ -4,9 +4,9 @@
 //! Locking  owners are called while the NIC is locked: they record the event, and call the engine later.
 
 use super::Engine;
-use super::board::Board;
-use super::ends::{Again, Asked, EndUse, Listens, Told};
-use crate::core::Way;
+use super::board::EngineState;
+use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
+use crate::core::Route;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
@@ -38,7 +38,7 @@ impl Engine {
         &self,
         at: SocketAddr,
         backlog: u32,
-        listens: Arc<dyn Listens>,
+        listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<(u32, SocketAddr)> {
         self.turn.work(|board, _| {
             let (listener, address) = board.core.listen(at.into(), manager_config(board.offers), backlog)?;
@@ -69,16 +69,16 @@ impl Engine {
         to: SocketAddr,
         depths: (u16, u16),
         private_data: &[u8],
-        listens: Arc<dyn Listens>,
+        listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<Result<u32, OpenError>> {
         self.turn.work(|board, now| {
             let config = manager_config(board.offers);
-            let way = Way { to: to.into(), from };
+            let way = Route { to: to.into(), from };
             let opened = board.core.connect(way, &config, qp, depths, private_data, now)?;
             if let Ok(end) = opened {
                 let private_data = private_data.to_vec();
                 let again =
-                    Again { offers: board.offers, refused: 0, pauses: false, qp, way, depths, private_data };
+                    Retry { offers: board.offers, refused: 0, pauses: false, qp, way, depths, private_data };
                 board.ends.of.insert(end, EndUse::Manager(listens, Some(Box::new(again))));
             }
             Ok(opened)
@@ -141,7 +141,7 @@ impl Engine {
     }
 }
 
-impl Board {
+impl EngineState {
     fn refuse_request(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
         self.core.reject(end, private_data, now)?;
         self.ends.of.insert(end, EndUse::Refused);
@@ -156,14 +156,14 @@ impl Board {
             heard = true;
             let end = request.end;
             let Some(listens) = self.listeners.of.get(&request.listener).cloned() else {
-                self.on_caller(end, request.listener, &request.private_data, now);
+                self.on_oob_request(end, request.listener, &request.private_data, now);
                 continue;
             };
             let Some((local, peer)) = self.core.addresses(end) else {
                 self.core.forget(end, now);
                 continue;
             };
-            let asked = Asked {
+            let asked = ConnectRequest {
                 listener: request.listener,
                 end,
                 local,
@@ -171,7 +171,7 @@ impl Board {
                 private_data: request.private_data,
                 depths: request.depths,
             };
-            match listens.told(Told::Asked(asked)) {
+            match listens.on_event(CmEvent::ConnectRequest(asked)) {
                 Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
                 // It fails if the peer is gone.
                 None => drop(self.refuse_request(end, &[], now)),
@@ -180,7 +180,7 @@ impl Board {
         while let Some(end) = self.core.changed() {
             self.news = true;
             heard = true;
-            let Some(story) = self.core.stories.get_mut(&end) else { continue };
+            let Some(story) = self.core.end_states.get_mut(&end) else { continue };
             let (gone, left) = (story.gone, mem::take(&mut story.left));
             let (connected, failed) = (story.connected.take(), story.failed.take());
             match self.ends.of.get_mut(&end) {
@@ -196,7 +196,7 @@ impl Board {
                             continue;
                         }
                         (Some(ConnectError::Lost), Some(again)) if again.offers => {
-                            let again = Again { offers: false, ..(**again).clone() };
+                            let again = Retry { offers: false, ..(**again).clone() };
                             self.ask_again(end, listens, again, now);
                             continue;
                         }
@@ -207,11 +207,11 @@ impl Board {
                 }
                 Some(&mut EndUse::Meeting(qp)) => {
                     if let Some(answer) = connected.filter(|answer| !answer.is_empty()) {
-                        self.on_met(qp, end, &answer, now);
+                        self.on_oob_answer(qp, end, &answer, now);
                     }
                     if failed.is_some() || gone {
                         self.ends.of.remove(&end);
-                        self.on_parted(qp, end, now);
+                        self.on_oob_closed(qp, end, now);
                     }
                 }
                 Some(EndUse::Held) if gone => {
@@ -234,29 +234,29 @@ impl Board {
         if let Some(EndUse::Manager(listens, Some(again))) = self.ends.of.get(&end)
             && again.pauses
         {
-            let again = Again { refused: again.refused + 1, pauses: false, ..(**again).clone() };
+            let again = Retry { refused: again.refused + 1, pauses: false, ..(**again).clone() };
             self.ask_again(end, listens.clone(), again, now);
             self.news = true;
         }
     }
 
-    fn ask_again(&mut self, end: u32, listens: Arc<dyn Listens>, again: Again, now: Instant) {
+    fn ask_again(&mut self, end: u32, listens: Arc<dyn CmEventHandler>, again: Retry, now: Instant) {
         self.ends.of.remove(&end);
         self.core.forget(end, now);
         let config = manager_config(again.offers);
         match self.core.connect(again.way, &config, again.qp, again.depths, &again.private_data, now) {
             Ok(Ok(to)) => {
                 let local = self.core.local_address(to);
-                listens.told(Told::Moved { end, to, local });
+                listens.on_event(CmEvent::Retried { end, to, local });
                 self.ends.of.insert(to, EndUse::Manager(listens, Some(Box::new(again))));
             }
-            _ => drop(listens.told(Told::Failed { end, error: ConnectError::Lost })),
+            _ => drop(listens.on_event(CmEvent::Failed { end, error: ConnectError::Lost })),
         }
     }
 
     fn tell_manager(
         &mut self,
-        listens: &dyn Listens,
+        listens: &dyn CmEventHandler,
         end: u32,
         connected: Option<Vec<u8>>,
         failed: Option<ConnectError>,
@@ -266,20 +266,20 @@ impl Board {
             let qp = self.core.nic.qp_of(end);
             let traits = qp.and_then(|qp| self.core.nic.core.query_qp(qp).ok()).map(|(.., traits)| traits);
             let depths = traits.map_or((0, 0), |traits| (traits.ird, traits.ord));
-            listens.told(Told::Connected { end, private_data, depths });
+            listens.on_event(CmEvent::Connected { end, private_data, depths });
         }
         if let Some(error) = failed {
-            listens.told(Told::Failed { end, error });
+            listens.on_event(CmEvent::Failed { end, error });
         } else if gone {
-            listens.told(Told::Gone { end });
+            listens.on_event(CmEvent::Disconnected { end });
         }
     }
 
     /// Handles the destruction of a connection's queue pair: the owner is told that the connection has ended.
     pub(super) fn end_without_qp(&mut self, end: u32, now: Instant) {
-        self.core.part(end, now);
+        self.core.remove_after_flush(end, now);
         if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {
-            listens.told(Told::Gone { end });
+            listens.on_event(CmEvent::Disconnected { end });
             self.news = true;
         }
     }

@@ -1,6 +1,6 @@
 //! Ends of connections: their uses, and the owners of their events.
 
-use crate::core::Way;
+use crate::core::Route;
 use kiban_rdma::iwarp::nic::ConnectError;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A connection request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ConnectRequest {
     /// The listener's number.
     pub listener: u32,
     /// The end, for the answer.
@@ -25,9 +25,9 @@ pub struct Asked {
 
 /// A connection event.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum CmEvent {
     /// A peer requests a connection.
-    Asked(Asked),
+    ConnectRequest(ConnectRequest),
     /// The connection is established.
     Connected {
         /// The end.
@@ -47,7 +47,7 @@ pub enum Told {
     /// The connection is retried with a new end, because the peer refused the stream or closed it without an
     /// answer. The last retry uses the plain standard, if kiban's own extensions were offered: the peer may
     /// not tolerate the offer, although it should ignore the bit (RFC 5044 §7.1.1).
-    Moved {
+    Retried {
         /// The old end.
         end: u32,
         /// The new end.
@@ -56,23 +56,23 @@ pub enum Told {
         local: Option<SocketAddr>,
     },
     /// The connection has ended, or a request was withdrawn.
-    Gone {
+    Disconnected {
         /// The end.
         end: u32,
     },
 }
 
 /// A receiver of connection events. It is called while the NIC is locked, and must not call the engine.
-pub trait Listens: Send + Sync {
+pub trait CmEventHandler: Send + Sync {
     /// Receives an event. For [`Told::Asked`], returns the owner of the connection's further events; `None`
     /// refuses the request.
-    fn told(&self, told: Told) -> Option<Arc<dyn Listens>>;
+    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>>;
 }
 
 /// The use of an end.
 pub(super) enum EndUse {
     /// A connection of the connection manager, and, on the initiating side, how to retry it.
-    Manager(Arc<dyn Listens>, Option<Box<Again>>),
+    Manager(Arc<dyn CmEventHandler>, Option<Box<Retry>>),
     /// An out-of-band connection of a queue pair.
     Meeting(u32),
     /// An incoming out-of-band connection that waits for its queue pair.
@@ -83,7 +83,7 @@ pub(super) enum EndUse {
 
 /// The parameters for retrying a connection.
 #[derive(Clone)]
-pub(super) struct Again {
+pub(super) struct Retry {
     /// kiban's own extensions were offered: if the peer closes without an answer, retry once without them.
     pub(super) offers: bool,
     /// Number of retries after pauses.
@@ -91,7 +91,7 @@ pub(super) struct Again {
     /// In a pause: no events are reported.
     pub(super) pauses: bool,
     pub(super) qp: u32,
-    pub(super) way: Way,
+    pub(super) way: Route,
     pub(super) depths: (u16, u16),
     pub(super) private_data: Vec<u8>,
 }
@@ -105,5 +105,5 @@ pub(super) struct Ends {
 /// The owners of listeners.
 #[derive(Default)]
 pub(super) struct Listeners {
-    pub(super) of: HashMap<u32, Arc<dyn Listens>>,
+    pub(super) of: HashMap<u32, Arc<dyn CmEventHandler>>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Whether a NIC uses kiban's own features with kiban peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ways {
+pub struct Features {
     /// Whether the connection manager offers and accepts kiban's extensions (immediate data, atomics);
     /// otherwise it follows the plain standard.
     pub extensions: bool,
@@ -15,16 +15,16 @@ pub struct Ways {
 
 /// An asynchronous event of one of the program's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Happening {
+pub struct AsyncEvent {
     /// The program's identifier of the object.
     pub cookie: u64,
     /// The event.
-    pub what: What,
+    pub kind: AsyncEventKind,
 }
 
 /// The kind of an asynchronous event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum AsyncEventKind {
     /// A queue pair failed because of a local error.
     QpFatal,
     /// A queue pair failed because of an invalid request by the peer.
@@ -43,11 +43,11 @@ pub enum What {
 
 /// The destinations of a completion queue's events.
 #[derive(Clone)]
-pub struct CqTells {
+pub struct CqChannels {
     /// For completion notifications, when the queue is armed.
     pub completions: Option<Arc<Channel<u64>>>,
     /// For overruns.
-    pub happenings: Arc<Channel<Happening>>,
+    pub async_events: Arc<Channel<AsyncEvent>>,
     /// The program's identifier of the queue.
     pub cookie: u64,
 }

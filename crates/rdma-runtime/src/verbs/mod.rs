@@ -28,18 +28,18 @@ mod queue_pairs;
 
 pub use self::channel::Channel;
 pub use self::datagrams::gid;
-pub use self::ends::{Asked, Listens, Told};
-pub use self::happenings::{CqTells, Happening, Ways, What};
+pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
+pub use self::happenings::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Service, State};
 pub use kiban_os::turn::ends_this_call;
 pub use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
 pub use kiban_rdma::iwarp::rnic::{
-    Access, Binding, Completion, Data, Kind, Notify, Operation, Place, QpAttributes, ReceiveWork, Refusal,
-    SendWork, Sge, Sges, Status,
+    Access, Binding, Completion, Data, Kind, Notify, Operation, QpAttributes, ReceiveWork, RequestError,
+    SendWork, Sge, Sges, Status, TaggedAddress,
 };
 pub use kiban_rdma::wire::rdmap::Atomic;
 
-use self::board::Board;
+use self::board::EngineState;
 use kiban_base::Region;
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::iwarp::rnic::Config;
@@ -81,7 +81,7 @@ pub struct InUse {
 /// The NIC of a process. Clones share it; it closes with the last.
 #[derive(Clone)]
 pub struct Engine {
-    turn: Turn<Board, Queue>,
+    turn: Turn<EngineState, Queue>,
 }
 
 impl fmt::Debug for Engine {
@@ -95,9 +95,9 @@ impl Engine {
     ///
     /// # Errors
     /// The system is out of file descriptors or threads.
-    pub fn open(ways: Ways) -> io::Result<Engine> {
+    pub fn open(ways: Features) -> io::Result<Engine> {
         let turn = Turn::new("kiban-verbs", HelperPolicy::ALERT, |epoll| {
-            Board::open(config(files_max()), ways, epoll)
+            EngineState::open(config(files_max()), ways, epoll)
         })?;
         Ok(Engine { turn })
     }
@@ -121,7 +121,7 @@ impl Engine {
     ///
     /// # Errors
     /// There are too many.
-    pub fn alloc_pd(&self) -> Result<u32, Refusal> {
+    pub fn alloc_pd(&self) -> Result<u32, RequestError> {
         self.turn.work(|board, _| board.core.nic.core.create_pd())
     }
 
@@ -129,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// The domain is unknown, or something belongs to it.
-    pub fn dealloc_pd(&self, pd: u32) -> Result<(), Refusal> {
+    pub fn dealloc_pd(&self, pd: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.destroy_pd(pd))
     }
 
@@ -138,7 +138,7 @@ impl Engine {
     ///
     /// # Errors
     /// There are too many regions; the access rights are inconsistent; the addresses wrap.
-    pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, Refusal> {
+    pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, RequestError> {
         self.turn.work(|board, _| board.core.nic.core.register_blocks(pd, address, vec![memory], access))
     }
 
@@ -153,11 +153,11 @@ impl Engine {
         memory: Region,
         address: u64,
         access: Access,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         self.turn.work(|board, _| {
             let nic = &mut board.core.nic;
             let other = nic.core.register_blocks(pd, address, vec![memory], access)?;
-            let exchanged = nic.core.exchange(key, other);
+            let exchanged = nic.core.swap_memory(key, other);
             // `other` now names the old memory, or the new memory if the exchange failed.
             nic.deregister(other)?;
             exchanged
@@ -168,7 +168,7 @@ impl Engine {
     ///
     /// # Errors
     /// The key is unknown, or windows are bound to the memory.
-    pub fn dereg_mr(&self, key: u32) -> Result<(), Refusal> {
+    pub fn dereg_mr(&self, key: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.deregister(key).map(drop))
     }
 
@@ -176,7 +176,7 @@ impl Engine {
     ///
     /// # Errors
     /// There are too many.
-    pub fn alloc_mw(&self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
+    pub fn alloc_mw(&self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
         self.turn.work(|board, _| board.core.nic.core.allocate_window(pd, type_2))
     }
 
@@ -184,10 +184,10 @@ impl Engine {
     ///
     /// # Errors
     /// The key is unknown.
-    pub fn dealloc_mw(&self, key: u32) -> Result<(), Refusal> {
+    pub fn dealloc_mw(&self, key: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| {
             // Binding has changed the key.
-            let key = board.core.nic.core.whole_tag(key).unwrap_or(key);
+            let key = board.core.nic.core.current_stag(key).unwrap_or(key);
             board.core.nic.deregister(key).map(drop)
         })
     }
@@ -198,7 +198,7 @@ impl Engine {
     ///
     /// # Errors
     /// There are too many queues, or `entries` is too large.
-    pub fn create_cq(&self, entries: usize, tells: CqTells) -> Result<u32, Refusal> {
+    pub fn create_cq(&self, entries: usize, tells: CqChannels) -> Result<u32, RequestError> {
         self.turn.work(|board, _| {
             let cq = board.core.nic.core.create_cq(entries)?;
             board.cqs.insert(cq, tells);
@@ -210,7 +210,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue is unknown, holds more completions already, or `entries` is too large.
-    pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), Refusal> {
+    pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.resize_cq(cq, entries))
     }
 
@@ -218,7 +218,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue is unknown, or a queue pair uses it.
-    pub fn destroy_cq(&self, cq: u32) -> Result<(), Refusal> {
+    pub fn destroy_cq(&self, cq: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| {
             board.core.nic.core.destroy_cq(cq)?;
             board.cqs.remove(&cq);
@@ -232,7 +232,12 @@ impl Engine {
     /// # Errors
     /// The queue is unknown.
     #[inline]
-    pub fn poll_cq(&self, cq: u32, most: usize, mut take: impl FnMut(Completion)) -> Result<usize, Refusal> {
+    pub fn poll_cq(
+        &self,
+        cq: u32,
+        most: usize,
+        mut take: impl FnMut(Completion),
+    ) -> Result<usize, RequestError> {
         let found = self.turn.look(|board| {
             for taken in 0..most {
                 match board.core.nic.core.poll(cq) {
@@ -252,7 +257,7 @@ impl Engine {
     /// # Errors
     /// The queue is unknown.
     #[inline]
-    pub fn arm_cq(&self, cq: u32, notify: Notify) -> Result<(), Refusal> {
+    pub fn arm_cq(&self, cq: u32, notify: Notify) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.arm(cq, notify))
     }
 
@@ -319,9 +324,9 @@ impl Engine {
         pd: u32,
         entries: usize,
         limit: usize,
-        happenings: Arc<Channel<Happening>>,
+        happenings: Arc<Channel<AsyncEvent>>,
         cookie: u64,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestError> {
         self.turn.work(|board, _| {
             let srq = board.core.nic.core.create_srq(pd, entries, limit)?;
             board.srqs.insert(srq, (happenings, cookie));
@@ -333,7 +338,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue is unknown.
-    pub fn set_srq_limit(&self, srq: u32, limit: usize) -> Result<(), Refusal> {
+    pub fn set_srq_limit(&self, srq: u32, limit: usize) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.set_srq_limit(srq, limit))
     }
 
@@ -341,7 +346,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue is unknown.
-    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), Refusal> {
+    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), RequestError> {
         self.turn.read(|board| board.core.nic.core.query_srq(srq))
     }
 
@@ -349,7 +354,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue is unknown, or a queue pair uses it.
-    pub fn destroy_srq(&self, srq: u32) -> Result<(), Refusal> {
+    pub fn destroy_srq(&self, srq: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| {
             board.core.nic.core.destroy_srq(srq)?;
             board.srqs.remove(&srq);
@@ -365,7 +370,7 @@ impl Engine {
         &self,
         srq: u32,
         works: impl IntoIterator<Item = ReceiveWork>,
-    ) -> Result<(), (usize, Refusal)> {
+    ) -> Result<(), (usize, RequestError)> {
         self.turn.work(|board, _| {
             for (taken, work) in works.into_iter().enumerate() {
                 board.core.nic.core.post_srq_receive(srq, work).map_err(|refusal| (taken, refusal))?;

@@ -1,10 +1,10 @@
 //! The engine's queue pairs: their attributes, states and peers.
 
 use super::channel::Channel;
-use super::happenings::{Happening, What};
+use super::happenings::{AsyncEvent, AsyncEventKind};
 use kiban_base::Instant;
 use kiban_rdma::iwarp::rnic::QpAttributes;
-use kiban_rdma::wire::meeting::Meeting;
+use kiban_rdma::wire::meeting::OobSetup;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -46,7 +46,7 @@ pub struct QueuePair {
     /// Its queues and their sizes, and its protection domain.
     pub attributes: QpAttributes,
     /// The channel for its asynchronous events.
-    pub happenings: Arc<Channel<Happening>>,
+    pub async_events: Arc<Channel<AsyncEvent>>,
     /// The program's identifier of the queue pair.
     pub cookie: u64,
 }
@@ -59,23 +59,23 @@ pub struct Peer {
     /// The peer's queue pair number.
     pub qpn: u32,
     /// The peer's initial PSN.
-    pub begins: u32,
+    pub initial_psn: u32,
     /// Maximum number of outstanding reads and atomics from the peer.
     pub reads: u16,
 }
 
 /// The state of an out-of-band connection.
-pub(super) struct Seat {
+pub(super) struct OobConnection {
     pub(super) peer: Peer,
     /// Our initial PSN and our maximum number of outstanding reads, once we are ready to send.
     pub(super) ours: Option<(u32, u16)>,
     /// How long sends wait for the peer; `None`: for ever.
-    pub(super) patience: Option<Duration>,
+    pub(super) connect_timeout: Option<Duration>,
     /// Whether this side connects.
     pub(super) calls: bool,
     pub(super) pause: Duration,
     /// The peer's meeting message.
-    pub(super) theirs: Option<Meeting>,
+    pub(super) theirs: Option<OobSetup>,
 }
 
 /// A queue pair and its state.
@@ -83,10 +83,10 @@ pub(super) struct Entry {
     pub(super) qpn: u32,
     pub(super) address: IpAddr,
     pub(super) service: Service,
-    pub(super) happenings: Arc<Channel<Happening>>,
+    pub(super) happenings: Arc<Channel<AsyncEvent>>,
     pub(super) cookie: u64,
     pub(super) state: State,
-    pub(super) seat: Option<Seat>,
+    pub(super) oob: Option<OobConnection>,
     /// Its out-of-band connection.
     pub(super) end: Option<u32>,
     /// The Q_Key that incoming datagrams must have.
@@ -96,25 +96,25 @@ pub(super) struct Entry {
 }
 
 /// An incoming connection that waits for its queue pair.
-pub(super) struct Held {
+pub(super) struct PendingIncoming {
     pub(super) end: u32,
     pub(super) address: IpAddr,
     pub(super) from: SocketAddr,
     pub(super) local: SocketAddr,
-    pub(super) meeting: Meeting,
+    pub(super) meeting: OobSetup,
 }
 
 /// A timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Alarm {
+pub(super) enum Timer {
     /// Retries a queue pair's connection attempt.
-    Call(u32),
+    ConnectRetry(u32),
     /// Fails a queue pair whose peer did not connect in time.
-    Patience(u32),
+    ConnectTimeout(u32),
     /// Fails a queue pair's work for a peer that has left.
     Abandoned(u32),
     /// Retries a connection of the connection manager.
-    Ask(u32),
+    CmRetry(u32),
 }
 
 /// The queue pairs of the process, by the core's numbers.
@@ -124,15 +124,15 @@ pub(super) struct QueuePairs {
     pub(super) names: HashMap<(IpAddr, u32), u32>,
     /// For queue pairs connected to themselves: the second half, which sends for the first.
     pub(super) halves: HashMap<u32, u32>,
-    pub(super) held: Vec<Held>,
-    pub(super) alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
+    pub(super) held: Vec<PendingIncoming>,
+    pub(super) timers: BinaryHeap<Reverse<(Instant, Timer)>>,
 }
 
 impl QueuePairs {
     /// Reports an asynchronous event to the owner of a queue pair.
-    pub(super) fn tell(&self, qp: u32, what: What) {
+    pub(super) fn tell(&self, qp: u32, what: AsyncEventKind) {
         if let Some(entry) = self.entries.get(&qp) {
-            entry.happenings.tell(Happening { cookie: entry.cookie, what });
+            entry.happenings.tell(AsyncEvent { cookie: entry.cookie, kind: what });
         }
     }
 

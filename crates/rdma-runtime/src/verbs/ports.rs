@@ -10,7 +10,7 @@
 //! Reuse    numbers are reused as late as possible: packets in flight to an old queue pair must not reach a
 //!          new one.
 
-use crate::tcp::{ReservedDoor, TcpDoor};
+use crate::tcp::{ReservedPort, TcpListenSocket};
 use kiban_os::udp::UdpLink;
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ pub(super) const fn port_of(qpn: u32) -> u16 {
 pub(super) struct Port {
     pub(super) address: IpAddr,
     /// The reserved TCP port; `None` once it listens.
-    reserved: Option<ReservedDoor>,
+    reserved: Option<ReservedPort>,
     /// The listener's number, once it listens.
     pub(super) listener: Option<u32>,
     pub(super) udp: UdpLink,
@@ -45,7 +45,7 @@ impl Port {
     fn open(address: IpAddr) -> io::Result<Port> {
         let mut refused = None;
         for _ in 0..ATTEMPTS {
-            let reserved = ReservedDoor::open(SocketAddr::new(address, 0))?;
+            let reserved = ReservedPort::open(SocketAddr::new(address, 0))?;
             match UdpLink::bind(SocketAddr::new(address, reserved.address()?.port())) {
                 Ok(udp) => {
                     return Ok(Port {
@@ -66,7 +66,7 @@ impl Port {
     }
 
     /// Starts listening on the reserved TCP port. Returns the listening socket, on the first call only.
-    pub(super) fn listen(&mut self) -> io::Result<Option<TcpDoor>> {
+    pub(super) fn listen(&mut self) -> io::Result<Option<TcpListenSocket>> {
         self.reserved.take().map(|reserved| reserved.listen(BACKLOG)).transpose()
     }
 }

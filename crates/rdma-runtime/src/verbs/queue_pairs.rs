@@ -30,13 +30,15 @@
 //!                   reliable one's messages.
 
 use super::Engine;
-use super::board::Board;
+use super::board::EngineState;
 use super::ends::EndUse;
-use super::meetings::{PAUSE, meeting_config};
-use super::pairs::{Alarm, Entry, Peer, QueuePair, Seat, Service, State};
+use super::meetings::{PAUSE, oob_config};
+use super::pairs::{Entry, OobConnection, Peer, QueuePair, Service, State, Timer};
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
-use kiban_rdma::iwarp::rnic::{Access, QpAttributes, QpState, ReceiveWork, Refusal, SendWork, StreamTraits};
+use kiban_rdma::iwarp::rnic::{
+    Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits,
+};
 use std::cmp::Reverse;
 use std::io;
 use std::net::IpAddr;
@@ -55,7 +57,7 @@ impl Engine {
     ///
     /// # Errors
     /// The NIC refuses, or the address is not local.
-    pub fn create_qp(&self, made: QueuePair) -> io::Result<Result<(u32, u32), Refusal>> {
+    pub fn create_qp(&self, made: QueuePair) -> io::Result<Result<(u32, u32), RequestError>> {
         self.turn.work(|board, _| board.create_qp(made))
     }
 
@@ -64,7 +66,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn destroy_qp(&self, qp: u32) -> Result<(), Refusal> {
+    pub fn destroy_qp(&self, qp: u32) -> Result<(), RequestError> {
         self.turn.work(|board, now| board.destroy_qp(qp, now))
     }
 
@@ -72,7 +74,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn state(&self, qp: u32) -> Result<State, Refusal> {
+    pub fn state(&self, qp: u32) -> Result<State, RequestError> {
         self.turn.read(|board| board.state(qp))
     }
 
@@ -86,7 +88,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown, or in another state.
-    pub fn ready(&self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+    pub fn modify_to_init(&self, qp: u32, qkey: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.ready(qp, qkey))
     }
 
@@ -94,7 +96,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn set_qkey(&self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+    pub fn set_qkey(&self, qp: u32, qkey: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.set_qkey(qp, qkey))
     }
 
@@ -103,7 +105,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn set_remote_access(&self, qp: u32, access: Access) -> Result<(), Refusal> {
+    pub fn set_remote_access(&self, qp: u32, access: Access) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.set_remote_access(qp, access))
     }
 
@@ -112,7 +114,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown or in another state, or its port cannot listen.
-    pub fn ready_to_receive(&self, qp: u32, peer: Option<Peer>) -> io::Result<Result<(), Refusal>> {
+    pub fn modify_to_rtr(&self, qp: u32, peer: Option<Peer>) -> io::Result<Result<(), RequestError>> {
         self.turn.work(|board, now| board.ready_to_receive(qp, peer, now))
     }
 
@@ -121,13 +123,13 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown, or in another state.
-    pub fn ready_to_send(
+    pub fn modify_to_rts(
         &self,
         qp: u32,
         begins: u32,
         reads: u16,
         patience: Option<Duration>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         self.turn.work(|board, now| board.ready_to_send(qp, begins, reads, patience, now))
     }
 
@@ -135,7 +137,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn set_error(&self, qp: u32) -> Result<(), Refusal> {
+    pub fn modify_to_error(&self, qp: u32) -> Result<(), RequestError> {
         self.turn.work(|board, now| board.set_error(qp, now))
     }
 
@@ -143,7 +145,7 @@ impl Engine {
     ///
     /// # Errors
     /// The queue pair is unknown.
-    pub fn reset(&self, qp: u32) -> Result<(), Refusal> {
+    pub fn reset(&self, qp: u32) -> Result<(), RequestError> {
         self.turn.work(|board, now| board.reset(qp, now))
     }
 
@@ -156,7 +158,7 @@ impl Engine {
         &self,
         qp: u32,
         works: impl IntoIterator<Item = SendWork>,
-    ) -> Result<(), (usize, Refusal)> {
+    ) -> Result<(), (usize, RequestError)> {
         self.turn.work(|board, _| {
             let qp = board.qps.sender(qp);
             for (taken, work) in works.into_iter().enumerate() {
@@ -175,12 +177,12 @@ impl Engine {
         &self,
         qp: u32,
         works: impl ExactSizeIterator<Item = SendWork>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         self.turn.work(|board, _| {
             let qp = board.qps.sender(qp);
             let core = &mut board.core.nic.core;
             if core.room_for_sends(qp) < works.len() {
-                return Err(Refusal::Full);
+                return Err(RequestError::Full);
             }
             works.into_iter().try_for_each(|work| core.post_send(qp, work))
         })
@@ -195,7 +197,7 @@ impl Engine {
         &self,
         qp: u32,
         works: impl IntoIterator<Item = ReceiveWork>,
-    ) -> Result<(), (usize, Refusal)> {
+    ) -> Result<(), (usize, RequestError)> {
         self.turn.work(|board, _| {
             for (taken, work) in works.into_iter().enumerate() {
                 board.core.nic.core.post_receive(qp, work).map_err(|refusal| (taken, refusal))?;
@@ -205,9 +207,9 @@ impl Engine {
     }
 }
 
-impl Board {
-    fn create_qp(&mut self, made: QueuePair) -> io::Result<Result<(u32, u32), Refusal>> {
-        let QueuePair { address, service, attributes, happenings, cookie } = made;
+impl EngineState {
+    fn create_qp(&mut self, made: QueuePair) -> io::Result<Result<(u32, u32), RequestError>> {
+        let QueuePair { address, service, attributes, async_events: happenings, cookie } = made;
         let core = &mut self.core.nic.core;
         let created = match service {
             Service::Connected | Service::Unreliable => core.create_qp(attributes),
@@ -224,7 +226,7 @@ impl Board {
                 return Err(error);
             }
         };
-        let _ = self.core.nic.core.set_name(qp, qpn);
+        let _ = self.core.nic.core.set_qpn(qp, qpn);
         self.qps.names.insert((address, qpn), qp);
         let state = State::Reset;
         let entry = Entry {
@@ -234,7 +236,7 @@ impl Board {
             happenings,
             cookie,
             state,
-            seat: None,
+            oob: None,
             end: None,
             qkey: 0,
             attributes,
@@ -263,18 +265,23 @@ impl Board {
 
     /// Adds a second half to a queue pair that is to be connected to itself. Returns the half's number for
     /// peers.
-    fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, Refusal>> {
-        let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(Refusal::UnknownQp)) };
+    fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, RequestError>> {
+        let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(RequestError::UnknownQp)) };
         let (qpn, happenings) = (entry.qpn, entry.happenings.clone());
         // It receives nothing, since the first half never sends.
         let attributes = QpAttributes { srq: None, receive_work_max: 1, ..entry.attributes };
         let Entry { address, service, cookie, .. } = *entry;
-        let (half, number) =
-            match self.create_qp(QueuePair { address, service, attributes, happenings, cookie })? {
-                Ok(made) => made,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
-        let named = self.core.nic.core.set_name(half, qpn).and_then(|()| self.ready(half, 0));
+        let (half, number) = match self.create_qp(QueuePair {
+            address,
+            service,
+            attributes,
+            async_events: happenings,
+            cookie,
+        })? {
+            Ok(made) => made,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let named = self.core.nic.core.set_qpn(half, qpn).and_then(|()| self.ready(half, 0));
         self.qps.halves.insert(qp, half);
         Ok(named.map(|()| number))
     }
@@ -286,9 +293,9 @@ impl Board {
         }
     }
 
-    fn destroy_qp(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+    fn destroy_qp(&mut self, qp: u32, now: Instant) -> Result<(), RequestError> {
         self.drop_half(qp, now);
-        let entry = self.qps.entries.remove(&qp).ok_or(Refusal::UnknownQp)?;
+        let entry = self.qps.entries.remove(&qp).ok_or(RequestError::UnknownQp)?;
         self.qps.names.remove(&(entry.address, entry.qpn));
         self.leave(qp, entry.end, now);
         if entry.service == Service::Datagrams {
@@ -299,17 +306,17 @@ impl Board {
     }
 
     /// Announces the departure to a peer that waits for acknowledgements, and sends the last of them.
-    fn say_goodbye(&mut self, qp: u32, now: Instant) {
+    fn announce_leave(&mut self, qp: u32, now: Instant) {
         if self.core.nic.core.acknowledges(qp) {
             // It fails if the queue pair has ended.
-            let _ = self.core.nic.core.part(qp);
+            let _ = self.core.nic.core.announce_leave(qp);
             self.core.flush(now);
         }
     }
 
     /// Destroys the core's queue pair and closes its connection, however it was made.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
-        self.say_goodbye(qp, now);
+        self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
         // The queue pair first: nothing may be flushed to a program that has destroyed it.
@@ -320,13 +327,13 @@ impl Board {
             Some(EndUse::Manager(..)) => self.end_without_qp(end, now),
             _ => {
                 self.ends.of.remove(&end);
-                self.core.part(end, now);
+                self.core.remove_after_flush(end, now);
             }
         }
     }
 
-    pub(super) fn state(&self, qp: u32) -> Result<State, Refusal> {
-        let entry = self.qps.entries.get(&qp).ok_or(Refusal::UnknownQp)?;
+    pub(super) fn state(&self, qp: u32) -> Result<State, RequestError> {
+        let entry = self.qps.entries.get(&qp).ok_or(RequestError::UnknownQp)?;
         if entry.service == Service::Datagrams {
             return Ok(entry.state);
         }
@@ -338,27 +345,27 @@ impl Board {
         }
         Ok(match state {
             QpState::Idle => entry.state,
-            QpState::Rts if entry.seat.is_some() => entry.state,
+            QpState::Rts if entry.oob.is_some() => entry.state,
             QpState::Rts => State::Rts,
             QpState::Closing | QpState::Terminate | QpState::Error => State::Error,
         })
     }
 
-    fn entry(&mut self, qp: u32, state: State) -> Result<&mut Entry, Refusal> {
+    fn entry(&mut self, qp: u32, state: State) -> Result<&mut Entry, RequestError> {
         let found = self.state(qp)?;
-        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
-        if found == state { Ok(entry) } else { Err(Refusal::BadState(QpState::Idle)) }
+        let entry = self.qps.entries.get_mut(&qp).ok_or(RequestError::UnknownQp)?;
+        if found == state { Ok(entry) } else { Err(RequestError::BadState(QpState::Idle)) }
     }
 
-    fn ready(&mut self, qp: u32, qkey: u32) -> Result<(), Refusal> {
+    fn ready(&mut self, qp: u32, qkey: u32) -> Result<(), RequestError> {
         let entry = self.entry(qp, State::Reset)?;
         entry.state = State::Init;
         entry.qkey = qkey;
         Ok(())
     }
 
-    fn set_qkey(&mut self, qp: u32, qkey: u32) -> Result<(), Refusal> {
-        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+    fn set_qkey(&mut self, qp: u32, qkey: u32) -> Result<(), RequestError> {
+        let entry = self.qps.entries.get_mut(&qp).ok_or(RequestError::UnknownQp)?;
         entry.qkey = qkey;
         match (entry.service, entry.state) {
             (Service::Datagrams, State::Rtr | State::Rts) => {
@@ -374,7 +381,7 @@ impl Board {
         qp: u32,
         peer: Option<Peer>,
         now: Instant,
-    ) -> io::Result<Result<(), Refusal>> {
+    ) -> io::Result<Result<(), RequestError>> {
         let entry = match self.entry(qp, State::Init) {
             Ok(entry) => entry,
             Err(refusal) => return Ok(Err(refusal)),
@@ -385,7 +392,7 @@ impl Board {
             let qkey = entry.qkey;
             return Ok(self.core.nic.core.set_datagram_state(qp, true, false, qkey));
         }
-        let Some(mut peer) = peer else { return Ok(Err(Refusal::BadAddress)) };
+        let Some(mut peer) = peer else { return Ok(Err(RequestError::BadAddress)) };
         if (address, qpn) == (peer.address, peer.qpn) {
             peer.qpn = match self.add_half(qp)? {
                 Ok(number) => number,
@@ -395,8 +402,8 @@ impl Board {
         let calls = (address, qpn) > (peer.address, peer.qpn);
         let core = &mut self.core.nic.core;
         let set = match service {
-            Service::Connected => core.stay(qp).and_then(|()| core.acknowledge(qp)),
-            _ => core.stay(qp),
+            Service::Connected => core.outlive_peer_close(qp).and_then(|()| core.acknowledge(qp)),
+            _ => core.outlive_peer_close(qp),
         };
         if let Err(refusal) = set {
             return Ok(Err(refusal));
@@ -405,17 +412,24 @@ impl Board {
             && let Some(port) = self.ports.port(address, qpn)
             && let Some(door) = port.listen()?
         {
-            let listener = self.core.listen_at(door, meeting_config())?;
+            let listener = self.core.listen_at(door, oob_config())?;
             port.listener = Some(listener);
         }
         if let Some(entry) = self.qps.entries.get_mut(&qp) {
             entry.state = State::Rtr;
-            entry.seat = Some(Seat { peer, ours: None, patience: None, calls, pause: PAUSE.0, theirs: None });
+            entry.oob = Some(OobConnection {
+                peer,
+                ours: None,
+                connect_timeout: None,
+                calls,
+                pause: PAUSE.0,
+                theirs: None,
+            });
         }
         if calls {
-            self.qps.alarms.push(Reverse((now + ONLY_RECEIVES, Alarm::Call(qp))));
+            self.qps.timers.push(Reverse((now + ONLY_RECEIVES, Timer::ConnectRetry(qp))));
         } else {
-            self.judge_held(qp, now);
+            self.retry_pending(qp, now);
         }
         Ok(Ok(()))
     }
@@ -427,68 +441,68 @@ impl Board {
         reads: u16,
         patience: Option<Duration>,
         now: Instant,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         let entry = self.entry(qp, State::Rtr)?;
         entry.state = State::Rts;
         if entry.service == Service::Datagrams {
             let qkey = entry.qkey;
             return self.core.nic.core.set_datagram_state(qp, true, true, qkey);
         }
-        let Some(seat) = &mut entry.seat else { return Err(Refusal::BadState(QpState::Idle)) };
+        let Some(seat) = &mut entry.oob else { return Err(RequestError::BadState(QpState::Idle)) };
         seat.ours = Some((begins, reads));
-        seat.patience = patience;
+        seat.connect_timeout = patience;
         let (peer, calls, theirs) = (seat.peer, seat.calls, seat.theirs);
-        let myself = Peer { address: entry.address, qpn: entry.qpn, begins, reads };
+        let myself = Peer { address: entry.address, qpn: entry.qpn, initial_psn: begins, reads };
         if let Some(&half) = self.qps.halves.get(&qp) {
             let ready = self.ready_to_receive(half, Some(myself), now);
-            ready.unwrap_or(Err(Refusal::BadAddress))?;
-            self.ready_to_send(half, peer.begins, reads, patience, now)?;
+            ready.unwrap_or(Err(RequestError::BadAddress))?;
+            self.ready_to_send(half, peer.initial_psn, reads, patience, now)?;
         }
         match theirs {
             // They are connected; check now that the peer expects our initial PSN.
             Some(theirs) if theirs.expects == begins => {}
             Some(_) => self.core.nic.core.abort(qp)?,
             None => {
-                self.core.nic.core.expect(qp, traits(peer.reads, reads))?;
+                self.core.nic.core.expect_stream(qp, traits(peer.reads, reads))?;
                 if let Some(patience) = patience {
-                    self.qps.alarms.push(Reverse((now + patience, Alarm::Patience(qp))));
+                    self.qps.timers.push(Reverse((now + patience, Timer::ConnectTimeout(qp))));
                 }
                 if calls {
                     self.call(qp, now);
                 } else {
-                    self.judge_held(qp, now);
+                    self.retry_pending(qp, now);
                 }
             }
         }
         Ok(())
     }
 
-    pub(super) fn set_error(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn set_error(&mut self, qp: u32, now: Instant) -> Result<(), RequestError> {
         if let Some(&half) = self.qps.halves.get(&qp) {
             self.set_error(half, now)?;
         }
-        self.say_goodbye(qp, now);
-        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        self.announce_leave(qp, now);
+        let entry = self.qps.entries.get_mut(&qp).ok_or(RequestError::UnknownQp)?;
         entry.state = State::Error;
-        entry.seat = None;
+        entry.oob = None;
         let end = entry.end.take();
         self.core.nic.core.abort(qp)?;
         if let Some(end) = end {
             self.ends.of.remove(&end);
-            self.core.part(end, now);
+            self.core.remove_after_flush(end, now);
         }
         Ok(())
     }
 
-    fn reset(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
+    fn reset(&mut self, qp: u32, now: Instant) -> Result<(), RequestError> {
         self.drop_half(qp, now);
-        self.say_goodbye(qp, now);
-        let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
+        self.announce_leave(qp, now);
+        let entry = self.qps.entries.get_mut(&qp).ok_or(RequestError::UnknownQp)?;
         entry.state = State::Reset;
-        entry.seat = None;
+        entry.oob = None;
         if let Some(end) = entry.end.take() {
             self.ends.of.remove(&end);
-            self.core.part(end, now);
+            self.core.remove_after_flush(end, now);
         }
         self.core.nic.core.abort(qp)?;
         self.core.nic.core.forget_completions(qp);

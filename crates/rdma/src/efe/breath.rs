@@ -13,7 +13,7 @@ use super::Config;
 use kiban_base::Instant;
 
 #[derive(Debug)]
-pub(super) struct Breath {
+pub(super) struct DrainEpochs {
     flag: bool,
     number: u32,
     /// Number of flows that have delivered something since the last breath.
@@ -23,10 +23,10 @@ pub(super) struct Breath {
     next_at: Instant,
 }
 
-impl Breath {
-    pub(super) fn new() -> Breath {
+impl DrainEpochs {
+    pub(super) fn new() -> DrainEpochs {
         // A flow that never delivered anything has number 0, which must not be the previous breath's.
-        Breath {
+        DrainEpochs {
             flag: false,
             number: 2,
             flows: 0,
@@ -74,7 +74,7 @@ mod tests {
     fn those_who_share_a_receiver_breathe_together_and_one_alone_does_not() {
         let config = Config::default();
         let at = |micros: u64| Instant::from_nanos(micros * 1000);
-        let mut breath = Breath::new();
+        let mut breath = DrainEpochs::new();
         let (mut one, mut other) = (0, 0);
         breath.on_busy(&mut one, &config, at(0));
         breath.on_busy(&mut one, &config, at(1000));

@@ -177,7 +177,7 @@ impl Congestion {
 
     /// Handles the receiver's request to pause. `spread`, below one, spreads the first frames afterwards over
     /// a round trip.
-    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
+    pub(super) fn on_drain_epoch(&mut self, spread: f64, config: &Config, now: Instant) {
         let spread = (self.round_trip as f64 * spread) as u64;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
         self.shallow_until = now + config.queue_delay_max * 4;

@@ -1,10 +1,10 @@
 //! An endpoint: dispatches frames and calls to flows, and schedules the flows.
 
-use super::breath::Breath;
+use super::breath::DrainEpochs;
 use super::config::Config;
 use super::counters::EfeCounters;
-use super::flow::{Desk, Flow, Stage, letter};
-use super::host::{Event, FlowNumber, Peer, Refusal, Why};
+use super::flow::{Context, Flow, Stage, control_frame};
+use super::host::{EndReason, Event, FlowNumber, Peer, RequestError};
 use crate::wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
     flag, reason,
@@ -24,29 +24,29 @@ type Asker = (Peer, u32, u32);
 pub struct Endpoint {
     config: Config,
     flows: Slab<Flow>,
-    askers: BTreeMap<Asker, u32>,
+    flow_of_request: BTreeMap<Asker, u32>,
     half_open: usize,
     services: Vec<u16>,
     events: VecDeque<Event>,
-    letters: VecDeque<(Peer, [u8; HEADER_BYTES])>,
+    control_frames: VecDeque<(Peer, [u8; HEADER_BYTES])>,
     /// The TX queue: flows that may have something to send, each at most once; and flows that owe an
     /// acknowledgement.
     ready: VecDeque<u32>,
-    owing: Vec<u32>,
+    pending_acks: Vec<u32>,
     alarms: TimerWheel,
-    breath: Breath,
+    breath: DrainEpochs,
     counters: EfeCounters,
     rng: SecureRng,
 }
 
 /// Borrows what all flows of an endpoint share, for one call.
-macro_rules! desk {
+macro_rules! context {
     ($endpoint:expr) => {
-        Desk {
+        Context {
             config: &$endpoint.config,
             counters: &mut $endpoint.counters,
             events: &mut $endpoint.events,
-            breath: &mut $endpoint.breath,
+            drain_epochs: &mut $endpoint.breath,
             rng: &mut $endpoint.rng,
         }
     };
@@ -59,15 +59,15 @@ impl Endpoint {
         let mut rng = SecureRng::new(key);
         Endpoint {
             flows: Slab::new(config.flows_max, rng.draw_u32()),
-            askers: BTreeMap::new(),
+            flow_of_request: BTreeMap::new(),
             half_open: 0,
             services: Vec::new(),
             events: VecDeque::new(),
-            letters: VecDeque::new(),
+            control_frames: VecDeque::new(),
             ready: VecDeque::new(),
-            owing: Vec::new(),
+            pending_acks: Vec::new(),
             alarms: TimerWheel::new(),
-            breath: Breath::new(),
+            breath: DrainEpochs::new(),
             counters: EfeCounters::default(),
             rng,
             config,
@@ -134,17 +134,17 @@ impl Endpoint {
         service: u16,
         greeting: &[u8],
         now: Instant,
-    ) -> Result<FlowNumber, Refusal> {
+    ) -> Result<FlowNumber, RequestError> {
         if greeting.len() > GREETING_BYTES_MAX {
-            return Err(Refusal::Greeting);
+            return Err(RequestError::Greeting);
         }
         let (key, initial) = self.draw_key();
-        let stage = Stage::Asking { greeting: greeting.to_vec() };
+        let stage = Stage::Connecting { greeting: greeting.to_vec() };
         let mut flow = Flow::new(peer, stage, service, key, initial);
-        flow.begin_letters(&self.config, now);
-        let number = self.flows.insert(flow).ok_or(Refusal::TooMany)?;
+        flow.start_control_frames(&self.config, now);
+        let number = self.flows.insert(flow).ok_or(RequestError::TooMany)?;
         self.flows.get_mut(number).expect("just inserted").number = number;
-        self.stir(number);
+        self.schedule(number);
         Ok(number)
     }
 
@@ -152,13 +152,13 @@ impl Endpoint {
     ///
     /// # Errors
     /// `UnknownFlow`, `NotAsked`, `Greeting`.
-    pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+    pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.asked_for;
         let asked = Self::asked(&mut self.flows, flow, greeting)?;
         asked.make_halves(&self.config);
         asked.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
-        asked.begin_letters(&self.config, now);
-        self.stir(flow);
+        asked.start_control_frames(&self.config, now);
+        self.schedule(flow);
         Ok(())
     }
 
@@ -166,12 +166,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// `UnknownFlow`, `NotAsked`, `Greeting`.
-    pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+    pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.linger;
         let asked = Self::asked(&mut self.flows, flow, greeting)?;
         asked.stage = Stage::Refused { greeting: greeting.to_vec(), until };
-        asked.letter_due = true;
-        self.stir(flow);
+        asked.control_frame_due = true;
+        self.schedule(flow);
         Ok(())
     }
 
@@ -179,12 +179,16 @@ impl Endpoint {
         flows: &'a mut Slab<Flow>,
         flow: FlowNumber,
         greeting: &[u8],
-    ) -> Result<&'a mut Flow, Refusal> {
+    ) -> Result<&'a mut Flow, RequestError> {
         if greeting.len() > GREETING_BYTES_MAX {
-            return Err(Refusal::Greeting);
+            return Err(RequestError::Greeting);
         }
-        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
-        if matches!(flow.stage, Stage::Asked { .. }) { Ok(flow) } else { Err(Refusal::NotAsked) }
+        let flow = flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
+        if matches!(flow.stage, Stage::RequestReceived { .. }) {
+            Ok(flow)
+        } else {
+            Err(RequestError::NotRequested)
+        }
     }
 
     /// Finishes sending: after all queued segments the peer is told that no more follow. The peer may
@@ -192,13 +196,13 @@ impl Endpoint {
     ///
     /// # Errors
     /// `UnknownFlow`, `NotConnected`, `Finished`.
-    pub fn finish(&mut self, flow: FlowNumber) -> Result<(), Refusal> {
+    pub fn finish(&mut self, flow: FlowNumber) -> Result<(), RequestError> {
         let open = Self::open_flow(&mut self.flows, flow)?;
         if open.is_finishing {
-            return Err(Refusal::Finished);
+            return Err(RequestError::Finished);
         }
         open.finish();
-        self.stir(flow);
+        self.schedule(flow);
         Ok(())
     }
 
@@ -206,14 +210,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// `UnknownFlow`.
-    pub fn abort(&mut self, flow: FlowNumber, now: Instant) -> Result<(), Refusal> {
-        let aborted = self.flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+    pub fn abort(&mut self, flow: FlowNumber, now: Instant) -> Result<(), RequestError> {
+        let aborted = self.flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
         match aborted.stage {
-            Stage::Over { .. } => return Err(Refusal::UnknownFlow),
+            Stage::Lingering { .. } => return Err(RequestError::UnknownFlow),
             // The peer does not know our number yet: its reply will find no flow and be answered.
-            Stage::Asking { .. } => self.forget(flow),
-            Stage::Asked { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
-            Stage::Open | Stage::Accepted { .. } => self.bury(flow, true, now),
+            Stage::Connecting { .. } => self.forget(flow),
+            Stage::RequestReceived { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
+            Stage::Open | Stage::Accepted { .. } => self.linger(flow, true, now),
         }
         Ok(())
     }
@@ -225,12 +229,12 @@ impl Endpoint {
 
     // ---- segments
 
-    fn open_flow(flows: &mut Slab<Flow>, flow: FlowNumber) -> Result<&mut Flow, Refusal> {
-        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+    fn open_flow(flows: &mut Slab<Flow>, flow: FlowNumber) -> Result<&mut Flow, RequestError> {
+        let flow = flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
         match flow.stage {
             Stage::Open => Ok(flow),
-            Stage::Over { .. } => Err(Refusal::UnknownFlow),
-            _ => Err(Refusal::NotConnected),
+            Stage::Lingering { .. } => Err(RequestError::UnknownFlow),
+            _ => Err(RequestError::NotConnected),
         }
     }
 
@@ -277,7 +281,7 @@ impl Endpoint {
     /// # Errors
     /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event reports when there is room.
     #[inline]
-    pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), Refusal> {
+    pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), RequestError> {
         self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
     }
 
@@ -292,23 +296,23 @@ impl Endpoint {
         length: usize,
         now: Instant,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         let open = Self::open_flow(&mut self.flows, flow)?;
         if open.is_finishing {
-            return Err(Refusal::Finished);
+            return Err(RequestError::Finished);
         }
         if length > open.segment_bytes {
-            return Err(Refusal::TooLong);
+            return Err(RequestError::TooLong);
         }
         let sender = &mut open.halves.as_mut().expect("an open flow has both halves").sender;
         if sender.room() == 0 {
             open.wants_room = true;
-            return Err(Refusal::Full);
+            return Err(RequestError::Full);
         }
         fill(sender.push(length, false));
         open.on_pushed(&self.config, now);
         self.counters.segments_out += 1;
-        self.stir(flow);
+        self.schedule(flow);
         Ok(())
     }
 
@@ -340,10 +344,10 @@ impl Endpoint {
     #[inline]
     fn take(&mut self, flow: FlowNumber, out: Option<&mut Vec<u8>>, now: Instant) -> bool {
         let Some(open) = self.flows.get_mut(flow) else { return false };
-        let taken = open.pop(out, &mut desk!(self), now);
+        let taken = open.pop(out, &mut context!(self), now);
         if taken {
             if open.is_done() {
-                self.end(flow, Why::Finished, now);
+                self.end(flow, EndReason::Finished, now);
             } else {
                 self.after(flow);
             }
@@ -366,7 +370,7 @@ impl Endpoint {
         }
         let payload = header.payload(frame);
         if header.kind == Kind::Ask {
-            return self.on_ask(peer, &header, payload, now);
+            return self.on_request(peer, &header, payload, now);
         }
         let Some(flow) = self.flows.get_mut(header.flow) else {
             self.counters.no_flow += 1;
@@ -380,7 +384,7 @@ impl Endpoint {
             return;
         }
         let was_half_open = flow.is_half_open();
-        let over = flow.on_frame(&header, payload, &mut desk!(self), now);
+        let over = flow.on_frame(&header, payload, &mut context!(self), now);
         if was_half_open && !flow.is_half_open() {
             self.half_open -= 1;
         }
@@ -390,23 +394,23 @@ impl Endpoint {
         }
     }
 
-    fn on_ask(&mut self, peer: Peer, header: &Header, payload: &[u8], now: Instant) {
+    fn on_request(&mut self, peer: Peer, header: &Header, payload: &[u8], now: Instant) {
         let Ok((setup, _)) = Setup::read(payload) else {
             self.counters.malformed += 1;
             return;
         };
         let asker = (peer, setup.flow, setup.key);
-        if let Some(&number) = self.askers.get(&asker) {
+        if let Some(&number) = self.flow_of_request.get(&asker) {
             // Our answer was lost, or the host has not decided yet.
             let flow = self.flows.get_mut(number).expect("askers are those of flows");
             if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
-                flow.letter_due = true;
-                self.stir(number);
+                flow.control_frame_due = true;
+                self.schedule(number);
             }
             return;
         }
         if !self.services.contains(&setup.service) || setup.segment_bytes == 0 {
-            let refusal = letter(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
+            let refusal = control_frame(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
             return self.post(peer, refusal);
         }
         // Do not let events accumulate for a host that does not poll them.
@@ -415,7 +419,7 @@ impl Endpoint {
             return;
         }
         let (key, initial) = self.draw_key();
-        let stage = Stage::Asked { until: now + self.config.asked_for };
+        let stage = Stage::RequestReceived { until: now + self.config.asked_for };
         let mut flow = Flow::new(peer, stage, setup.service, key, initial);
         flow.learn(header, &setup, &self.config);
         let Some(number) = self.flows.insert(flow) else {
@@ -424,22 +428,22 @@ impl Endpoint {
         };
         self.flows.get_mut(number).expect("just inserted").number = number;
         self.half_open += 1;
-        self.askers.insert(asker, number);
+        self.flow_of_request.insert(asker, number);
         let (service, greeting) = (setup.service, setup.greeting.to_vec());
-        self.events.push_back(Event::Asked { flow: number, peer, service, greeting });
+        self.events.push_back(Event::ConnectRequest { flow: number, peer, service, greeting });
         self.set_alarm(number);
     }
 
     /// Aborts a flow that a peer accepted after we gave it up; otherwise the peer would wait.
     fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
         if let Ok((setup, _)) = Setup::read(payload) {
-            self.post(peer, letter(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
+            self.post(peer, control_frame(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
         }
     }
 
     fn post(&mut self, peer: Peer, letter: [u8; HEADER_BYTES]) {
-        if self.letters.len() < LETTERS_MAX {
-            self.letters.push_back((peer, letter));
+        if self.control_frames.len() < LETTERS_MAX {
+            self.control_frames.push_back((peer, letter));
         }
     }
 
@@ -451,13 +455,13 @@ impl Endpoint {
     #[inline]
     pub fn fetch(&mut self, room: &mut [u8], now: Instant) -> Option<(Peer, usize)> {
         assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
-        if let Some((peer, letter)) = self.letters.pop_front() {
+        if let Some((peer, letter)) = self.control_frames.pop_front() {
             room[..HEADER_BYTES].copy_from_slice(&letter);
             return Some((peer, self.seal(room, HEADER_BYTES)));
         }
         while let Some(number) = self.ready.pop_front() {
             let Some(flow) = self.flows.get_mut(number) else { continue };
-            let length = flow.emit(room, &mut desk!(self), now);
+            let length = flow.emit(room, &mut context!(self), now);
             let peer = flow.peer;
             if length.is_some() {
                 self.ready.push_back(number);
@@ -489,19 +493,19 @@ impl Endpoint {
     #[inline]
     pub fn settle(&mut self, now: Instant) {
         while let Some((moment, number)) = self.alarms.pop_expired(now) {
-            self.on_alarm(moment, number, now);
+            self.on_timer(moment, number, now);
         }
-        while let Some(number) = self.owing.pop() {
+        while let Some(number) = self.pending_acks.pop() {
             let Some(flow) = self.flows.get_mut(number) else { continue };
-            flow.is_owing = false;
-            if flow.owes() {
-                flow.may_pay = true;
-                self.stir(number);
+            flow.in_ack_list = false;
+            if flow.ack_pending() {
+                flow.may_send_ack = true;
+                self.schedule(number);
             }
         }
     }
 
-    fn on_alarm(&mut self, moment: Instant, number: u32, now: Instant) {
+    fn on_timer(&mut self, moment: Instant, number: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(number) else { return };
         if !flow.alarm.take_if_current(moment) {
             return;
@@ -509,7 +513,7 @@ impl Endpoint {
         if now < flow.deadline() {
             return self.set_alarm(number);
         }
-        match flow.on_time(&mut desk!(self), now) {
+        match flow.on_time(&mut context!(self), now) {
             Some(why) => self.end(number, why, now),
             None => self.after(number),
         }
@@ -518,34 +522,34 @@ impl Endpoint {
     // ---- closing flows
 
     /// Ends a flow and reports it to the host, unless the host knows already.
-    fn end(&mut self, number: u32, why: Why, now: Instant) {
+    fn end(&mut self, number: u32, why: EndReason, now: Instant) {
         match why {
-            Why::Rejected | Why::Forgotten => return self.forget(number),
-            Why::Finished | Why::PeerAborted | Why::Vanished | Why::NoAnswer => {}
+            EndReason::Rejected | EndReason::Forgotten => return self.forget(number),
+            EndReason::Finished | EndReason::PeerAborted | EndReason::PeerTimeout | EndReason::NoAnswer => {}
         }
-        self.counters.vanished += u64::from(why == Why::Vanished);
+        self.counters.vanished += u64::from(why == EndReason::PeerTimeout);
         self.events.push_back(Event::Ended { flow: number, why });
-        if why == Why::Finished {
-            self.bury(number, false, now);
+        if why == EndReason::Finished {
+            self.linger(number, false, now);
         } else {
             self.forget(number);
         }
     }
 
     /// Lets a flow linger, to answer a peer that missed its end.
-    fn bury(&mut self, number: u32, aborts: bool, now: Instant) {
+    fn linger(&mut self, number: u32, aborts: bool, now: Instant) {
         let flow = self.flows.get_mut(number).expect("the caller has looked");
         self.half_open -= usize::from(flow.is_half_open());
-        flow.bury(aborts, &self.config, now);
-        self.stir(number);
+        flow.linger(aborts, &self.config, now);
+        self.schedule(number);
     }
 
     fn forget(&mut self, number: u32) {
         let Some(flow) = self.flows.remove(number) else { return };
         self.half_open -= usize::from(flow.is_half_open());
         let asker = (flow.peer, flow.peer_flow, flow.peer_key);
-        if self.askers.get(&asker) == Some(&number) {
-            self.askers.remove(&asker);
+        if self.flow_of_request.get(&asker) == Some(&number) {
+            self.flow_of_request.remove(&asker);
         }
     }
 
@@ -555,16 +559,16 @@ impl Endpoint {
     #[inline]
     fn after(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
-        if flow.owes() && !flow.is_owing {
-            flow.is_owing = true;
-            self.owing.push(number);
+        if flow.ack_pending() && !flow.in_ack_list {
+            flow.in_ack_list = true;
+            self.pending_acks.push(number);
         }
-        self.stir(number);
+        self.schedule(number);
     }
 
     /// Appends a flow to the TX queue, unless it is in it.
     #[inline]
-    fn stir(&mut self, number: u32) {
+    fn schedule(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
         if !flow.is_queued {
             flow.is_queued = true;

@@ -16,10 +16,10 @@
 
 use super::config::Config;
 use super::counters::EfeCounters;
-use super::host::{Event, Peer, Why};
+use super::host::{EndReason, Event, Peer};
 use super::receive::Receiver;
-use super::send::{Impossible, Next, Sender, read_map};
-use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, MAP_BYTES, Setup, flag, reason};
+use super::send::{Impossible, Next, Sender, read_sack_map};
+use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, SACK_MAP_BYTES, Setup, flag, reason};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Instant, Timer};
@@ -32,9 +32,9 @@ const ACCEPTS_MAX: u32 = 4;
 #[derive(Debug)]
 pub(super) enum Stage {
     /// We have sent a request.
-    Asking { greeting: Vec<u8> },
+    Connecting { greeting: Vec<u8> },
     /// The peer's request waits for our host's answer.
-    Asked { until: Instant },
+    RequestReceived { until: Instant },
     /// Our host has accepted; the peer may not know.
     Accepted { greeting: Vec<u8>, until: Instant },
     /// Our host has rejected; the peer may not know.
@@ -42,7 +42,7 @@ pub(super) enum Stage {
     /// Connected.
     Open,
     /// Lingers for peers that missed the end; `answer` is sent to them.
-    Over { until: Instant, answer: Header },
+    Lingering { until: Instant, answer: Header },
 }
 
 /// Both directions of an accepted flow.
@@ -53,11 +53,11 @@ pub(super) struct Halves {
 }
 
 /// What the flows of an endpoint share, for one call.
-pub(super) struct Desk<'a> {
+pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     pub(super) counters: &'a mut EfeCounters,
     pub(super) events: &'a mut VecDeque<Event>,
-    pub(super) breath: &'a mut super::breath::Breath,
+    pub(super) drain_epochs: &'a mut super::breath::DrainEpochs,
     pub(super) rng: &'a mut kiban_base::SecureRng,
 }
 
@@ -79,9 +79,9 @@ pub(super) struct Flow {
     pub(super) halves: Option<Halves>,
 
     /// Whether the state's control frame is to be sent, and when it is retransmitted.
-    pub(super) letter_due: bool,
-    letter_at: Instant,
-    letters: u32,
+    pub(super) control_frame_due: bool,
+    control_frame_at: Instant,
+    control_frames_sent: u32,
     /// The host has finished sending; whether the end still waits for a slot.
     pub(super) is_finishing: bool,
     end_waits: bool,
@@ -89,15 +89,15 @@ pub(super) struct Flow {
     told_readable: bool,
     pub(super) wants_room: bool,
     /// The breath flag of the peer's latest frames.
-    pub(super) peer_breath: bool,
+    pub(super) peer_drain_flag: bool,
 
     /// Number of unanswered probes, when the next is due, and whether it is for credit.
-    questions: u32,
-    ask_at: Instant,
-    asks_credit: bool,
+    probes: u32,
+    probe_at: Instant,
+    probes_credit: bool,
     /// Number of probes since there was credit; whether a probe is to be sent now.
-    credit_questions: u32,
-    asks_now: bool,
+    credit_probes: u32,
+    probe_now: bool,
     /// When the window allows the next frame.
     pace_at: Instant,
 
@@ -105,8 +105,8 @@ pub(super) struct Flow {
     /// Whether it is in the TX queue; whether it is in the list of pending acknowledgements; whether it may
     /// send an acknowledgement without a segment.
     pub(super) is_queued: bool,
-    pub(super) is_owing: bool,
-    pub(super) may_pay: bool,
+    pub(super) in_ack_list: bool,
+    pub(super) may_send_ack: bool,
 }
 
 impl Flow {
@@ -124,31 +124,31 @@ impl Flow {
             peer_initial: 0,
             peer_credit: 0,
             halves: None,
-            letter_due: false,
-            letter_at: Instant::NEVER,
-            letters: 0,
+            control_frame_due: false,
+            control_frame_at: Instant::NEVER,
+            control_frames_sent: 0,
             is_finishing: false,
             end_waits: false,
             told_finished: false,
             told_readable: false,
             wants_room: false,
-            peer_breath: false,
-            questions: 0,
-            ask_at: Instant::NEVER,
-            asks_credit: false,
-            credit_questions: 0,
-            asks_now: false,
+            peer_drain_flag: false,
+            probes: 0,
+            probe_at: Instant::NEVER,
+            probes_credit: false,
+            credit_probes: 0,
+            probe_now: false,
             pace_at: Instant::NEVER,
             alarm: Timer::default(),
             is_queued: false,
-            is_owing: false,
-            may_pay: false,
+            in_ack_list: false,
+            may_send_ack: false,
         }
     }
 
     /// Returns whether this is a peer's request that is not confirmed: unanswered, accepted or rejected.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.stage, Stage::Asked { .. } | Stage::Accepted { .. } | Stage::Refused { .. })
+        matches!(self.stage, Stage::RequestReceived { .. } | Stage::Accepted { .. } | Stage::Refused { .. })
     }
 
     /// Takes over the values of the peer's setup.
@@ -156,7 +156,7 @@ impl Flow {
         (self.peer_flow, self.peer_key) = (setup.flow, setup.key);
         (self.peer_initial, self.peer_credit) = (header.sequence, header.credit);
         self.segment_bytes = config.segment_bytes.min(usize::from(setup.segment_bytes));
-        self.peer_breath = header.has(flag::BREATH);
+        self.peer_drain_flag = header.has(flag::DRAIN);
     }
 
     /// Creates both directions, once the peer's values are known.
@@ -167,38 +167,40 @@ impl Flow {
     }
 
     /// Sends the control frame of a new state, and starts its retransmission.
-    pub(super) fn begin_letters(&mut self, config: &Config, now: Instant) {
-        (self.letter_due, self.letters) = (true, 0);
-        self.letter_at = now + config.resend_after;
+    pub(super) fn start_control_frames(&mut self, config: &Config, now: Instant) {
+        (self.control_frame_due, self.control_frames_sent) = (true, 0);
+        self.control_frame_at = now + config.resend_after;
     }
 
     /// Enters the connected state.
-    pub(super) fn open(&mut self, greeting: Vec<u8>, desk: &mut Desk<'_>, now: Instant) {
+    pub(super) fn open(&mut self, greeting: Vec<u8>, cx: &mut Context<'_>, now: Instant) {
         self.stage = Stage::Open;
-        (self.letter_due, self.letter_at) = (false, Instant::NEVER);
-        self.heard(desk.config, now);
-        desk.counters.connected += 1;
-        desk.events.push_back(Event::Connected { flow: self.number, greeting });
+        (self.control_frame_due, self.control_frame_at) = (false, Instant::NEVER);
+        self.heard(cx.config, now);
+        cx.counters.connected += 1;
+        cx.events.push_back(Event::Connected { flow: self.number, greeting });
     }
 
     /// Records that the peer was heard: restarts the probe timer.
     fn heard(&mut self, config: &Config, now: Instant) {
-        self.questions = 0;
-        self.asks_credit = false;
-        self.ask_at = if config.probe_after.is_zero() { Instant::NEVER } else { now + config.probe_after };
+        self.probes = 0;
+        self.probes_credit = false;
+        self.probe_at = if config.probe_after.is_zero() { Instant::NEVER } else { now + config.probe_after };
     }
 
     /// Returns the next deadline. Never late.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         match &self.stage {
-            Stage::Asking { .. } => self.letter_at,
-            Stage::Asked { until } | Stage::Refused { until, .. } | Stage::Over { until, .. } => *until,
-            Stage::Accepted { until, .. } => self.letter_at.min(*until),
+            Stage::Connecting { .. } => self.control_frame_at,
+            Stage::RequestReceived { until }
+            | Stage::Refused { until, .. }
+            | Stage::Lingering { until, .. } => *until,
+            Stage::Accepted { until, .. } => self.control_frame_at.min(*until),
             Stage::Open => {
                 let halves = self.halves.as_ref().expect("an open flow has both halves");
-                let own = halves.sender.resend_at.min(halves.receiver.ack_at);
-                own.min(self.ask_at).min(self.pace_at)
+                let own = halves.sender.rto_deadline.min(halves.receiver.ack_at);
+                own.min(self.probe_at).min(self.pace_at)
             }
         }
     }
@@ -210,35 +212,37 @@ impl Flow {
         &mut self,
         header: &Header,
         payload: &[u8],
-        desk: &mut Desk<'_>,
+        cx: &mut Context<'_>,
         now: Instant,
-    ) -> Option<Why> {
+    ) -> Option<EndReason> {
         if header.kind == Kind::Abort {
             return match self.stage {
-                Stage::Open | Stage::Asking { .. } | Stage::Accepted { .. } => Some(Why::PeerAborted),
+                Stage::Open | Stage::Connecting { .. } | Stage::Accepted { .. } => {
+                    Some(EndReason::PeerAborted)
+                }
                 _ => None,
             };
         }
         match &mut self.stage {
-            Stage::Asking { .. } => self.on_answer(header, payload, desk, now),
+            Stage::Connecting { .. } => self.on_answer(header, payload, cx, now),
             Stage::Accepted { .. } if header.kind.is_sequenced() || header.kind == Kind::Ack => {
-                self.open(Vec::new(), desk, now);
-                self.on_traffic(header, payload, desk, now)
+                self.open(Vec::new(), cx, now);
+                self.on_traffic(header, payload, cx, now)
             }
             Stage::Open if header.kind.is_sequenced() || header.kind == Kind::Ack => {
-                self.on_traffic(header, payload, desk, now)
+                self.on_traffic(header, payload, cx, now)
             }
             Stage::Open if header.kind == Kind::Accept => {
                 // The accept was repeated: our first acknowledgement was lost.
-                self.halves.as_mut().expect("an open flow has both halves").receiver.owes_now = true;
+                self.halves.as_mut().expect("an open flow has both halves").receiver.ack_now = true;
                 None
             }
-            Stage::Over { .. } => {
-                self.letter_due |= header.kind.is_sequenced() || header.has(flag::ASKS);
+            Stage::Lingering { .. } => {
+                self.control_frame_due |= header.kind.is_sequenced() || header.has(flag::ACK_REQUEST);
                 None
             }
             _ => {
-                desk.counters.unexpected += 1;
+                cx.counters.unexpected += 1;
                 None
             }
         }
@@ -248,9 +252,9 @@ impl Flow {
         &mut self,
         header: &Header,
         payload: &[u8],
-        desk: &mut Desk<'_>,
+        cx: &mut Context<'_>,
         now: Instant,
-    ) -> Option<Why> {
+    ) -> Option<EndReason> {
         match header.kind {
             Kind::Reject => {
                 let event = Event::Rejected {
@@ -258,22 +262,22 @@ impl Flow {
                     reason: header.sequence,
                     greeting: payload.to_vec(),
                 };
-                desk.events.push_back(event);
-                Some(Why::Rejected)
+                cx.events.push_back(event);
+                Some(EndReason::Rejected)
             }
             Kind::Accept if header.acknowledged == self.initial => {
                 let Ok((setup, _)) = Setup::read(payload) else {
-                    desk.counters.malformed += 1;
+                    cx.counters.malformed += 1;
                     return None;
                 };
-                self.learn(header, &setup, desk.config);
-                self.make_halves(desk.config);
-                self.open(setup.greeting.to_vec(), desk, now);
-                self.halves.as_mut().expect("just made").receiver.owes_now = true;
+                self.learn(header, &setup, cx.config);
+                self.make_halves(cx.config);
+                self.open(setup.greeting.to_vec(), cx, now);
+                self.halves.as_mut().expect("just made").receiver.ack_now = true;
                 None
             }
             _ => {
-                desk.counters.unexpected += 1;
+                cx.counters.unexpected += 1;
                 None
             }
         }
@@ -283,16 +287,16 @@ impl Flow {
         &mut self,
         header: &Header,
         payload: &[u8],
-        desk: &mut Desk<'_>,
+        cx: &mut Context<'_>,
         now: Instant,
-    ) -> Option<Why> {
-        let Desk { config, counters, breath, rng, .. } = desk;
+    ) -> Option<EndReason> {
+        let Context { config, counters, drain_epochs: breath, rng, .. } = cx;
         let Halves { sender, receiver } = self.halves.as_mut().expect("traffic is of open flows");
         if payload.len() > self.segment_bytes && header.kind == Kind::Data {
             counters.malformed += 1;
             return None;
         }
-        let map = if header.kind == Kind::Ack { read_map(payload) } else { 0 };
+        let map = if header.kind == Kind::Ack { read_sack_map(payload) } else { 0 };
         let has_room = match sender.on_acknowledgement(header, map, config, counters, now) {
             Ok(has_room) => has_room,
             Err(Impossible) => {
@@ -300,10 +304,10 @@ impl Flow {
                 return None;
             }
         };
-        if header.has(flag::BREATH) != self.peer_breath {
-            self.peer_breath = !self.peer_breath;
+        if header.has(flag::DRAIN) != self.peer_drain_flag {
+            self.peer_drain_flag = !self.peer_drain_flag;
             counters.breaths += 1;
-            sender.on_breath(rng.unit(), config, now);
+            sender.on_drain_epoch(rng.unit(), config, now);
         }
         let is_new = header.kind.is_sequenced() && {
             let is_end = header.kind == Kind::End;
@@ -311,40 +315,40 @@ impl Flow {
         };
         if is_new {
             counters.segments_in += u64::from(header.kind == Kind::Data);
-            breath.on_busy(&mut receiver.breath, config, now);
-        } else if header.kind == Kind::Ack && header.has(flag::ASKS) {
-            receiver.owes_now = true;
+            breath.on_busy(&mut receiver.drain_epoch, config, now);
+        } else if header.kind == Kind::Ack && header.has(flag::ACK_REQUEST) {
+            receiver.ack_now = true;
         }
         self.heard(config, now);
         if has_room {
-            self.on_room(desk);
+            self.on_room(cx);
         }
-        self.look_for_credit(desk.config, now);
-        self.tell(desk);
-        self.is_done().then_some(Why::Finished)
+        self.look_for_credit(cx.config, now);
+        self.report(cx);
+        self.is_done().then_some(EndReason::Finished)
     }
 
     /// Uses free slots for a waiting end, or tells the host that there is room.
-    fn on_room(&mut self, desk: &mut Desk<'_>) {
+    fn on_room(&mut self, cx: &mut Context<'_>) {
         let sender = &mut self.halves.as_mut().expect("an open flow").sender;
         if self.end_waits {
             self.end_waits = false;
             sender.push(0, true);
         } else if core::mem::take(&mut self.wants_room) && !self.is_finishing {
-            desk.events.push_back(Event::Writable { flow: self.number });
+            cx.events.push_back(Event::Writable { flow: self.number });
         }
     }
 
     /// Reports received data and the peer's end to the host.
-    fn tell(&mut self, desk: &mut Desk<'_>) {
+    fn report(&mut self, cx: &mut Context<'_>) {
         let receiver = &self.halves.as_ref().expect("an open flow").receiver;
         if receiver.readable() > 0 && !self.told_readable {
             self.told_readable = true;
-            desk.events.push_back(Event::Readable { flow: self.number });
+            cx.events.push_back(Event::Readable { flow: self.number });
         }
         if receiver.is_finished && !self.told_finished {
             self.told_finished = true;
-            desk.events.push_back(Event::Finished { flow: self.number });
+            cx.events.push_back(Event::Finished { flow: self.number });
         }
     }
 
@@ -358,24 +362,24 @@ impl Flow {
     fn look_for_credit(&mut self, config: &Config, now: Instant) {
         let sender = &self.halves.as_ref().expect("an open flow").sender;
         if !sender.waits_for_credit() {
-            self.credit_questions = 0;
-        } else if !self.asks_credit {
-            self.asks_credit = true;
-            self.ask_at = self.ask_at.min(now + sender.credit_patience(self.credit_questions, config));
+            self.credit_probes = 0;
+        } else if !self.probes_credit {
+            self.probes_credit = true;
+            self.probe_at = self.probe_at.min(now + sender.credit_probe_interval(self.credit_probes, config));
         }
     }
 
     // ---- the host
 
     /// Takes the next segment. After the last one, the next to arrive raises an event again.
-    pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, desk: &mut Desk<'_>, now: Instant) -> bool {
+    pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(halves) = &mut self.halves else { return false };
-        let popped = halves.receiver.pop(out, desk.config, now);
+        let popped = halves.receiver.pop(out, cx.config, now);
         if halves.receiver.readable() == 0 {
             self.told_readable = false;
         }
         if popped && matches!(self.stage, Stage::Open) {
-            self.tell(desk);
+            self.report(cx);
         }
         popped
     }
@@ -392,18 +396,18 @@ impl Flow {
     }
 
     /// Ends the flow, keeping only the answer for peers that missed the end.
-    pub(super) fn bury(&mut self, aborts: bool, config: &Config, now: Instant) {
+    pub(super) fn linger(&mut self, aborts: bool, config: &Config, now: Instant) {
         let mut answer = self.header(if aborts { Kind::Abort } else { Kind::Ack });
         if aborts {
             answer.sequence = reason::HOST;
         } else if let Some(Halves { sender, receiver }) = &mut self.halves {
             answer.sequence = sender.next();
-            answer.payload_bytes = MAP_BYTES as u16;
-            receiver.pay(&mut answer, now);
+            answer.payload_bytes = SACK_MAP_BYTES as u16;
+            receiver.fill_ack(&mut answer, now);
         }
         self.halves = None;
-        self.letter_due = true;
-        self.stage = Stage::Over { until: now + config.linger, answer };
+        self.control_frame_due = true;
+        self.stage = Stage::Lingering { until: now + config.linger, answer };
     }
 
     // ---- transmit path
@@ -427,28 +431,32 @@ impl Flow {
     /// Writes the next frame into `room`. Returns its length without a CRC, or nothing if there is nothing to
     /// send now.
     #[inline]
-    pub(super) fn emit(&mut self, room: &mut [u8], desk: &mut Desk<'_>, now: Instant) -> Option<usize> {
+    pub(super) fn emit(&mut self, room: &mut [u8], cx: &mut Context<'_>, now: Instant) -> Option<usize> {
         if !matches!(self.stage, Stage::Open) {
-            return if core::mem::take(&mut self.letter_due) { self.emit_letter(room, desk) } else { None };
+            return if core::mem::take(&mut self.control_frame_due) {
+                self.emit_control_frame(room, cx)
+            } else {
+                None
+            };
         }
         let mut header = self.header(Kind::Data);
-        if desk.breath.flag() {
-            header.flags |= flag::BREATH;
+        if cx.drain_epochs.flag() {
+            header.flags |= flag::DRAIN;
         }
         let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
         self.pace_at = Instant::NEVER;
         match sender.next_to_send(now) {
             Next::Frame(sequence) => {
-                let holes = receiver.pay(&mut header, now) != 0;
-                receiver.owes_now &= holes;
-                self.may_pay &= holes;
+                let holes = receiver.fill_ack(&mut header, now) != 0;
+                receiver.ack_now &= holes;
+                self.may_send_ack &= holes;
                 let (segment, is_end, transmission, asks) =
-                    sender.depart(sequence, desk.config, desk.counters, now);
+                    sender.transmit(sequence, cx.config, cx.counters, now);
                 header.kind = if is_end { Kind::End } else { Kind::Data };
                 header.payload_bytes = segment.len() as u16;
                 (header.sequence, header.transmission) = (sequence, transmission);
                 if asks {
-                    header.flags |= flag::ASKS;
+                    header.flags |= flag::ACK_REQUEST;
                 }
                 header.write(room);
                 room[HEADER_BYTES..HEADER_BYTES + segment.len()].copy_from_slice(segment);
@@ -457,39 +465,40 @@ impl Flow {
             Next::At(at) => self.pace_at = at,
             Next::Nothing => {}
         }
-        if !(receiver.owes_now && self.may_pay || self.asks_now) {
+        if !(receiver.ack_now && self.may_send_ack || self.probe_now) {
             return None;
         }
-        (receiver.owes_now, self.may_pay) = (false, false);
-        let map = receiver.pay(&mut header, now);
-        if core::mem::take(&mut self.asks_now) {
-            header.flags |= flag::ASKS;
+        (receiver.ack_now, self.may_send_ack) = (false, false);
+        let map = receiver.fill_ack(&mut header, now);
+        if core::mem::take(&mut self.probe_now) {
+            header.flags |= flag::ACK_REQUEST;
         }
         header.kind = Kind::Ack;
         (header.sequence, header.transmission) = (sender.next(), sender.stamp());
-        header.payload_bytes = MAP_BYTES as u16;
+        header.payload_bytes = SACK_MAP_BYTES as u16;
         header.write(room);
-        room[HEADER_BYTES..HEADER_BYTES + MAP_BYTES].copy_from_slice(&map.to_be_bytes());
-        desk.counters.acks_out += 1;
-        Some(HEADER_BYTES + MAP_BYTES)
+        room[HEADER_BYTES..HEADER_BYTES + SACK_MAP_BYTES].copy_from_slice(&map.to_be_bytes());
+        cx.counters.acks_out += 1;
+        Some(HEADER_BYTES + SACK_MAP_BYTES)
     }
 
-    fn emit_letter(&mut self, room: &mut [u8], desk: &mut Desk<'_>) -> Option<usize> {
+    fn emit_control_frame(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Option<usize> {
         let kind = match &self.stage {
-            Stage::Asking { .. } => Kind::Ask,
+            Stage::Connecting { .. } => Kind::Ask,
             Stage::Accepted { .. } => Kind::Accept,
             Stage::Refused { .. } => Kind::Reject,
-            Stage::Over { answer, .. } => {
+            Stage::Lingering { answer, .. } => {
                 let length = HEADER_BYTES + usize::from(answer.payload_bytes);
                 answer.write(room);
                 room[HEADER_BYTES..length].fill(0);
                 return Some(length);
             }
-            Stage::Asked { .. } | Stage::Open => return None,
+            Stage::RequestReceived { .. } | Stage::Open => return None,
         };
         let mut header = self.header(kind);
-        let (Stage::Asking { greeting } | Stage::Accepted { greeting, .. } | Stage::Refused { greeting, .. }) =
-            &self.stage
+        let (Stage::Connecting { greeting }
+        | Stage::Accepted { greeting, .. }
+        | Stage::Refused { greeting, .. }) = &self.stage
         else {
             return None;
         };
@@ -499,15 +508,15 @@ impl Flow {
             greeting.len()
         } else {
             (header.sequence, header.acknowledged) = (self.initial, self.peer_initial);
-            header.credit = desk.config.window_frames as u8;
-            if desk.breath.flag() {
-                header.flags |= flag::BREATH;
+            header.credit = cx.config.window_frames as u8;
+            if cx.drain_epochs.flag() {
+                header.flags |= flag::DRAIN;
             }
             let setup = Setup {
                 flow: self.number,
                 key: self.key,
                 service: self.service,
-                segment_bytes: desk.config.segment_bytes as u16,
+                segment_bytes: cx.config.segment_bytes as u16,
                 greeting,
             };
             setup.write(&mut room[HEADER_BYTES..])
@@ -520,54 +529,58 @@ impl Flow {
     // ---- time
 
     /// Fires due timers. Returns why the flow has ended, if it has.
-    pub(super) fn on_time(&mut self, desk: &mut Desk<'_>, now: Instant) -> Option<Why> {
-        let config = desk.config;
+    pub(super) fn on_time(&mut self, cx: &mut Context<'_>, now: Instant) -> Option<EndReason> {
+        let config = cx.config;
         match &self.stage {
-            Stage::Asked { until } | Stage::Refused { until, .. } | Stage::Over { until, .. } => {
-                return (now >= *until).then_some(Why::Forgotten);
+            Stage::RequestReceived { until }
+            | Stage::Refused { until, .. }
+            | Stage::Lingering { until, .. } => {
+                return (now >= *until).then_some(EndReason::Forgotten);
             }
-            Stage::Accepted { until, .. } if now >= *until => return Some(Why::NoAnswer),
-            Stage::Asking { .. } | Stage::Accepted { .. } => {
-                if now >= self.letter_at {
-                    self.letters += 1;
-                    if self.letters > config.resends_max {
-                        return Some(Why::NoAnswer);
+            Stage::Accepted { until, .. } if now >= *until => return Some(EndReason::NoAnswer),
+            Stage::Connecting { .. } | Stage::Accepted { .. } => {
+                if now >= self.control_frame_at {
+                    self.control_frames_sent += 1;
+                    if self.control_frames_sent > config.resends_max {
+                        return Some(EndReason::NoAnswer);
                     }
-                    desk.counters.resends += 1;
-                    self.letter_due = true;
-                    if self.letters >= ACCEPTS_MAX && matches!(self.stage, Stage::Accepted { .. }) {
-                        self.letter_at = Instant::NEVER;
+                    cx.counters.resends += 1;
+                    self.control_frame_due = true;
+                    if self.control_frames_sent >= ACCEPTS_MAX && matches!(self.stage, Stage::Accepted { .. })
+                    {
+                        self.control_frame_at = Instant::NEVER;
                         return None;
                     }
-                    let patience = config.resend_after.saturating_mul(1 << self.letters.min(16));
-                    self.letter_at = now + patience.min(config.resend_after_max.max(config.resend_after));
+                    let patience = config.resend_after.saturating_mul(1 << self.control_frames_sent.min(16));
+                    self.control_frame_at =
+                        now + patience.min(config.resend_after_max.max(config.resend_after));
                 }
                 return None;
             }
             Stage::Open => {}
         }
         let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
-        if sender.on_time(config, desk.counters, now) {
-            return Some(Why::Vanished);
+        if sender.on_time(config, cx.counters, now) {
+            return Some(EndReason::PeerTimeout);
         }
         receiver.on_time(now);
         if now >= self.pace_at {
             self.pace_at = Instant::NEVER;
         }
-        if now >= self.ask_at {
+        if now >= self.probe_at {
             // While frames are in flight, the retransmission timer decides instead.
-            let (asked, waits) = (self.questions, sender.in_flight() > 0);
-            self.questions += u32::from(!waits);
-            if asked >= if self.asks_credit { config.resends_max } else { config.probes_max } {
-                return Some(Why::Vanished);
+            let (asked, waits) = (self.probes, sender.in_flight() > 0);
+            self.probes += u32::from(!waits);
+            if asked >= if self.probes_credit { config.resends_max } else { config.probes_max } {
+                return Some(EndReason::PeerTimeout);
             }
-            self.asks_now = !waits;
-            desk.counters.questions += u64::from(!waits);
-            self.credit_questions += u32::from(self.asks_credit);
+            self.probe_now = !waits;
+            cx.counters.questions += u64::from(!waits);
+            self.credit_probes += u32::from(self.probes_credit);
             let often = config.probe_after / 4;
-            self.ask_at = now
-                + if self.asks_credit {
-                    sender.credit_patience(self.credit_questions, config)
+            self.probe_at = now
+                + if self.probes_credit {
+                    sender.credit_probe_interval(self.credit_probes, config)
                 } else {
                     often.max(config.resend_after_min)
                 };
@@ -576,8 +589,8 @@ impl Flow {
     }
 
     /// Returns whether an acknowledgement is pending.
-    pub(super) fn owes(&self) -> bool {
-        self.halves.as_ref().is_some_and(|halves| halves.receiver.owes_now)
+    pub(super) fn ack_pending(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.receiver.ack_now)
     }
 
     /// Updates the probe timer after the host queued segments.
@@ -587,7 +600,7 @@ impl Flow {
 }
 
 /// Builds a control frame, without payload, for a peer with which we have no flow.
-pub(super) fn letter(kind: Kind, flow: u32, key: u32, reason: u32) -> [u8; wire::HEADER_BYTES] {
+pub(super) fn control_frame(kind: Kind, flow: u32, key: u32, reason: u32) -> [u8; wire::HEADER_BYTES] {
     let header = Header {
         kind,
         flags: 0,

@@ -12,13 +12,13 @@ pub type FlowNumber = u32;
 
 /// Why a flow has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum EndReason {
     /// Both sides have finished, and everything has arrived.
     Finished,
     /// The peer's host aborted it, or the peer has forgotten it.
     PeerAborted,
     /// The peer does not answer any more.
-    Vanished,
+    PeerTimeout,
     /// The peer never answered our request, or never confirmed our accept.
     NoAnswer,
     /// Not reported: the host knows, or need not.
@@ -32,7 +32,7 @@ pub enum Why {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A peer requests a service: accept or reject it.
-    Asked {
+    ConnectRequest {
         /// The new flow.
         flow: FlowNumber,
         /// The requesting peer.
@@ -78,20 +78,20 @@ pub enum Event {
         /// The flow.
         flow: FlowNumber,
         /// The reason.
-        why: Why,
+        why: EndReason,
     },
 }
 
 /// Why an endpoint refused a request of the host. A refused request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestError {
     /// No such flow.
     UnknownFlow,
     /// The flow is not connected, or no longer.
     NotConnected,
     /// The flow does not wait for our answer.
-    NotAsked,
+    NotRequested,
     /// Sending was finished.
     Finished,
     /// The segment exceeds the flow's maximum length.
@@ -104,19 +104,21 @@ pub enum Refusal {
     TooMany,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::UnknownFlow => "no such flow: it was never made, or is over",
-            Refusal::NotConnected => "the flow is not connected: wait for the event that says so",
-            Refusal::NotAsked => "the flow does not wait for an answer: it was answered, or given up",
-            Refusal::Finished => "the flow was finished: connect another to send more",
-            Refusal::TooLong => "the segment is too long: cut it to what the flow takes",
-            Refusal::Full => "the flow's ring is full: wait until it is writable",
-            Refusal::Greeting => "the greeting is too long: 1024 bytes are allowed",
-            Refusal::TooMany => "there are too many flows: end some, or raise the bound in the settings",
+            RequestError::UnknownFlow => "no such flow: it was never made, or is over",
+            RequestError::NotConnected => "the flow is not connected: wait for the event that says so",
+            RequestError::NotRequested => {
+                "the flow does not wait for an answer: it was answered, or given up"
+            }
+            RequestError::Finished => "the flow was finished: connect another to send more",
+            RequestError::TooLong => "the segment is too long: cut it to what the flow takes",
+            RequestError::Full => "the flow's ring is full: wait until it is writable",
+            RequestError::Greeting => "the greeting is too long: 1024 bytes are allowed",
+            RequestError::TooMany => "there are too many flows: end some, or raise the bound in the settings",
         })
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for RequestError {}

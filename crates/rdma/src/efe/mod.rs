@@ -32,4 +32,4 @@ mod send;
 pub use config::Config;
 pub use counters::EfeCounters;
 pub use endpoint::Endpoint;
-pub use host::{Event, FlowNumber, Peer, Refusal, Why};
+pub use host::{EndReason, Event, FlowNumber, Peer, RequestError};

@@ -25,21 +25,21 @@ pub(super) struct Receiver {
     slots: Vec<Slot>,
     /// The next sequence for the host, and the first that has not arrived.
     read: u32,
-    expected: u32,
+    rcv_nxt: u32,
     /// Bit n: `expected` + 1 + n has arrived.
-    map: u64,
+    sack_map: u64,
     /// The end of the credit last granted: the first sequence without room.
-    told: u32,
+    credit_granted: u32,
     /// Frames since the last acknowledgement.
-    owed: u32,
-    pub(super) owes_now: bool,
+    unacked_frames: u32,
+    pub(super) ack_now: bool,
     pub(super) ack_at: Instant,
     /// The transmission that arrived last, and when.
     echo: Option<(u32, Instant)>,
     /// The peer's end has arrived in order, and everything before it was taken.
     pub(super) is_finished: bool,
     /// The number of the breath in which this half last received something.
-    pub(super) breath: u32,
+    pub(super) drain_epoch: u32,
 }
 
 impl Receiver {
@@ -47,15 +47,15 @@ impl Receiver {
         Receiver {
             slots: (0..config.window_frames).map(|_| Slot::default()).collect(),
             read: initial,
-            expected: initial,
-            map: 0,
-            told: initial.wrapping_add(config.window_frames),
-            owed: 0,
-            owes_now: false,
+            rcv_nxt: initial,
+            sack_map: 0,
+            credit_granted: initial.wrapping_add(config.window_frames),
+            unacked_frames: 0,
+            ack_now: false,
             ack_at: Instant::NEVER,
             echo: None,
             is_finished: false,
-            breath: 0,
+            drain_epoch: 0,
         }
     }
 
@@ -66,22 +66,22 @@ impl Receiver {
 
     /// Returns the number of frames that there is room for, starting with `expected`.
     fn credit(&self) -> u32 {
-        self.slots.len() as u32 - self.expected.wrapping_sub(self.read)
+        self.slots.len() as u32 - self.rcv_nxt.wrapping_sub(self.read)
     }
 
     /// Returns the number of segments that wait for the host.
     pub(super) fn readable(&self) -> usize {
-        self.expected.wrapping_sub(self.read) as usize
+        self.rcv_nxt.wrapping_sub(self.read) as usize
     }
 
     /// Returns the next segment for the host.
     pub(super) fn peek(&self) -> Option<&[u8]> {
-        (self.read != self.expected).then(|| &self.slots[self.index(self.read)].bytes[..])
+        (self.read != self.rcv_nxt).then(|| &self.slots[self.index(self.read)].bytes[..])
     }
 
     /// Takes the next segment. Returns whether there was one.
     pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, config: &Config, now: Instant) -> bool {
-        if self.read == self.expected {
+        if self.read == self.rcv_nxt {
             return false;
         }
         if let Some(out) = out {
@@ -89,10 +89,10 @@ impl Receiver {
             core::mem::swap(out, &mut self.slots[index].bytes);
         }
         self.read = self.read.wrapping_add(1);
-        let limit = self.expected.wrapping_add(self.credit());
-        let more = limit.wrapping_sub(self.told);
-        if self.told == self.expected || more >= self.slots.len() as u32 / 2 {
-            self.owes_now = true;
+        let limit = self.rcv_nxt.wrapping_add(self.credit());
+        let more = limit.wrapping_sub(self.credit_granted);
+        if self.credit_granted == self.rcv_nxt || more >= self.slots.len() as u32 / 2 {
+            self.ack_now = true;
         } else if more > 0 && self.ack_at == Instant::NEVER {
             // In time also for a sender that waits for less than half a window.
             self.ack_at = now + config.ack_after.max(config.resend_after_min / 4);
@@ -104,7 +104,7 @@ impl Receiver {
     /// Takes the end if it is the next in order.
     fn look_for_end(&mut self) {
         let index = self.index(self.read);
-        if self.read != self.expected && self.slots[index].is_end {
+        if self.read != self.rcv_nxt && self.slots[index].is_end {
             self.slots[index].is_end = false;
             self.read = self.read.wrapping_add(1);
             self.is_finished = true;
@@ -121,20 +121,20 @@ impl Receiver {
         counters: &mut EfeCounters,
         now: Instant,
     ) -> bool {
-        let ahead = header.sequence.wrapping_sub(self.expected);
-        let was_complete = self.map == 0;
+        let ahead = header.sequence.wrapping_sub(self.rcv_nxt);
+        let was_complete = self.sack_map == 0;
         if (ahead as i32) < 0 {
             counters.doubled += 1;
-            self.owes_now = true;
+            self.ack_now = true;
             return false;
         }
         if ahead >= self.credit() || self.is_finished {
             counters.beyond_credit += 1;
             return false;
         }
-        if ahead > 0 && self.map & (1 << (ahead - 1)) != 0 {
+        if ahead > 0 && self.sack_map & (1 << (ahead - 1)) != 0 {
             counters.doubled += 1;
-            self.owes_now = true;
+            self.ack_now = true;
             return false;
         }
         let index = self.index(header.sequence);
@@ -143,13 +143,13 @@ impl Receiver {
         slot.bytes.extend_from_slice(segment);
         slot.is_end = is_end;
         if ahead > 0 {
-            self.map |= 1 << (ahead - 1);
+            self.sack_map |= 1 << (ahead - 1);
             counters.out_of_order += 1;
         } else {
             loop {
-                self.expected = self.expected.wrapping_add(1);
-                let present = self.map & 1 != 0;
-                self.map >>= 1;
+                self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+                let present = self.sack_map & 1 != 0;
+                self.sack_map >>= 1;
                 if !present {
                     break;
                 }
@@ -157,9 +157,9 @@ impl Receiver {
             self.look_for_end();
         }
         self.echo = Some((header.transmission, now));
-        self.owed += 1;
-        if self.owed >= 2 || header.has(flag::ASKS) || !was_complete || self.map != 0 {
-            self.owes_now = true;
+        self.unacked_frames += 1;
+        if self.unacked_frames >= 2 || header.has(flag::ACK_REQUEST) || !was_complete || self.sack_map != 0 {
+            self.ack_now = true;
         } else if self.ack_at == Instant::NEVER {
             self.ack_at = now + config.ack_after;
         }
@@ -170,14 +170,14 @@ impl Receiver {
     pub(super) fn on_time(&mut self, now: Instant) {
         if now >= self.ack_at {
             self.ack_at = Instant::NEVER;
-            self.owes_now = true;
+            self.ack_now = true;
         }
     }
 
     /// Fills in the acknowledgement fields of a frame, and clears the pending acknowledgement. Returns the
     /// map of out-of-order frames, for an acknowledgement frame.
-    pub(super) fn pay(&mut self, header: &mut Header, now: Instant) -> u64 {
-        header.acknowledged = self.expected;
+    pub(super) fn fill_ack(&mut self, header: &mut Header, now: Instant) -> u64 {
+        header.acknowledged = self.rcv_nxt;
         header.credit = self.credit() as u8;
         if let Some((transmission, came)) = self.echo {
             let held = now.since(came).as_nanos() as u64 / HELD_NANOS;
@@ -185,9 +185,9 @@ impl Receiver {
             header.echo = transmission;
             header.held = u16::try_from(held).unwrap_or(HELD_LONG);
         }
-        self.told = self.expected.wrapping_add(self.credit());
+        self.credit_granted = self.rcv_nxt.wrapping_add(self.credit());
         // A frame with a segment has no map: while a segment is missing, an acknowledgement follows.
-        (self.owed, self.ack_at) = (0, Instant::NEVER);
-        self.map
+        (self.unacked_frames, self.ack_at) = (0, Instant::NEVER);
+        self.sack_map
     }
 }

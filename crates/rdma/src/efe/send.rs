@@ -24,10 +24,10 @@ use kiban_base::Instant;
 enum State {
     /// Not in flight; free, if it is outside `base..tail`.
     Waiting,
-    Flying,
+    InFlight,
     Lost,
     /// The receiver has it.
-    Taken,
+    Acked,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct Slot {
     /// The transmission number of the last departure.
     transmission: u32,
     left: Instant,
-    is_resent: bool,
+    is_retransmitted: bool,
 }
 
 /// What to send next.
@@ -57,8 +57,8 @@ pub(super) struct Impossible;
 pub(super) struct Sender {
     slots: Vec<Slot>,
     /// The oldest unacknowledged sequence, the first that was never sent, and the one for the next segment.
-    base: u32,
-    next: u32,
+    snd_una: u32,
+    snd_nxt: u32,
     tail: u32,
     /// The end of the credit: the first sequence that the receiver has no room for.
     limit: u32,
@@ -71,11 +71,11 @@ pub(super) struct Sender {
     round_end: u32,
     /// When the last frame was sent, and when the retransmission timer expires.
     left: Instant,
-    pub(super) resend_at: Instant,
+    pub(super) rto_deadline: Instant,
     /// Consecutive timeouts without progress.
     pub(super) timeouts: u32,
-    smoothed: Duration,
-    variation: Duration,
+    srtt: Duration,
+    rttvar: Duration,
     pub(super) congestion: Congestion,
 }
 
@@ -99,12 +99,12 @@ impl Sender {
             state: State::Waiting,
             transmission: 0,
             left: Instant::ZERO,
-            is_resent: false,
+            is_retransmitted: false,
         };
         Sender {
             slots: (0..config.window_frames).map(|_| slot()).collect(),
-            base: initial,
-            next: initial,
+            snd_una: initial,
+            snd_nxt: initial,
             tail: initial,
             limit: initial,
             in_flight: 0,
@@ -113,10 +113,10 @@ impl Sender {
             delivered: 0,
             round_end: 0,
             left: Instant::ZERO,
-            resend_at: Instant::NEVER,
+            rto_deadline: Instant::NEVER,
             timeouts: 0,
-            smoothed: Duration::ZERO,
-            variation: Duration::ZERO,
+            srtt: Duration::ZERO,
+            rttvar: Duration::ZERO,
             congestion: Congestion::new(config),
         }
     }
@@ -128,17 +128,17 @@ impl Sender {
 
     /// Returns the number of free slots.
     pub(super) fn room(&self) -> usize {
-        self.slots.len() - self.tail.wrapping_sub(self.base) as usize
+        self.slots.len() - self.tail.wrapping_sub(self.snd_una) as usize
     }
 
     /// Returns whether everything queued has been acknowledged.
     pub(super) fn is_empty(&self) -> bool {
-        self.tail == self.base
+        self.tail == self.snd_una
     }
 
     /// Returns the number of segments that are queued and not acknowledged.
     pub(super) fn unacknowledged(&self) -> usize {
-        self.tail.wrapping_sub(self.base) as usize
+        self.tail.wrapping_sub(self.snd_una) as usize
     }
 
     pub(super) fn in_flight(&self) -> u32 {
@@ -147,7 +147,7 @@ impl Sender {
 
     /// Returns the next new sequence to be sent.
     pub(super) fn next(&self) -> u32 {
-        self.next
+        self.snd_nxt
     }
 
     /// Adds a slot for a segment or the end, and returns its `length` zeroed bytes.
@@ -161,18 +161,18 @@ impl Sender {
         let slot = &mut self.slots[index];
         slot.bytes.clear();
         slot.bytes.resize(length, 0);
-        (slot.is_end, slot.state, slot.is_resent) = (is_end, State::Waiting, false);
+        (slot.is_end, slot.state, slot.is_retransmitted) = (is_end, State::Waiting, false);
         self.tail = self.tail.wrapping_add(1);
         &mut slot.bytes
     }
 
     /// Returns the retransmission timeout (RFC 6298 §2, plus the receiver's ACK delay; doubled by each
     /// timeout).
-    fn patience(&self, config: &Config) -> Duration {
-        let once = if self.smoothed.is_zero() {
+    fn rto(&self, config: &Config) -> Duration {
+        let once = if self.srtt.is_zero() {
             config.resend_after
         } else {
-            let measured = self.smoothed + (self.variation * 4).max(self.smoothed);
+            let measured = self.srtt + (self.rttvar * 4).max(self.srtt);
             (measured + config.ack_after * 2).max(config.resend_after_min)
         };
         once.saturating_mul(1 << self.timeouts.min(16)).min(config.resend_after_max)
@@ -181,7 +181,7 @@ impl Sender {
     /// Returns what to send next, if the window allows it.
     #[inline]
     pub(super) fn next_to_send(&mut self, now: Instant) -> Next {
-        let may_be_new = self.next != self.tail && precedes(self.next, self.limit);
+        let may_be_new = self.snd_nxt != self.tail && precedes(self.snd_nxt, self.limit);
         if self.lost == 0 && !may_be_new {
             return Next::Nothing;
         }
@@ -191,20 +191,20 @@ impl Sender {
             Gate::Shut => return Next::Nothing,
         }
         if self.lost > 0 {
-            let mut sequence = self.base;
-            while sequence != self.next {
+            let mut sequence = self.snd_una;
+            while sequence != self.snd_nxt {
                 if self.slots[self.index(sequence)].state == State::Lost {
                     return Next::Frame(sequence);
                 }
                 sequence = sequence.wrapping_add(1);
             }
         }
-        Next::Frame(self.next)
+        Next::Frame(self.snd_nxt)
     }
 
     /// Records the departure of `sequence`. Returns its bytes, whether it is the end, its transmission
     /// number, and whether to request an acknowledgement at once because no later frame would cause one.
-    pub(super) fn depart(
+    pub(super) fn transmit(
         &mut self,
         sequence: u32,
         config: &Config,
@@ -217,18 +217,18 @@ impl Sender {
         let slot = &mut self.slots[index];
         if slot.state == State::Lost {
             self.lost -= 1;
-            slot.is_resent = true;
+            slot.is_retransmitted = true;
             counters.resends += 1;
         } else {
-            self.next = sequence.wrapping_add(1);
+            self.snd_nxt = sequence.wrapping_add(1);
         }
-        (slot.state, slot.transmission, slot.left) = (State::Flying, transmission, now);
+        (slot.state, slot.transmission, slot.left) = (State::InFlight, transmission, now);
         self.in_flight += 1;
         self.left = now;
-        if self.resend_at == Instant::NEVER {
-            self.resend_at = now + self.patience(config);
+        if self.rto_deadline == Instant::NEVER {
+            self.rto_deadline = now + self.rto(config);
         }
-        let nothing_follows = self.lost == 0 && (self.next == self.tail || self.next == self.limit);
+        let nothing_follows = self.lost == 0 && (self.snd_nxt == self.tail || self.snd_nxt == self.limit);
         let asks = nothing_follows || self.congestion.window() < 4.0;
         let slot = &self.slots[index];
         (&slot.bytes, slot.is_end, transmission, asks)
@@ -248,8 +248,8 @@ impl Sender {
         counters: &mut EfeCounters,
         now: Instant,
     ) -> Result<bool, Impossible> {
-        let outstanding = self.next.wrapping_sub(self.base);
-        let news = header.acknowledged.wrapping_sub(self.base);
+        let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
+        let news = header.acknowledged.wrapping_sub(self.snd_una);
         if news > outstanding {
             // Old and reordered, or never sent.
             return if (news as i32) < 0 && news.wrapping_neg() <= 1 << 16 {
@@ -270,11 +270,11 @@ impl Sender {
         }
         let echo = if header.has(flag::ECHO) { Some(header.echo) } else { None };
         let mut progress = false;
-        while self.base != header.acknowledged {
-            progress |= self.take(self.base, echo, header.held, config, now);
-            let index = self.index(self.base);
+        while self.snd_una != header.acknowledged {
+            progress |= self.take(self.snd_una, echo, header.held, config, now);
+            let index = self.index(self.snd_una);
             self.slots[index].state = State::Waiting;
-            self.base = self.base.wrapping_add(1);
+            self.snd_una = self.snd_una.wrapping_add(1);
         }
         let mut rest = map;
         while rest != 0 {
@@ -284,8 +284,8 @@ impl Sender {
         }
         if progress {
             self.timeouts = 0;
-            self.resend_at =
-                if self.base == self.next { Instant::NEVER } else { now + self.patience(config) };
+            self.rto_deadline =
+                if self.snd_una == self.snd_nxt { Instant::NEVER } else { now + self.rto(config) };
             if map != 0 || self.is_overtaken() {
                 self.find_lost(config, counters);
             }
@@ -303,21 +303,21 @@ impl Sender {
         let index = self.index(sequence);
         let slot = &mut self.slots[index];
         match slot.state {
-            State::Flying => self.in_flight -= 1,
+            State::InFlight => self.in_flight -= 1,
             State::Lost => self.lost -= 1,
-            State::Taken | State::Waiting => return false,
+            State::Acked | State::Waiting => return false,
         }
-        slot.state = State::Taken;
+        slot.state = State::Acked;
         let (transmission, is_echoed) = (slot.transmission, echo == Some(slot.transmission));
         if is_echoed && held != HELD_LONG {
             let held = Duration::from_nanos(u64::from(held) * HELD_NANOS);
             let trip = now.since(slot.left + held);
             let bytes = slot.bytes.len();
             self.congestion.on_sample(trip.as_nanos() as u64, bytes, config, now);
-            self.on_trip(trip);
+            self.on_rtt_sample(trip);
         }
         // For a retransmitted frame, only the echo shows which departure arrived.
-        if (is_echoed || !self.slots[index].is_resent)
+        if (is_echoed || !self.slots[index].is_retransmitted)
             && transmissions_between(self.delivered, transmission) > 0
         {
             self.delivered = transmission;
@@ -326,28 +326,28 @@ impl Sender {
     }
 
     /// Updates the smoothed RTT and its variation (RFC 6298 §2).
-    fn on_trip(&mut self, trip: Duration) {
-        if self.smoothed.is_zero() {
-            (self.smoothed, self.variation) = (trip.max(Duration::from_nanos(1)), trip / 2);
+    fn on_rtt_sample(&mut self, trip: Duration) {
+        if self.srtt.is_zero() {
+            (self.srtt, self.rttvar) = (trip.max(Duration::from_nanos(1)), trip / 2);
         } else {
-            self.variation = (self.variation * 3 + self.smoothed.abs_diff(trip)) / 4;
-            self.smoothed = (self.smoothed * 7 + trip) / 8;
+            self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(trip)) / 4;
+            self.srtt = (self.srtt * 7 + trip) / 8;
         }
     }
 
     /// Returns whether a frame sent after the oldest one in flight has arrived.
     fn is_overtaken(&self) -> bool {
-        let slot = &self.slots[self.index(self.base)];
-        slot.state == State::Flying && transmissions_between(slot.transmission, self.delivered) > 0
+        let slot = &self.slots[self.index(self.snd_una)];
+        slot.state == State::InFlight && transmissions_between(slot.transmission, self.delivered) > 0
     }
 
     fn find_lost(&mut self, config: &Config, counters: &mut EfeCounters) {
-        let mut sequence = self.base;
+        let mut sequence = self.snd_una;
         let before = self.lost;
-        while sequence != self.next {
+        while sequence != self.snd_nxt {
             let (index, delivered) = (self.index(sequence), self.delivered);
             let slot = &mut self.slots[index];
-            if slot.state == State::Flying
+            if slot.state == State::InFlight
                 && transmissions_between(slot.transmission, delivered) >= config.reorder_frames as i32
             {
                 slot.state = State::Lost;
@@ -364,7 +364,7 @@ impl Sender {
 
     /// Handles the retransmission timer. Returns whether to give up the peer.
     pub(super) fn on_time(&mut self, config: &Config, counters: &mut EfeCounters, now: Instant) -> bool {
-        if now < self.resend_at {
+        if now < self.rto_deadline {
             return false;
         }
         self.timeouts += 1;
@@ -372,10 +372,10 @@ impl Sender {
         if self.timeouts > config.resends_max {
             return true;
         }
-        let mut sequence = self.base;
-        while sequence != self.next {
+        let mut sequence = self.snd_una;
+        while sequence != self.snd_nxt {
             let index = self.index(sequence);
-            if self.slots[index].state == State::Flying {
+            if self.slots[index].state == State::InFlight {
                 self.slots[index].state = State::Lost;
                 self.in_flight -= 1;
                 self.lost += 1;
@@ -389,25 +389,25 @@ impl Sender {
             self.congestion.on_timeout();
         }
         self.round_end = self.transmission;
-        self.resend_at = now + self.patience(config);
+        self.rto_deadline = now + self.rto(config);
         false
     }
 
     /// Returns whether everything sent has been acknowledged, more is queued, and the receiver has granted no
     /// credit.
     pub(super) fn waits_for_credit(&self) -> bool {
-        self.base == self.next && self.next != self.tail && !precedes(self.next, self.limit)
+        self.snd_una == self.snd_nxt && self.snd_nxt != self.tail && !precedes(self.snd_nxt, self.limit)
     }
 
     /// Returns how long to wait before the next credit probe.
-    pub(super) fn credit_patience(&self, asked: u32, config: &Config) -> Duration {
-        let once = (self.smoothed * 4).max(config.resend_after_min);
+    pub(super) fn credit_probe_interval(&self, asked: u32, config: &Config) -> Duration {
+        let once = (self.srtt * 4).max(config.resend_after_min);
         once.saturating_mul(1 << asked.min(16)).min(config.resend_after_max)
     }
 
     /// Handles the receiver's request to pause.
-    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
-        self.congestion.on_breath(spread, config, now);
+    pub(super) fn on_drain_epoch(&mut self, spread: f64, config: &Config, now: Instant) {
+        self.congestion.on_drain_epoch(spread, config, now);
     }
 
     /// Returns the transmission number of a frame that is not sequenced.
@@ -417,13 +417,13 @@ impl Sender {
 
     /// Sets the credit that the peer granted at setup.
     pub(super) fn allow(&mut self, credit: u8) {
-        self.limit = self.base.wrapping_add(u32::from(credit).min(64));
+        self.limit = self.snd_una.wrapping_add(u32::from(credit).min(64));
     }
 }
 
 /// Reads the map in an acknowledgement.
-pub(super) fn read_map(payload: &[u8]) -> u64 {
-    payload.first_chunk::<{ wire::MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+pub(super) fn read_sack_map(payload: &[u8]) -> u64 {
+    payload.first_chunk::<{ wire::SACK_MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -470,10 +470,10 @@ mod tests {
             }
             assert!(!sender.on_time(&config, &mut counters, now), "somebody is there");
             while let Next::Frame(sequence) = sender.next_to_send(now) {
-                let (bytes, _, transmission, asks) = sender.depart(sequence, &config, &mut counters, now);
+                let (bytes, _, transmission, asks) = sender.transmit(sequence, &config, &mut counters, now);
                 frames += 1;
                 if lose_every == 0 || !frames.is_multiple_of(lose_every) {
-                    let flags = if asks { flag::ASKS } else { 0 };
+                    let flags = if asks { flag::ACK_REQUEST } else { 0 };
                     let header = Header { kind: Kind::Data, flags, sequence, transmission, ..ack() };
                     under_way.push_back((now + Duration::from_micros(8), header, bytes.to_vec()));
                 }
@@ -486,9 +486,9 @@ mod tests {
                 }
             }
             receiver.on_time(now);
-            if core::mem::take(&mut receiver.owes_now) {
+            if core::mem::take(&mut receiver.ack_now) {
                 let mut header = ack();
-                let map = receiver.pay(&mut header, now);
+                let map = receiver.fill_ack(&mut header, now);
                 let news = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
                 assert!(news.is_ok(), "what the receiver says is possible");
             }
@@ -519,7 +519,7 @@ mod tests {
         (0..4).for_each(|_| sender.push(1, false).fill(1));
         for sequence in 100..102 {
             assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
-            sender.depart(sequence, &config, &mut counters, now);
+            sender.transmit(sequence, &config, &mut counters, now);
         }
         // (acknowledged, credit, map, expected): 100 and 101 have been sent.
         let rows = [
@@ -555,15 +555,15 @@ mod tests {
         sender.allow(64);
         sender.push(1, false);
         sender.next_to_send(now);
-        sender.depart(0, &config, &mut counters, now);
+        sender.transmit(0, &config, &mut counters, now);
         // Its acknowledgement is late: it is retransmitted, after others.
-        now = sender.resend_at;
+        now = sender.rto_deadline;
         sender.on_time(&config, &mut counters, now);
         for sequence in 1..5 {
             sender.push(1, false);
-            sender.depart(sequence, &config, &mut counters, now);
+            sender.transmit(sequence, &config, &mut counters, now);
         }
-        sender.depart(0, &config, &mut counters, now);
+        sender.transmit(0, &config, &mut counters, now);
         let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 1, ..ack() };
         assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
         assert_eq!(
@@ -580,10 +580,10 @@ mod tests {
         sender.allow(64);
         sender.push(1, false);
         sender.next_to_send(Instant::ZERO);
-        sender.depart(0, &config, &mut counters, Instant::ZERO);
+        sender.transmit(0, &config, &mut counters, Instant::ZERO);
         let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 77, ..ack() };
         let now = Instant::from_nanos(10);
         assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
-        assert_eq!((sender.congestion.base(), sender.smoothed), (None, Duration::ZERO));
+        assert_eq!((sender.congestion.base(), sender.srtt), (None, Duration::ZERO));
     }
 }

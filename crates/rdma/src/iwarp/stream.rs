@@ -19,11 +19,11 @@
 //! Not implemented  timers: the driver gives up on peers that do not begin ([`Stream::is_starting`]).
 
 use super::mpa::{
-    self, Agreed, Answer, Deframer, Front, Initiator, Responder, Rtr, SetupFault, Trailer, Weaver,
+    self, Agreed, Answer, Deframer, Front, Initiator, MarkerInserter, Responder, Rtr, SetupFault, Trailer,
 };
 use super::rnic::{
-    Data, Judged, Operation, Payload, Place, Placement, Places, Rnic, SendWork, StreamTraits, StreamWish,
-    Taken, ToLlp,
+    Data, Operation, Payload, Placement, PlacementBuffers, Rnic, SegmentResult, SendWork, StreamAction,
+    StreamTraits, TaggedAddress, ToLlp, Validation,
 };
 use crate::wire::ddp::{self, Header, Placing};
 use crate::wire::rdmap::{Opcode, Reason};
@@ -35,7 +35,7 @@ use kiban_base::{Region, SharedBytes};
 
 /// Minimum payload of a frame, in bytes, that is stored in the host's memory directly instead of through a
 /// buffer.
-pub const LANDING_BYTES_MIN: usize = 16 * 1024;
+pub const DIRECT_PLACEMENT_BYTES_MIN: usize = 16 * 1024;
 /// Maximum payload, in bytes, that is copied next to its header rather than passed to the lower layer by
 /// reference.
 pub const COPY_BYTES_MAX: usize = 1024;
@@ -54,11 +54,11 @@ const IDLE_BYTES_MAX: usize = 4096;
 
 /// Target of zero-length Writes and Reads. The tag is not zero because some peers reject zero, even though no
 /// byte is transferred.
-const NOWHERE: Place = Place { stag: 1, offset: 0 };
+const NOWHERE: TaggedAddress = TaggedAddress { stag: 1, offset: 0 };
 
 /// Stream events for the connection manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum StreamEvent {
     /// A peer requests a connection: answer with [`Stream::accept`] or [`Stream::reject`].
     Asked {
         /// The peer's private data.
@@ -108,7 +108,7 @@ struct Outgoing {
     open: usize,
     bytes: usize,
     crc: bool,
-    weaver: Option<Weaver>,
+    weaver: Option<MarkerInserter>,
     frame_bytes: usize,
     /// Number of the core's segments that have been sent when this burst has.
     segments: u64,
@@ -159,7 +159,7 @@ impl ToLlp for Outgoing {
             mpa::end(&mut self.own, start, self.crc);
             if let Some(weaver) = &mut self.weaver {
                 let frame = self.own.split_off(before);
-                weaver.weave(&frame, self.crc, &mut self.own);
+                weaver.insert_markers(&frame, self.crc, &mut self.own);
             }
             self.bytes += self.own.len() - before;
             return;
@@ -200,8 +200,8 @@ pub struct Stream {
     qp: Option<u32>,
     out: Outgoing,
     /// Buffer whose first `held_bytes` bytes are the beginning of an incomplete frame.
-    held: Vec<u8>,
-    held_bytes: usize,
+    partial_frame: Vec<u8>,
+    partial_bytes: usize,
     /// Length that `held_bytes` must reach.
     wanted: usize,
     /// A long frame whose payload is being received, and its trailer's length.
@@ -214,13 +214,13 @@ pub struct Stream {
     stalled: Option<Vec<u8>>,
     /// Bytes received after it, and how many of them have been processed.
     behind: (Vec<u8>, usize),
-    news: Option<News>,
+    event: Option<StreamEvent>,
     /// The peer broke a rule: everything more is ignored.
-    deaf: bool,
+    ignores_input: bool,
     /// Something was received after the start frames.
-    heard: bool,
+    has_received: bool,
     /// What to do after a final reply or a fault.
-    ends: StreamWish,
+    final_action: StreamAction,
 }
 
 impl Stream {
@@ -229,18 +229,18 @@ impl Stream {
             phase,
             qp,
             out: Outgoing::new(),
-            held: Vec::new(),
-            held_bytes: 0,
+            partial_frame: Vec::new(),
+            partial_bytes: 0,
             wanted: 0,
             landing: None,
             trailer: 0,
             long_frames: 0,
             stalled: None,
             behind: (Vec::new(), 0),
-            news: None,
-            deaf: false,
-            heard: false,
-            ends: StreamWish::Open,
+            event: None,
+            ignores_input: false,
+            has_received: false,
+            final_action: StreamAction::Open,
         }
     }
 
@@ -288,7 +288,7 @@ impl Stream {
     }
 
     /// Returns whether the peer's request waits for an answer.
-    pub fn is_asked(&self) -> bool {
+    pub fn awaits_answer(&self) -> bool {
         matches!(self.phase, Phase::Responding(_))
     }
 
@@ -305,20 +305,20 @@ impl Stream {
     pub fn reject(&mut self, private_data: &[u8]) -> Result<(), mpa::PrivateDataTooLong> {
         let Phase::Responding(responder) = &self.phase else { return Ok(()) };
         let reply = responder.reject(private_data)?;
-        self.say_last(&reply);
+        self.send_final_reply(&reply);
         Ok(())
     }
 
-    fn say_last(&mut self, reply: &[u8]) {
+    fn send_final_reply(&mut self, reply: &[u8]) {
         self.out.push(reply);
         self.out.close();
         self.phase = Phase::Over;
-        self.ends = StreamWish::Finish;
+        self.final_action = StreamAction::Finish;
     }
 
     /// Returns the pending event for the connection manager.
-    pub fn poll(&mut self) -> Option<News> {
-        self.news.take()
+    pub fn poll(&mut self) -> Option<StreamEvent> {
+        self.event.take()
     }
 
     /// Returns whether the start frames are still being exchanged.
@@ -339,7 +339,7 @@ impl Stream {
             return false;
         }
         self.out.crc = crc;
-        self.out.weaver = markers_out.then(Weaver::new);
+        self.out.weaver = markers_out.then(MarkerInserter::new);
         self.out.frame_bytes = mpa::ulpdu_bytes_max(usize::MAX, markers_out);
         self.phase = Phase::Up { deframer: Deframer::new(crc, markers_in), rtr };
         if initiates && let Some(rtr) = rtr {
@@ -369,7 +369,7 @@ impl Stream {
 
     fn fail(&mut self) {
         self.phase = Phase::Over;
-        self.ends = StreamWish::Abort;
+        self.final_action = StreamAction::Abort;
     }
 
     /// Detaches a queue pair that was reset: the byte stream ends.
@@ -394,18 +394,18 @@ impl Stream {
             let taken = match &mut self.phase {
                 Phase::Up { .. } => self.take_bytes(rnic, bytes),
                 Phase::Initiating(initiator) => match initiator.take(bytes) {
-                    Ok(Answer::Wants) => return,
+                    Ok(Answer::NeedMore) => return,
                     Ok(Answer::Agreed(agreed)) => {
                         if !self.bind(rnic, &agreed, true) {
-                            self.news = Some(News::Lost);
+                            self.event = Some(StreamEvent::Lost);
                             return;
                         }
-                        self.news = Some(News::Connected { private_data: agreed.private_data });
+                        self.event = Some(StreamEvent::Connected { private_data: agreed.private_data });
                         agreed.consumed
                     }
                     Ok(Answer::Rejected(rejected)) => {
                         self.fail();
-                        self.news = Some(News::Rejected { private_data: rejected.private_data });
+                        self.event = Some(StreamEvent::Rejected { private_data: rejected.private_data });
                         return;
                     }
                     Err(fault) => return self.fail_start(fault, &[]),
@@ -413,7 +413,7 @@ impl Stream {
                 Phase::Responding(responder) => match responder.take(bytes) {
                     Ok(None) => return,
                     Ok(Some(asked)) => {
-                        self.news = Some(News::Asked {
+                        self.event = Some(StreamEvent::Asked {
                             private_data: asked.private_data,
                             depths: (asked.ird, asked.ord),
                             extensions: asked.extensions,
@@ -429,14 +429,14 @@ impl Stream {
     }
 
     fn fail_start(&mut self, fault: SetupFault, reply: &[u8]) {
-        self.say_last(reply);
-        self.news = Some(News::Failed(fault));
+        self.send_final_reply(reply);
+        self.event = Some(StreamEvent::Failed(fault));
     }
 
     /// Takes bytes of an established stream. Returns how many were taken.
     fn take_bytes(&mut self, rnic: &mut Rnic, bytes: &[u8]) -> usize {
-        self.heard = true;
-        let Some(qp) = self.qp.filter(|_| !self.deaf) else { return bytes.len() };
+        self.has_received = true;
+        let Some(qp) = self.qp.filter(|_| !self.ignores_input) else { return bytes.len() };
         if self.stalled.is_some() {
             self.behind.0.extend_from_slice(bytes);
             return bytes.len();
@@ -444,7 +444,7 @@ impl Stream {
         if let Some((placement, _)) = &mut self.landing {
             let count = placement.missing().min(bytes.len());
             if rnic.place(qp, placement, SharedBytes::from(&bytes[..count])).is_err() {
-                self.deaf = true;
+                self.ignores_input = true;
             } else {
                 self.finish_landing(rnic, qp);
             }
@@ -455,12 +455,12 @@ impl Stream {
             self.trailer -= count;
             return count;
         }
-        if self.held_bytes == 0 {
+        if self.partial_bytes == 0 {
             let used = self.take_run(rnic, qp, bytes);
             self.keep(rnic, &bytes[used..]);
             return bytes.len();
         }
-        let count = self.wanted.saturating_sub(self.held_bytes).min(bytes.len());
+        let count = self.wanted.saturating_sub(self.partial_bytes).min(bytes.len());
         self.hold(rnic, &bytes[..count]);
         self.take_held(rnic, qp);
         count
@@ -478,30 +478,30 @@ impl Stream {
     /// Holds bytes of an incomplete frame. The buffer grows with the bytes received, not with the length that
     /// the peer announces.
     fn hold(&mut self, rnic: &mut Rnic, bytes: &[u8]) {
-        let end = self.held_bytes + bytes.len();
-        if end > 0 && self.held.is_empty() {
-            self.held = mem::take(&mut rnic.spare[FRAME]);
+        let end = self.partial_bytes + bytes.len();
+        if end > 0 && self.partial_frame.is_empty() {
+            self.partial_frame = mem::take(&mut rnic.spare[FRAME]);
         }
-        if end > self.held.len() {
-            self.held.resize(end, 0);
+        if end > self.partial_frame.len() {
+            self.partial_frame.resize(end, 0);
         }
-        self.held[self.held_bytes..end].copy_from_slice(bytes);
-        self.held_bytes = end;
+        self.partial_frame[self.partial_bytes..end].copy_from_slice(bytes);
+        self.partial_bytes = end;
     }
 
     /// Processes the held bytes if there are enough.
     fn take_held(&mut self, rnic: &mut Rnic, qp: u32) {
-        if self.held_bytes < self.wanted {
+        if self.partial_bytes < self.wanted {
             return;
         }
-        let (mut held, whole) = (mem::take(&mut self.held), mem::take(&mut self.held_bytes));
+        let (mut held, whole) = (mem::take(&mut self.partial_frame), mem::take(&mut self.partial_bytes));
         let used = self.take_run(rnic, qp, &held[..whole]);
         if used < whole && self.stalled.is_some() {
             self.behind = (held[used..whole].to_vec(), 0);
             put_by(&mut rnic.spare[FRAME], &mut held);
         } else if used < whole {
             held.copy_within(used..whole, 0);
-            (self.held, self.held_bytes) = (held, whole - used);
+            (self.partial_frame, self.partial_bytes) = (held, whole - used);
         } else {
             put_by(&mut rnic.spare[FRAME], &mut held);
         }
@@ -512,7 +512,7 @@ impl Stream {
     fn take_run(&mut self, rnic: &mut Rnic, qp: u32, run: &[u8]) -> usize {
         let mut used = 0;
         let Phase::Up { deframer, rtr } = &mut self.phase else { return run.len() };
-        while !self.deaf && used < run.len() {
+        while !self.ignores_input && used < run.len() {
             let rest = &run[used..];
             match deframer.front(rest) {
                 Err(fault) => {
@@ -521,10 +521,10 @@ impl Stream {
                         mpa::Fault::Marker => Reason::MPA_LENGTH,
                     };
                     rnic.stream_fault(qp, reason);
-                    self.deaf = true;
+                    self.ignores_input = true;
                 }
-                Ok(Front::Wants(wanted)) => {
-                    if wanted >= LANDING_BYTES_MIN {
+                Ok(Front::NeedMore(wanted)) => {
+                    if wanted >= DIRECT_PLACEMENT_BYTES_MIN {
                         self.long_frames = SHORT_FRAMES;
                     }
                     self.wanted = wanted;
@@ -537,45 +537,45 @@ impl Stream {
                 }
                 Ok(Front::Whole { ulpdu, taken }) => {
                     used += taken;
-                    self.long_frames = match ulpdu.len() < LANDING_BYTES_MIN {
+                    self.long_frames = match ulpdu.len() < DIRECT_PLACEMENT_BYTES_MIN {
                         true => self.long_frames.saturating_sub(1),
                         false => SHORT_FRAMES,
                     };
                     match rnic.take(qp, ulpdu) {
-                        Taken::Whole => {}
-                        Taken::Dry => {
+                        SegmentResult::Whole => {}
+                        SegmentResult::Dry => {
                             self.stalled = Some(ulpdu.to_vec());
                             return used;
                         }
-                        Taken::Fault => self.deaf = true,
+                        SegmentResult::Fault => self.ignores_input = true,
                     }
                 }
-                Ok(Front::Part { length, .. }) if length < LANDING_BYTES_MIN => {
+                Ok(Front::Part { length, .. }) if length < DIRECT_PLACEMENT_BYTES_MIN => {
                     self.wanted = mpa::fpdu_bytes(length);
                     return used;
                 }
-                Ok(Front::Part { ulpdu, length }) => match rnic.judge(qp, ulpdu, length) {
-                    Ok(Judged::Wants(more)) => {
+                Ok(Front::Part { ulpdu, length }) => match rnic.validate(qp, ulpdu, length) {
+                    Ok(Validation::NeedMore(more)) => {
                         self.wanted = mpa::length_field(length).len() + more;
                         return used;
                     }
-                    Ok(Judged::Dry) => {
+                    Ok(Validation::Dry) => {
                         self.wanted = mpa::fpdu_bytes(length);
                         return used;
                     }
-                    Ok(Judged::Done) => {
+                    Ok(Validation::Done) => {
                         let trailer = mpa::trailer_bytes(length);
                         used += mpa::fpdu_bytes(length) - trailer;
                         // Skip what has arrived of the trailer; the rest is skipped later.
                         let here = trailer.min(run.len() - used);
                         (self.trailer, used) = (trailer - here, used + here);
                     }
-                    Ok(Judged::Place(mut placement)) => {
+                    Ok(Validation::Place(mut placement)) => {
                         self.long_frames = SHORT_FRAMES;
                         let here = &ulpdu[placement.header_bytes()..];
                         used += mpa::length_field(length).len() + ulpdu.len();
                         if rnic.place(qp, &mut placement, SharedBytes::from(here)).is_err() {
-                            self.deaf = true;
+                            self.ignores_input = true;
                         } else {
                             self.landing = Some((placement, mpa::trailer_bytes(length)));
                             self.finish_landing(rnic, qp);
@@ -584,19 +584,19 @@ impl Stream {
                         // arrived of the trailer.
                         let here = self.trailer.min(run.len() - used);
                         self.trailer -= here;
-                        return if self.deaf { run.len() } else { used + here };
+                        return if self.ignores_input { run.len() } else { used + here };
                     }
-                    Err(_) => self.deaf = true,
+                    Err(_) => self.ignores_input = true,
                 },
             }
         }
-        if self.deaf { run.len() } else { used }
+        if self.ignores_input { run.len() } else { used }
     }
 
     fn finish_landing(&mut self, rnic: &mut Rnic, qp: u32) {
         if let Some((placement, trailer)) = self.landing.take_if(|(placement, _)| placement.missing() == 0) {
             self.trailer = trailer;
-            self.deaf |= rnic.finish(qp, &placement).is_err();
+            self.ignores_input |= rnic.deliver(qp, &placement).is_err();
         }
     }
 
@@ -615,12 +615,12 @@ impl Stream {
     pub fn resume(&mut self, rnic: &mut Rnic) {
         let (Some(qp), Some(segment)) = (self.qp, self.stalled.take()) else { return };
         match rnic.take(qp, &segment) {
-            Taken::Dry => {
+            SegmentResult::Dry => {
                 self.stalled = Some(segment);
                 return;
             }
-            Taken::Fault => self.deaf = true,
-            Taken::Whole => {}
+            SegmentResult::Fault => self.ignores_input = true,
+            SegmentResult::Whole => {}
         }
         // The bytes are processed in place, so that many short messages do not copy the buffer once each.
         let (behind, at) = mem::take(&mut self.behind);
@@ -633,20 +633,22 @@ impl Stream {
 
     /// Finds where the next bytes of the byte stream go if they belong to a long payload, and returns how
     /// many they are. Report how many arrived with [`Stream::landed`], before any other call.
-    pub fn landing(&mut self, rnic: &mut Rnic, places: &mut Places) -> usize {
+    pub fn placement_buffers(&mut self, rnic: &mut Rnic, places: &mut PlacementBuffers) -> usize {
         places.clear();
-        let (Some(qp), Some((placement, _)), false) = (self.qp, &self.landing, self.deaf) else { return 0 };
-        if rnic.landing(qp, placement, places).is_err() {
-            self.deaf = true;
+        let (Some(qp), Some((placement, _)), false) = (self.qp, &self.landing, self.ignores_input) else {
+            return 0;
+        };
+        if rnic.placement_buffers(qp, placement, places).is_err() {
+            self.ignores_input = true;
             places.clear();
         }
         places.iter().map(Region::len).sum()
     }
 
     /// Records that `bytes` bytes were stored where [`Stream::landing`] said.
-    pub fn landed(&mut self, rnic: &mut Rnic, bytes: usize) {
+    pub fn on_placed(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let (Some(qp), Some((placement, _))) = (self.qp, &mut self.landing) {
-            rnic.landed(qp, placement, bytes);
+            rnic.on_placed(qp, placement, bytes);
             self.finish_landing(rnic, qp);
         }
     }
@@ -654,32 +656,38 @@ impl Stream {
     /// Returns the buffer for the remainder of a long frame that must be complete before it is processed;
     /// empty if there is none. Report how many bytes arrived with [`Stream::rest_came`], before any other
     /// call.
-    pub fn rest(&mut self) -> &mut [u8] {
-        let up = matches!(self.phase, Phase::Up { .. }) && !self.deaf && self.stalled.is_none();
+    pub fn frame_remainder(&mut self) -> &mut [u8] {
+        let up = matches!(self.phase, Phase::Up { .. }) && !self.ignores_input && self.stalled.is_none();
         let between = self.landing.is_none() && self.trailer == 0;
-        if !(up && between) || self.held_bytes == 0 || self.wanted < self.held_bytes + LANDING_BYTES_MIN {
+        if !(up && between)
+            || self.partial_bytes == 0
+            || self.wanted < self.partial_bytes + DIRECT_PLACEMENT_BYTES_MIN
+        {
             return &mut [];
         }
         // The buffer is zeroed once, and then passed from frame to frame.
-        if self.held.len() < self.wanted {
-            self.held.resize(self.wanted, 0);
+        if self.partial_frame.len() < self.wanted {
+            self.partial_frame.resize(self.wanted, 0);
         }
-        &mut self.held[self.held_bytes..self.wanted]
+        &mut self.partial_frame[self.partial_bytes..self.wanted]
     }
 
     /// Records that `bytes` bytes were stored where [`Stream::rest`] said.
-    pub fn rest_came(&mut self, rnic: &mut Rnic, bytes: usize) {
+    pub fn on_remainder_received(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let Some(qp) = self.qp {
-            self.held_bytes = self.wanted.min(self.held_bytes + bytes);
+            self.partial_bytes = self.wanted.min(self.partial_bytes + bytes);
             self.take_held(rnic, qp);
         }
     }
 
     /// Handles the end of the byte stream. `in_order`: the close was orderly.
-    pub fn gone(&mut self, rnic: &mut Rnic, in_order: bool) {
-        let between_frames = self.held_bytes == 0 && self.landing.is_none() && self.trailer == 0;
+    pub fn on_closed(&mut self, rnic: &mut Rnic, in_order: bool) {
+        let between_frames = self.partial_bytes == 0 && self.landing.is_none() && self.trailer == 0;
         if let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) {
-            rnic.stream_gone(qp, in_order && (between_frames || self.deaf) && self.stalled.is_none());
+            rnic.on_stream_closed(
+                qp,
+                in_order && (between_frames || self.ignores_input) && self.stalled.is_none(),
+            );
         }
         self.fail();
     }
@@ -713,7 +721,10 @@ impl Stream {
     /// and processes them only when more arrive. The Write has no effect other than that. Returns whether
     /// another nudge may be needed.
     pub fn nudge(&mut self, rnic: &mut Rnic) -> bool {
-        if self.heard || self.ends != StreamWish::Open || !matches!(self.phase, Phase::Up { .. }) {
+        if self.has_received
+            || self.final_action != StreamAction::Open
+            || !matches!(self.phase, Phase::Up { .. })
+        {
             return false;
         }
         // A peer that acknowledges is kiban's, and misses nothing.
@@ -775,7 +786,7 @@ impl Stream {
 
     /// Copies unsent bytes out of memory that is about to be invalidated or deregistered, so that nothing
     /// refers to it.
-    pub fn let_go(&mut self, memory: &Region) {
+    pub fn release_memory(&mut self, memory: &Region) {
         let out = &mut self.out;
         for part in &mut out.parts {
             if let Part::Memory(region) = part
@@ -792,9 +803,9 @@ impl Stream {
     }
 
     /// Returns what the byte stream must do after the burst has been sent.
-    pub fn wish(&self, rnic: &Rnic) -> StreamWish {
-        match (self.ends, self.qp, &self.phase) {
-            (StreamWish::Open, Some(qp), Phase::Up { .. }) => rnic.stream_wish(qp),
+    pub fn action(&self, rnic: &Rnic) -> StreamAction {
+        match (self.final_action, self.qp, &self.phase) {
+            (StreamAction::Open, Some(qp), Phase::Up { .. }) => rnic.stream_action(qp),
             (ends, ..) => ends,
         }
     }

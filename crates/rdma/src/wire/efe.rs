@@ -34,7 +34,7 @@ pub const SEGMENT_BYTES_MAX: usize = 1500 - HEADER_BYTES;
 /// Length of the CRC in bytes.
 pub const CHECK_BYTES: usize = 4;
 /// Length of the map in an acknowledgement in bytes.
-pub const MAP_BYTES: usize = 8;
+pub const SACK_MAP_BYTES: usize = 8;
 /// Maximum length of a greeting, private data of the upper layer at setup, in bytes.
 pub const GREETING_BYTES_MAX: usize = 1024;
 /// Length of a [`Setup`] without its greeting in bytes.
@@ -90,7 +90,7 @@ impl Kind {
             Kind::Reject => payload_bytes <= GREETING_BYTES_MAX,
             Kind::Data => payload_bytes <= SEGMENT_BYTES_MAX,
             Kind::End | Kind::Abort => payload_bytes == 0,
-            Kind::Ack => payload_bytes == MAP_BYTES,
+            Kind::Ack => payload_bytes == SACK_MAP_BYTES,
         }
     }
 }
@@ -100,9 +100,9 @@ pub mod flag {
     /// `echo` and `held` are valid.
     pub const ECHO: u8 = 1;
     /// The sender requests an acknowledgement.
-    pub const ASKS: u8 = 2;
+    pub const ACK_REQUEST: u8 = 2;
     /// Its change asks all senders to this receiver to pause for a moment.
-    pub const BREATH: u8 = 4;
+    pub const DRAIN: u8 = 4;
     /// A CRC follows the payload.
     pub const CHECKED: u8 = 8;
 }
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_segment() {
         let header = Header {
-            flags: flag::ECHO | flag::ASKS,
+            flags: flag::ECHO | flag::ACK_REQUEST,
             credit: 64,
             payload_bytes: 1472,
             flow: 0x0102_0304,

@@ -15,7 +15,7 @@
 use kiban_base::Malformed;
 
 /// Length of a meeting in bytes.
-pub const MEETING_BYTES: usize = 24;
+pub const OOB_SETUP_BYTES: usize = 24;
 
 const MAGIC: [u8; 4] = *b"kbn\x01";
 const NUMBER_MAX: u32 = (1 << 24) - 1;
@@ -23,7 +23,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// What one end tells the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Meeting {
+pub struct OobSetup {
     /// The receiver's queue pair.
     pub destination: u32,
     /// The sender's queue pair.
@@ -33,48 +33,48 @@ pub struct Meeting {
     /// The sender's initial PSN, if it sends already.
     pub begins: Option<u32>,
     /// The reason if a reply refuses.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<SetupRefusal>,
 }
 
 /// Why a meeting is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Refusal {
+pub enum SetupRefusal {
     /// There is no such queue pair.
     Unknown = 1,
     /// The queue pair exists, but is set up for another peer.
     Other = 2,
 }
 
-impl Meeting {
+impl OobSetup {
     /// Reads a meeting.
     ///
     /// # Errors
     /// The length, the magic, or a number is wrong.
-    pub fn read(bytes: &[u8]) -> Result<Meeting, Malformed> {
-        let bytes: &[u8; MEETING_BYTES] = bytes.try_into().map_err(|_| Malformed::TotalLength)?;
+    pub fn read(bytes: &[u8]) -> Result<OobSetup, Malformed> {
+        let bytes: &[u8; OOB_SETUP_BYTES] = bytes.try_into().map_err(|_| Malformed::TotalLength)?;
         let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if bytes[..4] != MAGIC {
             return Err(Malformed::Magic);
         }
         let number =
             |at: usize| Some(word(at)).filter(|&number| number <= NUMBER_MAX).ok_or(Malformed::Operation);
-        Ok(Meeting {
+        Ok(OobSetup {
             destination: number(4)?,
             source: number(8)?,
             expects: number(12)?,
             begins: if word(16) == UNKNOWN { None } else { Some(number(16)?) },
             refusal: match word(20) {
                 0 => None,
-                1 => Some(Refusal::Unknown),
-                2 => Some(Refusal::Other),
+                1 => Some(SetupRefusal::Unknown),
+                2 => Some(SetupRefusal::Other),
                 _ => return Err(Malformed::Operation),
             },
         })
     }
 
     /// Returns the encoded meeting.
-    pub fn bytes(&self) -> [u8; MEETING_BYTES] {
+    pub fn bytes(&self) -> [u8; OOB_SETUP_BYTES] {
         let words = [
             self.destination,
             self.source,
@@ -82,7 +82,7 @@ impl Meeting {
             self.begins.unwrap_or(UNKNOWN),
             self.refusal.map_or(0, |refusal| refusal as u32),
         ];
-        let mut bytes = [0; MEETING_BYTES];
+        let mut bytes = [0; OOB_SETUP_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         for (room, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
             room.copy_from_slice(&word.to_be_bytes());
@@ -95,7 +95,7 @@ impl Meeting {
 mod tests {
     use super::*;
 
-    const MEETING: Meeting = Meeting {
+    const MEETING: OobSetup = OobSetup {
         destination: 0x80_0001,
         source: 0x80_0102,
         expects: 3,
@@ -107,19 +107,19 @@ mod tests {
     fn the_bytes_are_those_of_the_page() {
         let bytes = *b"kbn\x01\0\x80\0\x01\0\x80\x01\x02\0\0\0\x03\0\xff\xff\xff\0\0\0\0";
         assert_eq!(MEETING.bytes(), bytes);
-        assert_eq!(Meeting::read(&bytes), Ok(MEETING));
-        let refusal = Meeting { begins: None, refusal: Some(Refusal::Other), ..MEETING };
-        assert_eq!(Meeting::read(&refusal.bytes()), Ok(refusal));
+        assert_eq!(OobSetup::read(&bytes), Ok(MEETING));
+        let refusal = OobSetup { begins: None, refusal: Some(SetupRefusal::Other), ..MEETING };
+        assert_eq!(OobSetup::read(&refusal.bytes()), Ok(refusal));
     }
 
     #[test]
     fn what_is_wrong_is_refused() {
         let bytes = MEETING.bytes();
-        assert_eq!(Meeting::read(&bytes[..23]), Err(Malformed::TotalLength));
+        assert_eq!(OobSetup::read(&bytes[..23]), Err(Malformed::TotalLength));
         for at in [0, 3, 4, 8, 12, 20] {
             let mut wrong = bytes;
             wrong[at] ^= 0x40;
-            assert!(Meeting::read(&wrong).is_err(), "octet {at}");
+            assert!(OobSetup::read(&wrong).is_err(), "octet {at}");
         }
     }
 }

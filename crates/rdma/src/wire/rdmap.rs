@@ -34,7 +34,7 @@ pub mod acknowledge {
     /// The sender stays.
     pub const STAYS: u32 = 0;
     /// The sender is about to end its stream.
-    pub const PARTS: u32 = 1;
+    pub const LEAVING: u32 = 1;
 }
 
 /// The opcode of a message.
@@ -119,7 +119,7 @@ impl Opcode {
     }
 
     /// Returns whether it is kiban's own, which other peers do not support.
-    pub const fn is_own(self) -> bool {
+    pub const fn is_kiban_extension(self) -> bool {
         self.carries_immediate() || matches!(self, Opcode::Acknowledge)
     }
 
@@ -188,7 +188,7 @@ pub const IMMEDIATE_BYTES: usize = 8;
 
 /// A position in registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Place {
+pub struct TaggedAddress {
     /// The steering tag.
     pub stag: u32,
     /// The tagged offset.
@@ -199,11 +199,11 @@ pub struct Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadRequest {
     /// Destination: the requester's memory.
-    pub sink: Place,
+    pub sink: TaggedAddress,
     /// Number of bytes.
     pub length: u32,
     /// Source: the responder's memory.
-    pub source: Place,
+    pub source: TaggedAddress,
 }
 
 impl ReadRequest {
@@ -278,7 +278,7 @@ pub struct AtomicRequest {
     /// Identifier returned in the response.
     pub identifier: u32,
     /// Address of the eight bytes.
-    pub target: Place,
+    pub target: TaggedAddress,
     /// The operation.
     pub atomic: Atomic,
 }
@@ -362,8 +362,8 @@ impl Words<'_> {
         self.chunk().map(u64::from_be_bytes)
     }
 
-    fn place(&mut self) -> Result<Place, Malformed> {
-        Ok(Place { stag: self.u32()?, offset: self.u64()? })
+    fn place(&mut self) -> Result<TaggedAddress, Malformed> {
+        Ok(TaggedAddress { stag: self.u32()?, offset: self.u64()? })
     }
 }
 
@@ -530,7 +530,7 @@ mod tests {
             Opcode::ALL.into_iter().filter(|&opcode| of(opcode)).map(|opcode| opcode as u8).collect()
         };
         assert_eq!(list(Opcode::is_extension), [8, 9, 10, 11]);
-        assert_eq!(list(Opcode::is_own), [12, 13, 14]);
+        assert_eq!(list(Opcode::is_kiban_extension), [12, 13, 14]);
         assert_eq!(list(Opcode::is_send), [3, 4, 5, 6, 12, 13]);
         assert_eq!(list(Opcode::is_solicited), [5, 6, 9, 13]);
         assert_eq!(list(Opcode::invalidates), [4, 6]);
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn requests_say_again_what_was_read() {
-        let place = |stag, offset| Place { stag, offset };
+        let place = |stag, offset| TaggedAddress { stag, offset };
         let read = ReadRequest { sink: place(1, 2), length: 3, source: place(4, u64::MAX) };
         assert_eq!(ReadRequest::read(&read.bytes()), Ok(read));
         assert_eq!(ReadRequest::read(&read.bytes()[1..]), Err(Malformed::Truncated));

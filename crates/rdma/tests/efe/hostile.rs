@@ -132,7 +132,10 @@ fn a_frame_from_another_place_is_a_strangers() {
     }
     assert_eq!(pair.ends[1].counters().strangers, frames.len() as u64 - requests);
     assert_eq!(state(&pair, flows), before);
-    assert!(matches!(pair.events(1)[..], [Event::Asked { peer: Peer(666), .. }]), "its own request at most");
+    assert!(
+        matches!(pair.events(1)[..], [Event::ConnectRequest { peer: Peer(666), .. }]),
+        "its own request at most"
+    );
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn on_ethernet_frames_are_padded_and_those_of_others_are_left_alone() {
     assert!(!ethernet::arrive(&mut ends[1], own, &room[..length], now), "it is not for that address");
     assert!(ethernet::arrive(&mut ends[1], other, &room[..length], now));
     let asked = ends[1].poll();
-    assert!(matches!(asked, Some(Event::Asked { peer, .. }) if peer == own.into()), "{asked:?}");
+    assert!(matches!(asked, Some(Event::ConnectRequest { peer, .. }) if peer == own.into()), "{asked:?}");
     room[12] = 8;
     assert!(!ethernet::arrive(&mut ends[1], other, &room[..length], now), "another protocol");
     assert!(!ethernet::arrive(&mut ends[1], other, &room[..13], now));

@@ -1,7 +1,7 @@
 //! The life of flows: end, abort, silence, no credit.
 
 use crate::pair::{A_WHILE, DELAY, Pair};
-use kiban_rdma::efe::{Config, Event, Refusal, Why};
+use kiban_rdma::efe::{Config, EndReason, Event, RequestError};
 use kiban_rdma::wire::efe::{Kind, flag};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn the_end_comes_after_all_segments_and_the_other_way_stays_open() {
         pair.run(A_WHILE);
         assert_eq!(pair.read_all(0, flows[0]), [b"last words".to_vec()]);
         pair.run(A_WHILE);
-        let finished = |flow| vec![Event::Finished { flow }, Event::Ended { flow, why: Why::Finished }];
+        let finished = |flow| vec![Event::Finished { flow }, Event::Ended { flow, why: EndReason::Finished }];
         assert_eq!(pair.events(0)[1..], finished(flows[0]), "without frame {lost}");
         assert_eq!(pair.events(1), finished(flows[1])[1..], "without frame {lost}");
         pair.run(Duration::from_secs(1));
@@ -58,15 +58,15 @@ fn an_abort_is_told_at_once_and_again_to_who_missed_it() {
             from == 0 && header.kind == Kind::Abort && core::mem::take(&mut first)
         });
         pair.ends[0].abort(flows[0], pair.now).expect("open");
-        assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(Refusal::UnknownFlow));
-        assert_eq!(pair.ends[0].abort(flows[0], pair.now), Err(Refusal::UnknownFlow));
+        assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(RequestError::UnknownFlow));
+        assert_eq!(pair.ends[0].abort(flows[0], pair.now), Err(RequestError::UnknownFlow));
         pair.run(DELAY * 2);
         if lost {
             assert_eq!(pair.events(1), [], "it has not heard");
             pair.send(1, flows[1], b"are you there?");
             pair.run(A_WHILE);
         }
-        assert_eq!(pair.events(1), [Event::Ended { flow: flows[1], why: Why::PeerAborted }]);
+        assert_eq!(pair.events(1), [Event::Ended { flow: flows[1], why: EndReason::PeerAborted }]);
         assert_eq!(pair.events(0), []);
         pair.run(Duration::from_secs(1));
         assert_eq!([pair.ends[0].flows(), pair.ends[1].flows()], [0, 0]);
@@ -95,7 +95,7 @@ fn a_peer_that_vanishes_is_noticed() {
         let frames = pair.log.len();
         pair.run(noticed.unwrap_or(second * 100));
         let expected: Vec<_> =
-            noticed.iter().map(|_| Event::Ended { flow: flows[0], why: Why::Vanished }).collect();
+            noticed.iter().map(|_| Event::Ended { flow: flows[0], why: EndReason::PeerTimeout }).collect();
         assert_eq!(pair.events(0), expected, "{probe_after:?} {busy}");
         assert!(pair.log.len() - frames <= 40, "{} frames to nobody", pair.log.len() - frames);
     }
@@ -116,7 +116,7 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     assert_eq!(sent, 128, "64 wait there, and 64 here");
     assert_eq!(pair.ends[1].readable(flows[1]), 64);
     assert_eq!(pair.ends[0].unacknowledged(flows[0]), 64);
-    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(Refusal::Full));
+    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(RequestError::Full));
     let _ = (pair.events(0), pair.events(1));
 
     let before = pair.log.len();
@@ -163,7 +163,7 @@ fn segments_may_be_made_and_looked_at_in_their_place() {
         assert!(!pair.ends[1].skip(flows[1], pair.now));
     }
     let refused = pair.ends[0].send_with(flows[0], 1473, pair.now, |_| panic!("there is no place"));
-    assert_eq!(refused, Err(Refusal::TooLong));
+    assert_eq!(refused, Err(RequestError::TooLong));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn an_idle_flow_says_nothing_but_are_you_there() {
     pair.run(Duration::from_secs(60));
     let idle = &pair.log[before..];
     assert!(idle.iter().all(|(_, header, _)| header.kind == Kind::Ack));
-    let asked = idle.iter().filter(|(_, header, _)| header.has(flag::ASKS)).count();
+    let asked = idle.iter().filter(|(_, header, _)| header.has(flag::ACK_REQUEST)).count();
     assert!((55..=120).contains(&asked) && idle.len() <= 2 * asked, "{asked} of {}", idle.len());
     pair.transfer(flows, 10);
 }

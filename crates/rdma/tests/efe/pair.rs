@@ -57,7 +57,7 @@ impl Pair {
         let asking = self.ask();
         self.run(DELAY * 3);
         let events = self.events(1);
-        let [Event::Asked { flow, peer: asker, service, greeting }] = &events[..] else {
+        let [Event::ConnectRequest { flow, peer: asker, service, greeting }] = &events[..] else {
             panic!("side 1 was asked: {events:?}")
         };
         assert_eq!((*asker, *service, &greeting[..]), (peer(0), SERVICE, &b"hello"[..]));

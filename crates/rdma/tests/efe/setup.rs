@@ -2,7 +2,7 @@
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use kiban_base::RngKey;
-use kiban_rdma::efe::{Config, Endpoint, Event, Refusal, Why};
+use kiban_rdma::efe::{Config, EndReason, Endpoint, Event, RequestError};
 use kiban_rdma::wire::efe::{HEADER_BYTES, Header, Kind, Setup, reason};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn whichever_frame_of_set_up_is_lost_the_flow_is_made_once() {
         for _ in 0..20 {
             pair.run(Duration::from_millis(1));
             for event in pair.events(1) {
-                if let Event::Asked { flow, .. } = event {
+                if let Event::ConnectRequest { flow, .. } = event {
                     pair.ends[1].accept(flow, b"welcome", pair.now).expect("it was asked");
                     flows.push(flow);
                 }
@@ -82,9 +82,9 @@ fn a_refusal_arrives_with_its_reason() {
     });
     let flow = pair.ask();
     pair.run(DELAY * 2);
-    let [Event::Asked { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
+    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
     pair.ends[1].reject(asked, b"not today", pair.now).expect("it was asked");
-    assert_eq!(pair.ends[1].accept(asked, b"", pair.now), Err(Refusal::NotAsked));
+    assert_eq!(pair.ends[1].accept(asked, b"", pair.now), Err(RequestError::NotRequested));
     pair.run(Duration::from_millis(20));
     let refused = Event::Rejected { flow, reason: reason::HOST, greeting: b"not today".to_vec() };
     assert_eq!((pair.events(0), pair.events(1)), (vec![refused], vec![]));
@@ -100,7 +100,7 @@ fn nobody_answers() {
     pair.loses = Box::new(|_, _| true);
     let flow = pair.ask();
     pair.run(Duration::from_secs(10));
-    assert_eq!(pair.events(0), [Event::Ended { flow, why: Why::NoAnswer }]);
+    assert_eq!(pair.events(0), [Event::Ended { flow, why: EndReason::NoAnswer }]);
     assert_eq!(pair.sent(0, Kind::Ask) as u32, 1 + config.resends_max);
     assert_eq!(pair.ends[0].flows(), 0);
 }
@@ -111,10 +111,10 @@ fn who_stops_asking_leaves_nothing_behind() {
     let flow = pair.ask();
     pair.run(DELAY * 2);
     pair.ends[0].abort(flow, pair.now).expect("there is such a flow");
-    let [Event::Asked { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
+    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
     pair.ends[1].accept(asked, b"", pair.now).expect("it was asked");
     pair.run(A_WHILE);
-    assert_eq!(pair.events(1), [Event::Ended { flow: asked, why: Why::PeerAborted }]);
+    assert_eq!(pair.events(1), [Event::Ended { flow: asked, why: EndReason::PeerAborted }]);
     assert_eq!([pair.ends[0].flows(), pair.ends[1].flows()], [0, 0]);
 }
 
@@ -133,7 +133,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
     assert_eq!(asked.len(), 8, "asked once each");
     // Half of them are accepted, but their peers never confirm.
     for event in &asked[..4] {
-        let Event::Asked { flow, .. } = event else { panic!("{event:?}") };
+        let Event::ConnectRequest { flow, .. } = event else { panic!("{event:?}") };
         pair.ends[1].accept(*flow, b"", pair.now).expect("it was asked");
     }
     pair.run(config.asked_for + Duration::from_secs(1));
@@ -141,7 +141,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
     assert!(pair.sent(1, Kind::Accept) <= 4 * 5, "who never asked is not answered for long");
     let ended = pair.events(1);
     assert_eq!(ended.len(), 4, "the host is told of those that it accepted");
-    assert!(ended.iter().all(|event| matches!(event, Event::Ended { why: Why::NoAnswer, .. })));
+    assert!(ended.iter().all(|event| matches!(event, Event::Ended { why: EndReason::NoAnswer, .. })));
     pair.connect();
 }
 
@@ -159,10 +159,14 @@ fn a_request_from_long_ago_makes_nothing_that_lasts() {
     assert_eq!([pair.ends[0].flows(), pair.ends[1].flows()], [0, 0]);
     pair.events(1);
     pair.ends[1].arrive(peer(0), &old, pair.now);
-    let [Event::Asked { flow, .. }] = pair.events(1)[..] else { panic!("it looks like a new one") };
+    let [Event::ConnectRequest { flow, .. }] = pair.events(1)[..] else { panic!("it looks like a new one") };
     pair.ends[1].accept(flow, b"", pair.now).expect("it was asked");
     pair.run(A_WHILE);
-    assert_eq!(pair.events(1), [Event::Ended { flow, why: Why::PeerAborted }], "its asker knows better");
+    assert_eq!(
+        pair.events(1),
+        [Event::Ended { flow, why: EndReason::PeerAborted }],
+        "its asker knows better"
+    );
     assert_eq!(pair.ends[1].flows(), 0);
 }
 
@@ -174,7 +178,9 @@ fn both_may_ask_at_once() {
     });
     pair.run(DELAY * 2);
     let accepted = [0, 1].map(|side| {
-        let [Event::Asked { flow, .. }] = pair.events(side)[..] else { panic!("side {side} was asked") };
+        let [Event::ConnectRequest { flow, .. }] = pair.events(side)[..] else {
+            panic!("side {side} was asked")
+        };
         pair.ends[side].accept(flow, b"", pair.now).expect("it was asked");
         flow
     });
@@ -193,9 +199,9 @@ fn the_lesser_segment_and_what_the_host_may_not() {
     pair.ends = ends;
     pair.ends[1].listen(SERVICE);
     let now = pair.now;
-    assert_eq!(pair.ends[0].connect(peer(1), SERVICE, &[0; 1025], now), Err(Refusal::Greeting));
+    assert_eq!(pair.ends[0].connect(peer(1), SERVICE, &[0; 1025], now), Err(RequestError::Greeting));
     let flow = pair.ask();
-    assert_eq!(pair.ends[0].send(flow, b"x", now), Err(Refusal::NotConnected));
+    assert_eq!(pair.ends[0].send(flow, b"x", now), Err(RequestError::NotConnected));
     pair.ends[0].abort(flow, now).expect("there is such a flow");
     pair.run(A_WHILE);
     let _ = pair.events(1);
@@ -203,16 +209,16 @@ fn the_lesser_segment_and_what_the_host_may_not() {
     assert_eq!(pair.ends.each_ref().map(|end| end.config().segment_bytes), [1472, 500]);
     for (end, flow) in pair.ends.iter_mut().zip(flows) {
         assert_eq!(end.segment_bytes(flow), Some(500));
-        assert_eq!(end.send(flow, &[0; 501], now), Err(Refusal::TooLong));
-        assert_eq!(end.send(flow ^ 1 << 30, b"x", now), Err(Refusal::UnknownFlow));
+        assert_eq!(end.send(flow, &[0; 501], now), Err(RequestError::TooLong));
+        assert_eq!(end.send(flow ^ 1 << 30, b"x", now), Err(RequestError::UnknownFlow));
     }
     for _ in 0..64 {
         pair.send(0, flows[0], &[7; 500]);
     }
-    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(Refusal::Full));
+    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(RequestError::Full));
     pair.ends[0].finish(flows[0]).expect("open");
-    assert_eq!(pair.ends[0].finish(flows[0]), Err(Refusal::Finished));
-    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(Refusal::Finished));
+    assert_eq!(pair.ends[0].finish(flows[0]), Err(RequestError::Finished));
+    assert_eq!(pair.ends[0].send(flows[0], b"x", pair.now), Err(RequestError::Finished));
     pair.run(A_WHILE);
     assert_eq!(pair.read_all(1, flows[1]).len(), 64);
 }

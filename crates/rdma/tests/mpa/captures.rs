@@ -149,12 +149,12 @@ fn whatever_has_come_of_a_stream_its_front_says_the_truth() {
         for come in 0..whole {
             let bytes = &rest[at..at + come];
             let expected = match come {
-                0 | 1 => Front::Wants(2),
+                0 | 1 => Front::NeedMore(2),
                 _ => Front::Part { ulpdu: &ulpdu[..ulpdu.len().min(come - 2)], length: ulpdu.len() },
             };
             assert_eq!(front(false, bytes), Ok(expected));
             let expected = if come < 2 { 2 } else { whole };
-            assert_eq!(front(true, bytes), Ok(Front::Wants(expected)));
+            assert_eq!(front(true, bytes), Ok(Front::NeedMore(expected)));
         }
         at += whole;
     }

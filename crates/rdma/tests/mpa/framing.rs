@@ -3,7 +3,7 @@
 use super::hex;
 use kiban_base::SimRng;
 use kiban_rdma::iwarp::mpa::{
-    Answer, Config, Deframer, Fault, Front, Initiator, Responder, Trailer, Weaver, begin, end, front,
+    Answer, Config, Deframer, Fault, Front, Initiator, MarkerInserter, Responder, Trailer, begin, end, front,
     length_field,
 };
 use proptest::prelude::*;
@@ -24,16 +24,16 @@ fn send(msn: u8) -> Vec<u8> {
 
 #[test]
 fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
-    let (mut weaver, mut stream) = (Weaver::new(), Vec::new());
-    weaver.weave(&framed(&send(1), true), true, &mut stream);
+    let (mut weaver, mut stream) = (MarkerInserter::new(), Vec::new());
+    weaver.insert_markers(&framed(&send(1), true), true, &mut stream);
     let first = [hex("00000000 002a"), send(1), hex("52239983")].concat();
     assert_eq!(stream, first);
 
     // The RFC's second example begins at octet 1EC of the stream, so that a marker falls into it.
-    let (mut weaver, mut stream) = (Weaver::new(), Vec::new());
-    weaver.weave(&framed(&[7; 482], true), true, &mut stream);
+    let (mut weaver, mut stream) = (MarkerInserter::new(), Vec::new());
+    weaver.insert_markers(&framed(&[7; 482], true), true, &mut stream);
     assert_eq!(stream.len(), 0x1ec);
-    weaver.weave(&framed(&send(2), true), true, &mut stream);
+    weaver.insert_markers(&framed(&send(2), true), true, &mut stream);
     let second = [
         &hex("002a 4143 00000000 00000000 00000002 00000000")[..],
         &hex("0000 0014"),
@@ -82,14 +82,14 @@ fn a_flipped_bit_is_never_taken_for_a_frame() {
             let mut bytes = framed(ulpdu, true);
             if markers {
                 let mut woven = Vec::new();
-                Weaver::new().weave(&bytes, true, &mut woven);
+                MarkerInserter::new().insert_markers(&bytes, true, &mut woven);
                 bytes = woven;
             }
             for bit in 0..8 * bytes.len() {
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let mut deframer = Deframer::new(true, markers);
                 // A length that has increased requires more bytes; the error is detected when they arrive.
-                let verdict = deframer.front(&bytes).map(|front| matches!(front, Front::Wants(_)));
+                let verdict = deframer.front(&bytes).map(|front| matches!(front, Front::NeedMore(_)));
                 assert!(matches!(verdict, Err(Fault::Crc) | Ok(true)), "bit {bit}: {verdict:?}");
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
@@ -103,7 +103,7 @@ fn a_grown_length_is_found_out_when_its_bytes_have_come() {
     let mut bytes = framed(&[9; 33], true);
     bytes[0] ^= 0x80;
     let mut deframer = Deframer::new(true, false);
-    let Ok(Front::Wants(wanted)) = deframer.front(&bytes) else { panic!("it grew") };
+    let Ok(Front::NeedMore(wanted)) = deframer.front(&bytes) else { panic!("it grew") };
     bytes.resize(wanted, 9);
     assert_eq!(deframer.front(&bytes), Err(Fault::Crc));
 }
@@ -119,7 +119,7 @@ fn without_crcs_the_field_is_not_looked_at() {
 #[test]
 fn a_marker_that_points_elsewhere_is_a_fault_and_its_reserved_bits_are_not() {
     let mut woven = Vec::new();
-    Weaver::new().weave(&framed(&[1; 1500], false), false, &mut woven);
+    MarkerInserter::new().insert_markers(&framed(&[1; 1500], false), false, &mut woven);
     // Markers are at 0, 512 and 1024; the length field is at 4.
     let rows = [
         (2, 0x01, Err(Fault::Marker)),
@@ -160,12 +160,12 @@ proptest! {
     fn what_was_framed_comes_out_however_it_is_cut(
         ulpdus in ulpdus(), crc: bool, markers: bool, seed: u64,
     ) {
-        let mut weaver = Weaver::new();
+        let mut weaver = MarkerInserter::new();
         let mut stream = Vec::new();
         for ulpdu in &ulpdus {
             let fpdu = framed(ulpdu, crc);
             match markers {
-                true => weaver.weave(&fpdu, crc, &mut stream),
+                true => weaver.insert_markers(&fpdu, crc, &mut stream),
                 false => stream.extend(fpdu),
             }
         }
@@ -190,7 +190,7 @@ proptest! {
                     prop_assert_eq!(length, ulpdus[out.len()].len());
                     come += 1 + chance.below(1500) as usize;
                 }
-                Front::Wants(wanted) => {
+                Front::NeedMore(wanted) => {
                     prop_assert!(wanted > bytes.len() && from + wanted <= stream.len());
                     come += 1 + chance.below(1500) as usize;
                 }
@@ -226,7 +226,7 @@ fn random_bytes_are_a_verdict() {
                         assert!(ulpdu.len() <= length);
                         break;
                     }
-                    Ok(Front::Wants(wanted)) => {
+                    Ok(Front::NeedMore(wanted)) => {
                         verdicts[2] += 1;
                         assert!(wanted > bytes.len() - at);
                         break;
@@ -245,7 +245,7 @@ fn random_bytes_are_a_verdict() {
         let (mut initiator, mut responder) =
             (Initiator::new(&config, 4, 4, &[]).unwrap(), Responder::new(&config));
         for run in start.chunks(1 + chance.below(60) as usize) {
-            if !matches!(initiator.take(run), Ok(Answer::Wants)) {
+            if !matches!(initiator.take(run), Ok(Answer::NeedMore)) {
                 break;
             }
         }

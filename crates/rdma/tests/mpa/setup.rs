@@ -3,7 +3,7 @@
 
 use super::hex;
 use kiban_rdma::iwarp::mpa::{
-    Agreed, Answer, Asked, Config, CrcUse, Initiator, PrivateDataTooLong, Responder, Rtr, SetupFault,
+    Agreed, Answer, Config, CrcUse, Initiator, PeerRequest, PrivateDataTooLong, Responder, Rtr, SetupFault,
 };
 use proptest::prelude::*;
 
@@ -173,7 +173,7 @@ fn an_initiator_makes_of_a_reply_what_it_should() {
         let last = bytes
             .chunks(1)
             .map(|byte| initiator.take(byte))
-            .find(|answer| !matches!(answer, Ok(Answer::Wants)))
+            .find(|answer| !matches!(answer, Ok(Answer::NeedMore)))
             .expect("an answer");
         assert_eq!(agreed(last).map(|agreed| agreed.ird), expected.map(|view| view.2), "{name}");
     }
@@ -280,7 +280,7 @@ fn a_start_may_be_cut_anywhere_and_what_follows_is_left() {
     let mut whole = Initiator::new(&Config::default(), 1, 2, &[5; 30]).unwrap();
     let request = whole.request().to_vec();
     let mut responder = Responder::new(&Config::default());
-    let expected: Asked = responder.take(&request).unwrap().unwrap();
+    let expected: PeerRequest = responder.take(&request).unwrap().unwrap();
     let (reply, _) = responder.accept(&[6; 40], 2, 1).unwrap();
     let with_fpdu = [&reply[..], &[0; 16]].concat();
     let agreed_at_once = agreed(whole.take(&with_fpdu)).unwrap();
@@ -292,7 +292,7 @@ fn a_start_may_be_cut_anywhere_and_what_follows_is_left() {
     }
     for cut in 1..reply.len() {
         let mut initiator = Initiator::new(&Config::default(), 1, 2, &[5; 30]).unwrap();
-        assert_eq!(initiator.take(&with_fpdu[..cut]), Ok(Answer::Wants));
+        assert_eq!(initiator.take(&with_fpdu[..cut]), Ok(Answer::NeedMore));
         let last = agreed(initiator.take(&with_fpdu[cut..])).unwrap();
         assert_eq!(last, Agreed { consumed: reply.len() - cut, ..agreed_at_once.clone() });
     }

@@ -15,8 +15,8 @@ use kiban_base::ethernet;
 use kiban_base::{Region, SimRng};
 use kiban_capture as capture;
 use kiban_rdma::iwarp::mpa::{self, Config, Deframer, Front};
-use kiban_rdma::iwarp::nic::News;
-use kiban_rdma::iwarp::rnic::{Completion, Data, Kind, Operation, Place, Sge, Status};
+use kiban_rdma::iwarp::nic::CmEvent;
+use kiban_rdma::iwarp::rnic::{Completion, Data, Kind, Operation, Sge, Status, TaggedAddress};
 use kiban_rdma::wire::ddp;
 use kiban_rdma::wire::mpa::{START_BYTES, Setup};
 use kiban_rdma::wire::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest};
@@ -112,7 +112,7 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
 /// The parts of a DDP segment that matter to a host.
 struct Segment<'a> {
     opcode: Opcode,
-    tagged: Option<Place>,
+    tagged: Option<TaggedAddress>,
     payload: &'a [u8],
 }
 
@@ -121,7 +121,7 @@ impl Segment<'_> {
         let (header, length) = ddp::Header::read(ulpdu).expect("a DDP segment");
         assert!(header.last, "every message of the captures is one segment");
         let tagged = match header.placing {
-            ddp::Placing::Tagged { stag, offset } => Some(Place { stag, offset }),
+            ddp::Placing::Tagged { stag, offset } => Some(TaggedAddress { stag, offset }),
             _ => None,
         };
         Segment {
@@ -167,11 +167,11 @@ impl Memories {
         Memories(extents.into_iter().map(register).collect())
     }
 
-    fn sge(&self, place: Place, length: u32) -> Sge {
+    fn sge(&self, place: TaggedAddress, length: u32) -> Sge {
         Sge { stag: self.0[&place.stag].1, address: place.offset, length }
     }
 
-    fn part(&self, place: Place, length: usize) -> Region {
+    fn part(&self, place: TaggedAddress, length: usize) -> Region {
         self.0[&place.stag].0.part(place.offset, length).expect("within what was registered")
     }
 
@@ -256,7 +256,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
         }
     };
     let connected = host.nic.poll();
-    assert!(matches!(connected, Some(News::Connected { .. })), "{name}: {connected:?}");
+    assert!(matches!(connected, Some(CmEvent::Connected { .. })), "{name}: {connected:?}");
 
     let memories = Memories::register(&mut host, player, talk);
     let sends: Vec<&[u8]> = talk[2..]
@@ -341,7 +341,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
         [seen.sends_out, seen.writes_out, seen.reads_out, seen.sends_in],
         "{name}: all work is complete"
     );
-    host.nic.stream_gone(host.end, true);
+    host.nic.on_stream_closed(host.end, true);
     assert_eq!(host.completions(), [], "{name}: nothing was left");
     seen
 }

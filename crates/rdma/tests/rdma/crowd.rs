@@ -3,15 +3,15 @@
 use crate::station::NOW;
 use kiban_base::RngKey;
 use kiban_rdma::iwarp::mpa::{self, Initiator};
-use kiban_rdma::iwarp::nic::{News, Nic};
-use kiban_rdma::iwarp::rnic::{Config, StreamWish};
+use kiban_rdma::iwarp::nic::{CmEvent, Nic};
+use kiban_rdma::iwarp::rnic::{Config, StreamAction};
 
 const MOST: usize = 8;
 
 fn withdrawn(nic: &mut Nic) -> Vec<u32> {
     std::iter::from_fn(|| nic.poll())
         .map(|news| match news {
-            News::Withdrawn { end } => end,
+            CmEvent::Withdrawn { end } => end,
             other => panic!("{other:?}"),
         })
         .collect()
@@ -40,12 +40,12 @@ fn those_who_say_nothing_make_room_before_those_who_wait_for_an_answer() {
             ends.push(end);
             if at < asking {
                 nic.arrive(end, &request, NOW);
-                assert!(matches!(nic.poll(), Some(News::Asked(asked)) if asked.end == end));
+                assert!(matches!(nic.poll(), Some(CmEvent::ConnectRequest(asked)) if asked.end == end));
             }
         }
         assert_eq!(left, ends[gone], "{asking} ask, {silent} do not");
         for end in left {
-            assert_eq!(nic.wish(end), StreamWish::Abort);
+            assert_eq!(nic.stream_action(end), StreamAction::Abort);
             nic.forget(None, end, NOW);
         }
         assert!(nic.ends() <= MOST);

@@ -6,8 +6,8 @@ use kiban_base::SimRng;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::iwarp::nic::OpenError;
 use kiban_rdma::iwarp::rnic::{
-    Access, Completion, Data, DatagramState, Event, GRH_BYTES, Kind, Notify, Operation, Outgoing, Place,
-    QpAttributes, QpState, ReceiveWork, Refusal, SendWork, Sge, Status,
+    Access, Completion, Data, DatagramState, Event, GRH_BYTES, Kind, Notify, Operation, Outgoing,
+    QpAttributes, QpState, ReceiveWork, RequestError, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::datagram::Header;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ fn with(seed: u64, name: u32, change: impl Fn(&mut Side, QpAttributes) -> QpAttr
     let attributes = attributes(side.pd, side.cq);
     let attributes = change(&mut side, attributes);
     side.qp = side.nic.create_datagram_qp(attributes).expect("room");
-    side.nic.set_name(side.qp, name).expect("there");
+    side.nic.set_qpn(side.qp, name).expect("there");
     side.nic.set_datagram_state(side.qp, true, true, QKEY).expect("there");
     side
 }
@@ -70,7 +70,7 @@ fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
 }
 
-fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<(), Refusal> {
+fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<(), RequestError> {
     side.nic.post_send(side.qp, SendWork::new(id, operation, data))
 }
 
@@ -127,7 +127,7 @@ fn inline_bytes_are_those_of_when_it_was_posted_and_unsignalled_success_is_not_t
     assert_eq!(bytes[20..], (0..100).collect::<Vec<u8>>());
     assert_eq!(statuses(&mut one), []);
     let too_much = Data::Inline(std::iter::repeat_n(0, 257).collect());
-    assert_eq!(post(&mut one, 2, to(TWO), too_much), Err(Refusal::TooMuchInline));
+    assert_eq!(post(&mut one, 2, to(TWO), too_much), Err(RequestError::TooMuchInline));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn what_cannot_be_taken_is_dropped_and_counted_and_the_receive_stays() {
         }
         let attributes = QpAttributes { srq: shared.then_some(srq), ..attributes(two.pd, two.cq) };
         two.qp = two.nic.create_datagram_qp(attributes).expect("room");
-        two.nic.set_name(two.qp, TWO).expect("24 bits");
+        two.nic.set_qpn(two.qp, TWO).expect("24 bits");
         let inbox = two.memory(100, Access::LOCAL);
         let words = |qkey| front(0, TWO, ONE, qkey, 0);
         let with_bytes = |count: usize| [words(QKEY), vec![7; count]].concat();
@@ -245,7 +245,7 @@ fn a_receive_without_memory_ends_the_queue_pair() {
         }
         let attributes = QpAttributes { srq: shared.then_some(srq), ..attributes(two.pd, two.cq) };
         two.qp = two.nic.create_datagram_qp(attributes).expect("room");
-        two.nic.set_name(two.qp, TWO).expect("24 bits");
+        two.nic.set_qpn(two.qp, TWO).expect("24 bits");
         two.nic.set_datagram_state(two.qp, true, true, QKEY).expect("there");
         let constant = two.memory(100, Access::NONE);
         for id in [5, 6] {
@@ -267,7 +267,7 @@ fn a_receive_without_memory_ends_the_queue_pair() {
         assert_eq!(two.nic.query_qp(two.qp).expect("there").1, QpState::Error);
         assert_eq!(next(&mut two), None);
         let refused = two.nic.set_datagram_state(two.qp, true, true, QKEY);
-        assert_eq!(refused, Err(Refusal::BadState(QpState::Error)));
+        assert_eq!(refused, Err(RequestError::BadState(QpState::Error)));
         // In error, everything is flushed and nothing is accepted. A reset restores the initial state, but
         // keeps the name and the kind.
         post(&mut two, 2, to(ONE), Data::none()).expect("flushed");
@@ -312,14 +312,14 @@ fn work_is_taken_and_leaves_when_the_state_says_so() {
     let inbox = one.memory(100, Access::LOCAL);
     // Receives may be posted at once.
     one.receive(9, &[inbox.sge(0, 100)]);
-    let idle = Err(Refusal::BadState(QpState::Idle));
+    let idle = Err(RequestError::BadState(QpState::Idle));
     assert_eq!(post(&mut one, 1, to(TWO), Data::none()), idle);
-    one.nic.set_name(one.qp, 1 << 24).expect_err("24 bits");
-    one.nic.set_name(one.qp, ONE).expect("24 bits");
+    one.nic.set_qpn(one.qp, 1 << 24).expect_err("24 bits");
+    one.nic.set_qpn(one.qp, ONE).expect("24 bits");
     one.nic.set_datagram_state(one.qp, true, false, QKEY).expect("there");
     assert_eq!(post(&mut one, 1, to(TWO), Data::none()), idle);
     one.nic.set_datagram_state(one.qp, true, true, QKEY).expect("there");
-    assert_eq!(post(&mut one, 1, to(1 << 24), Data::none()), Err(Refusal::BadNumber));
+    assert_eq!(post(&mut one, 1, to(1 << 24), Data::none()), Err(RequestError::BadNumber));
     post(&mut one, 1, to(TWO), Data::none()).expect("it sends");
     // Posted work waits while sending is disabled.
     one.nic.set_datagram_state(one.qp, true, false, QKEY).expect("there");
@@ -330,19 +330,19 @@ fn work_is_taken_and_leaves_when_the_state_says_so() {
     for id in 0..64 {
         post(&mut one, id, to(TWO), Data::none()).expect("room");
     }
-    assert_eq!(post(&mut one, 64, to(TWO), Data::none()), Err(Refusal::Full));
+    assert_eq!(post(&mut one, 64, to(TWO), Data::none()), Err(RequestError::Full));
 }
 
 #[test]
 fn a_queue_pair_is_for_datagrams_or_for_a_stream() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let one = &mut pair.one;
-    assert_eq!(post(one, 1, to(TWO), Data::none()), Err(Refusal::OtherKind));
-    assert_eq!(one.nic.set_datagram_state(one.qp, true, true, 1), Err(Refusal::OtherKind));
-    assert_eq!(one.nic.datagram_state(one.qp), Err(Refusal::OtherKind));
-    assert_eq!(one.nic.datagram_state(one.qp ^ 0xffff), Err(Refusal::UnknownQp));
+    assert_eq!(post(one, 1, to(TWO), Data::none()), Err(RequestError::OtherKind));
+    assert_eq!(one.nic.set_datagram_state(one.qp, true, true, 1), Err(RequestError::OtherKind));
+    assert_eq!(one.nic.datagram_state(one.qp), Err(RequestError::OtherKind));
+    assert_eq!(one.nic.datagram_state(one.qp ^ 0xffff), Err(RequestError::UnknownQp));
     let mut one = side(1, ONE);
-    let nowhere = Place { stag: 1, offset: 0 };
+    let nowhere = TaggedAddress { stag: 1, offset: 0 };
     for operation in [
         Operation::SEND,
         Operation::SendImmediate { data: 1 },
@@ -352,14 +352,14 @@ fn a_queue_pair_is_for_datagrams_or_for_a_stream() {
         Operation::LocalInvalidate { stag: 1 },
         Operation::Bind { window: 1, binding: None },
     ] {
-        assert_eq!(post(&mut one, 1, operation, Data::none()), Err(Refusal::OtherKind));
+        assert_eq!(post(&mut one, 1, operation, Data::none()), Err(RequestError::OtherKind));
     }
-    assert_eq!(one.nic.connect(one.qp, TRAITS), Err(Refusal::OtherKind));
-    assert_eq!(one.nic.expect(one.qp, TRAITS), Err(Refusal::OtherKind));
-    assert_eq!(one.nic.disconnect(one.qp), Err(Refusal::BadState(QpState::Idle)));
-    assert_eq!(one.nic.give_up(one.qp), Err(Refusal::BadState(QpState::Idle)));
+    assert_eq!(one.nic.connect(one.qp, TRAITS), Err(RequestError::OtherKind));
+    assert_eq!(one.nic.expect_stream(one.qp, TRAITS), Err(RequestError::OtherKind));
+    assert_eq!(one.nic.disconnect(one.qp), Err(RequestError::BadState(QpState::Idle)));
+    assert_eq!(one.nic.give_up(one.qp), Err(RequestError::BadState(QpState::Idle)));
     let segment = crate::stand::send(true, 1, 0, 0);
-    assert!(one.nic.judge(one.qp, &segment, segment.len()).is_err(), "it has no stream");
+    assert!(one.nic.validate(one.qp, &segment, segment.len()).is_err(), "it has no stream");
     assert_eq!(one.nic.query_qp(one.qp).expect("there").1, QpState::Idle);
     // The connection manager rejects datagram queue pairs.
     let config = mpa::Config::default();
@@ -372,7 +372,7 @@ fn a_queue_pair_is_for_datagrams_or_for_a_stream() {
 fn queue_pairs_take_turns() {
     let mut one = side(1, 1);
     let other = one.nic.create_datagram_qp(attributes(one.pd, one.cq)).expect("room");
-    one.nic.set_name(other, 2).expect("24 bits");
+    one.nic.set_qpn(other, 2).expect("24 bits");
     one.nic.set_datagram_state(other, false, true, QKEY).expect("there");
     for id in 0..3 {
         post(&mut one, id, to(TWO), Data::none()).expect("it sends");
@@ -442,7 +442,7 @@ impl Half {
             let attributes = QpAttributes { srq, ..attributes(side.pd, side.cq) };
             let number = side.nic.create_datagram_qp(attributes).expect("room");
             let name = (seed as u32 & 0xff) << 16 | u32::from(srq.is_some());
-            side.nic.set_name(number, name).expect("24 bits");
+            side.nic.set_qpn(number, name).expect("24 bits");
             let state = DatagramState::default();
             Model { number, name, state, sends: VecDeque::new(), receives: VecDeque::new() }
         });
@@ -551,12 +551,12 @@ impl Half {
         let qp = &mut self.qps[chance.below(2) as usize];
         let posted = self.side.nic.post_send(qp.number, work.clone());
         if qp.sends.len() >= 64 {
-            assert_eq!(posted, Err(Refusal::Full));
+            assert_eq!(posted, Err(RequestError::Full));
         } else if qp.state.stopped {
             assert_eq!(posted, Ok(()));
             self.due.push(due(id, Status::Flushed, Kind::Send, qp.name));
         } else if !qp.state.sends {
-            assert_eq!(posted, Err(Refusal::BadState(QpState::Idle)));
+            assert_eq!(posted, Err(RequestError::BadState(QpState::Idle)));
         } else {
             assert_eq!(posted, Ok(()));
             qp.sends.push_back((work, bytes));

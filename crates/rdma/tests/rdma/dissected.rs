@@ -13,8 +13,8 @@ use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{checksum, ethernet};
 use kiban_capture as capture;
 use kiban_rdma::iwarp::mpa::{Config, CrcUse};
-use kiban_rdma::iwarp::nic::News;
-use kiban_rdma::iwarp::rnic::{Data, Operation, Place, SendWork, Sge, Status};
+use kiban_rdma::iwarp::nic::CmEvent;
+use kiban_rdma::iwarp::rnic::{Data, Operation, SendWork, Sge, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_tcpip::wire::tcp::{Flags, Options, Sequence};
 use kiban_tcpip::wire::{ipv4, tcp};
@@ -130,7 +130,7 @@ impl Taped {
         taped.two.accept((4, 4), b"answer");
         taped.run(tape);
         for host in [&mut taped.one, &mut taped.two] {
-            assert!(matches!(host.nic.poll(), Some(News::Connected { .. })));
+            assert!(matches!(host.nic.poll(), Some(CmEvent::Connected { .. })));
         }
         // A short message of the initiator allows the responder to send.
         let (room, stag) = taped.two.memory(0x1000, 16);
@@ -197,12 +197,12 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
             Sge { stag: lkey, address: source.address(), length: 10_000 },
             Sge { stag: rkey, address: target.address(), length: 10_000 },
         );
-        let remote = Place { stag: rkey, offset: target.address() };
+        let remote = TaggedAddress { stag: rkey, offset: target.address() };
         let word = Sge { length: 8, ..here };
         let whole = Data::one(here);
         (1..=8).for_each(|id| two.receive(id, Some(there)));
         for host in [&mut one, &mut two] {
-            host.nic.core.agree_on_own(host.qp).expect("there");
+            host.nic.core.set_peer_is_kiban(host.qp).expect("there");
         }
         one.send(1, Operation::write(remote), whole.clone());
         one.send(2, Operation::read(remote), whole.clone());
@@ -278,22 +278,22 @@ fn count_of(lines: &[String], what: &str) -> usize {
 
 /// An error made by the initiator, given the address of the responder's memory. Returned bytes, if any, are
 /// delivered to the responder directly.
-type Wrong = fn(&mut Host, Place) -> Option<Vec<u8>>;
+type Wrong = fn(&mut Host, TaggedAddress) -> Option<Vec<u8>>;
 
 fn post(one: &mut Host, operation: Operation, bytes: usize) -> Option<Vec<u8>> {
     one.send(1, operation, Data::Inline((0..bytes).map(|at| at as u8).collect()));
     None
 }
 
-fn nowhere(place: Place) -> Place {
-    Place { stag: place.stag ^ 0xffff_0000, ..place }
+fn nowhere(place: TaggedAddress) -> TaggedAddress {
+    TaggedAddress { stag: place.stag ^ 0xffff_0000, ..place }
 }
 
-fn beyond(place: Place) -> Place {
-    Place { offset: place.offset + 90, ..place }
+fn beyond(place: TaggedAddress) -> TaggedAddress {
+    TaggedAddress { offset: place.offset + 90, ..place }
 }
 
-fn read(one: &mut Host, place: Place) -> Option<Vec<u8>> {
+fn read(one: &mut Host, place: TaggedAddress) -> Option<Vec<u8>> {
     let (here, stag) = one.memory(0x9000, 64);
     let sink = Data::one(Sge { stag, address: here.address(), length: 64 });
     one.send(1, Operation::read(place), sink);
@@ -377,7 +377,7 @@ fn wireshark_reads_in_every_terminate_what_went_wrong() {
         let config = Config { crc, ..Config::default() };
         let mut taped = Taped::connect(&mut tape, &config);
         let (memory, stag) = taped.two.memory(0x55_0000_0000, 100);
-        let place = Place { stag, offset: memory.address() };
+        let place = TaggedAddress { stag, offset: memory.address() };
         taped.run(&mut tape);
         taped.two.receive(1, Some(Sge { stag, address: memory.address(), length: 100 }));
         if let Some(bytes) = wrong(&mut taped.one, place) {

@@ -3,17 +3,17 @@
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{News, OpenError};
+use kiban_rdma::iwarp::nic::{CmEvent, OpenError};
 use kiban_rdma::iwarp::rnic::{
-    Access, Config, Data, Event, Operation, Place, QpAttributes, QpState, Refusal, SendWork, Sge, Status,
-    StreamTraits,
+    Access, Config, Data, Event, Operation, QpAttributes, QpState, RequestError, SendWork, Sge, Status,
+    StreamTraits, TaggedAddress,
 };
 
 fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
 }
 
-fn post(side: &mut Side, id: u64, operation: Operation) -> Result<(), Refusal> {
+fn post(side: &mut Side, id: u64, operation: Operation) -> Result<(), RequestError> {
     side.nic.post_send(side.qp, SendWork::new(id, operation, Data::none()))
 }
 
@@ -23,10 +23,10 @@ fn what_was_posted_before_the_stream_stands_leaves_with_it_in_order() {
         let mut pair = Pair::apart(1458, landing);
         let source = pair.one.pattern(3000, Access::LOCAL);
         let (target, inbox) = (pair.two.memory(3000, Access::ALL), pair.two.memory(3000, Access::LOCAL));
-        assert_eq!(post(&mut pair.one, 1, Operation::SEND), Err(Refusal::BadState(QpState::Idle)));
-        pair.one.nic.expect(pair.one.qp, TRAITS).expect("idle");
+        assert_eq!(post(&mut pair.one, 1, Operation::SEND), Err(RequestError::BadState(QpState::Idle)));
+        pair.one.nic.expect_stream(pair.one.qp, TRAITS).expect("idle");
         assert_eq!(pair.one.nic.query_qp(pair.one.qp).expect("there").1, QpState::Idle);
-        let remote = Place { stag: target.stag, offset: target.region.address() };
+        let remote = TaggedAddress { stag: target.stag, offset: target.region.address() };
         pair.one.send(1, Operation::write(remote), Data::one(source.sge(0, 3000)));
         pair.one.send(2, Operation::SEND, Data::one(source.sge(0, 3000)));
         pair.one.make();
@@ -40,35 +40,38 @@ fn what_was_posted_before_the_stream_stands_leaves_with_it_in_order() {
         assert_eq!(statuses(&mut pair.one), [(1, Status::Success), (2, Status::Success)]);
         assert_eq!(statuses(&mut pair.two), [(9, Status::Success)]);
         assert_eq!((target.bytes(), inbox.bytes()), (source.bytes(), source.bytes()));
-        assert_eq!(pair.one.nic.expect(pair.one.qp, TRAITS), Err(Refusal::BadState(QpState::Rts)));
+        assert_eq!(
+            pair.one.nic.expect_stream(pair.one.qp, TRAITS),
+            Err(RequestError::BadState(QpState::Rts))
+        );
     }
 }
 
 #[test]
 fn posts_are_judged_by_what_is_expected_and_their_queue_has_its_bound() {
     let mut side = Side::new(1, 1458);
-    let nowhere = Place { stag: 1, offset: 0 };
-    side.nic.expect(side.qp, StreamTraits { ord: 0, extensions: false, ..TRAITS }).expect("idle");
+    let nowhere = TaggedAddress { stag: 1, offset: 0 };
+    side.nic.expect_stream(side.qp, StreamTraits { ord: 0, extensions: false, ..TRAITS }).expect("idle");
     for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
-        assert_eq!(post(&mut side, 1, operation), Err(Refusal::NotAgreed));
+        assert_eq!(post(&mut side, 1, operation), Err(RequestError::NotAgreed));
     }
-    side.nic.expect(side.qp, TRAITS).expect("still idle");
+    side.nic.expect_stream(side.qp, TRAITS).expect("still idle");
     for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
         assert_eq!(post(&mut side, 1, operation), Ok(()));
     }
     let depth = Config::default().ord_max;
-    side.nic.expect(side.qp, StreamTraits { ord: u16::MAX, ..TRAITS }).expect("still idle");
+    side.nic.expect_stream(side.qp, StreamTraits { ord: u16::MAX, ..TRAITS }).expect("still idle");
     assert_eq!(side.nic.query_qp(side.qp).expect("there").2.ord, depth, "the NIC's own bound holds");
     (2..64).for_each(|id| assert_eq!(post(&mut side, id, Operation::SEND), Ok(())));
-    assert_eq!(post(&mut side, 64, Operation::SEND), Err(Refusal::Full));
+    assert_eq!(post(&mut side, 64, Operation::SEND), Err(RequestError::Full));
 }
 
 #[test]
 fn work_that_the_stream_does_not_carry_after_all_fails_in_its_turn() {
-    let nowhere = Place { stag: 1, offset: 0 };
+    let nowhere = TaggedAddress { stag: 1, offset: 0 };
     for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
         let mut pair = Pair::apart(1458, Landing::Whole);
-        pair.one.nic.expect(pair.one.qp, TRAITS).expect("idle");
+        pair.one.nic.expect_stream(pair.one.qp, TRAITS).expect("idle");
         pair.two.receive(9, &[]);
         post(&mut pair.one, 1, Operation::SEND).expect("expected");
         post(&mut pair.one, 2, operation).expect("expected");
@@ -95,8 +98,8 @@ fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
         let srq = side.nic.create_srq(side.pd, 4, 0).expect("room");
         let attributes = QpAttributes { srq: shared.then_some(srq), ..attributes(side.pd, side.cq) };
         side.qp = side.nic.create_qp(attributes).expect("room");
-        assert_eq!(side.nic.give_up(side.qp), Err(Refusal::BadState(QpState::Idle)), "none is expected");
-        side.nic.expect(side.qp, TRAITS).expect("idle");
+        assert_eq!(side.nic.give_up(side.qp), Err(RequestError::BadState(QpState::Idle)), "none is expected");
+        side.nic.expect_stream(side.qp, TRAITS).expect("idle");
         (1..=3).for_each(|id| post(&mut side, id, Operation::SEND).expect("expected"));
         if !shared {
             side.receive(11, &[]);
@@ -108,8 +111,8 @@ fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
         assert_eq!(side.nic.event(), Some(Event::QpFailed { qp: side.qp, reason: None }));
         assert_eq!(side.nic.event(), shared.then_some(Event::LastReceive { qp: side.qp }));
         assert_eq!(side.nic.query_qp(side.qp).expect("there").1, QpState::Error);
-        assert_eq!(side.nic.connect(side.qp, TRAITS), Err(Refusal::BadState(QpState::Error)));
-        assert_eq!(side.nic.give_up(side.qp), Err(Refusal::BadState(QpState::Error)));
+        assert_eq!(side.nic.connect(side.qp, TRAITS), Err(RequestError::BadState(QpState::Error)));
+        assert_eq!(side.nic.give_up(side.qp), Err(RequestError::BadState(QpState::Error)));
         // Work posted now is flushed, as in any queue pair in error.
         post(&mut side, 4, Operation::SEND).expect("over");
         assert_eq!(statuses(&mut side), [(4, Status::Flushed)]);
@@ -119,7 +122,7 @@ fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
 #[test]
 fn nothing_posted_nothing_is_told_but_the_event() {
     let mut side = Side::new(1, 1458);
-    side.nic.expect(side.qp, TRAITS).expect("idle");
+    side.nic.expect_stream(side.qp, TRAITS).expect("idle");
     side.nic.give_up(side.qp).expect("expecting");
     assert_eq!(statuses(&mut side), []);
     assert_eq!(side.nic.event(), Some(Event::QpFailed { qp: side.qp, reason: None }));
@@ -128,16 +131,16 @@ fn nothing_posted_nothing_is_told_but_the_event() {
 #[test]
 fn abort_flushes_what_waits_and_reset_forgets_it() {
     let mut side = Side::new(1, 1458);
-    side.nic.expect(side.qp, TRAITS).expect("idle");
+    side.nic.expect_stream(side.qp, TRAITS).expect("idle");
     post(&mut side, 1, Operation::SEND).expect("expected");
     side.receive(2, &[]);
     side.nic.abort(side.qp).expect("there");
     assert_eq!(statuses(&mut side), [(1, Status::Flushed), (2, Status::Flushed)]);
     side.nic.reset(side.qp).expect("over");
-    side.nic.expect(side.qp, TRAITS).expect("as new");
+    side.nic.expect_stream(side.qp, TRAITS).expect("as new");
     post(&mut side, 3, Operation::SEND).expect("expected");
     side.nic.reset(side.qp).expect("idle");
-    assert_eq!(post(&mut side, 4, Operation::SEND), Err(Refusal::BadState(QpState::Idle)), "undone");
+    assert_eq!(post(&mut side, 4, Operation::SEND), Err(RequestError::BadState(QpState::Idle)), "undone");
     side.nic.connect(side.qp, TRAITS).expect("as new");
     side.make();
     assert!(side.out.segments.is_empty() && statuses(&mut side).is_empty(), "it is forgotten");
@@ -149,7 +152,7 @@ fn a_connection_is_begun_and_accepted_for_queue_pairs_that_expect_one() {
     let mut one = Host::initiator(1, &config, (4, 4), b"");
     let mut two = Host::responder(2, &config);
     for host in [&mut one, &mut two] {
-        host.nic.core.expect(host.qp, TRAITS).expect("idle, also with a connection on its way");
+        host.nic.core.expect_stream(host.qp, TRAITS).expect("idle, also with a connection on its way");
         host.send(1, Operation::SEND, Data::Inline((0..100).collect()));
         let (inbox, stag) = host.memory(0x1000, 100);
         host.receive(2, Some(Sge { stag, address: inbox.address(), length: 100 }));
@@ -174,16 +177,16 @@ fn a_connection_is_begun_and_accepted_for_queue_pairs_that_expect_one() {
 fn a_queue_pair_whose_connection_failed_is_given_up_and_used_again() {
     let config = mpa::Config::default();
     let mut one = Host::initiator(1, &config, (4, 4), b"");
-    one.nic.core.expect(one.qp, TRAITS).expect("idle");
+    one.nic.core.expect_stream(one.qp, TRAITS).expect("idle");
     one.send(1, Operation::SEND, Data::none());
-    one.nic.stream_gone(one.end, false);
-    assert!(matches!(one.nic.poll(), Some(News::Failed { .. })));
+    one.nic.on_stream_closed(one.end, false);
+    assert!(matches!(one.nic.poll(), Some(CmEvent::Failed { .. })));
     assert_eq!(one.completions(), [], "the connection manager's caller decides");
     one.nic.core.give_up(one.qp).expect("expecting");
     assert_eq!(one.completions()[0].status, Status::Lost);
     assert_eq!(one.nic.open(&config, one.qp, (4, 4), b"", NOW), Err(OpenError::InUse), "it is over");
     one.nic.reset(one.qp).expect("over");
-    one.nic.core.expect(one.qp, TRAITS).expect("as new");
+    one.nic.core.expect_stream(one.qp, TRAITS).expect("as new");
     assert!(one.nic.open(&config, one.qp, (4, 4), b"", NOW).is_ok());
 }
 
@@ -192,9 +195,9 @@ fn completions_carry_the_name_and_events_the_number() {
     const NAME: u32 = 0x00ab_cdef;
     let mut pair = Pair::new(1458, Landing::Whole);
     for side in [&mut pair.one, &mut pair.two] {
-        side.nic.set_name(side.qp, NAME).expect("there");
+        side.nic.set_qpn(side.qp, NAME).expect("there");
     }
-    assert_eq!(pair.one.nic.set_name(pair.one.qp ^ 0xffff, 1), Err(Refusal::UnknownQp));
+    assert_eq!(pair.one.nic.set_qpn(pair.one.qp ^ 0xffff, 1), Err(RequestError::UnknownQp));
     pair.two.receive(2, &[]);
     pair.two.receive(3, &[]);
     post(&mut pair.one, 1, Operation::SEND).expect("room");

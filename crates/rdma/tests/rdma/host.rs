@@ -3,8 +3,8 @@
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_base::{Region, RngKey};
 use kiban_rdma::iwarp::rnic::{
-    Access, Binding, Config, Data, Event, Notify, Operation, Place, QpAttributes, QpState, ReceiveWork,
-    Refusal, Rnic, SendWork, Sge, Status, StreamTraits,
+    Access, Binding, Config, Data, Event, Notify, Operation, QpAttributes, QpState, ReceiveWork,
+    RequestError, Rnic, SendWork, Sge, Status, StreamTraits, TaggedAddress,
 };
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
 }
 
-fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<(), Refusal> {
+fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<(), RequestError> {
     side.nic.post_send(side.qp, SendWork::new(id, operation, data))
 }
 
@@ -20,33 +20,33 @@ fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<()
 fn work_that_a_queue_does_not_take_is_refused_and_leaves_no_trace() {
     let mut side = Side::new(1, 1458);
     let sge = Sge::default();
-    let nowhere = Place { stag: 1, offset: 0 };
+    let nowhere = TaggedAddress { stag: 1, offset: 0 };
     let elements = |count: usize| Data::Elements(std::iter::repeat_n(sge, count).collect());
     let inline = |count: usize| Data::Inline(std::iter::repeat_n(0, count).collect());
-    assert_eq!(post(&mut side, 1, Operation::SEND, Data::none()), Err(Refusal::BadState(QpState::Idle)));
+    assert_eq!(post(&mut side, 1, Operation::SEND, Data::none()), Err(RequestError::BadState(QpState::Idle)));
     let traits = StreamTraits { ord: 0, extensions: false, ..TRAITS };
     side.nic.connect(side.qp, traits).expect("idle");
-    assert_eq!(side.nic.connect(side.qp, traits), Err(Refusal::BadState(QpState::Rts)));
+    assert_eq!(side.nic.connect(side.qp, traits), Err(RequestError::BadState(QpState::Rts)));
     let write = Operation::Write { remote: nowhere, immediate: Some(1) };
     let rows = [
-        (Operation::SEND, elements(9), Refusal::TooManyElements),
-        (Operation::SEND, inline(257), Refusal::TooMuchInline),
-        (Operation::read(nowhere), inline(1), Refusal::TooMuchInline),
-        (Operation::read(nowhere), elements(1), Refusal::NotAgreed),
-        (Operation::Immediate { data: 1 }, Data::none(), Refusal::NotAgreed),
-        (write, Data::none(), Refusal::NotAgreed),
+        (Operation::SEND, elements(9), RequestError::TooManyElements),
+        (Operation::SEND, inline(257), RequestError::TooMuchInline),
+        (Operation::read(nowhere), inline(1), RequestError::TooMuchInline),
+        (Operation::read(nowhere), elements(1), RequestError::NotAgreed),
+        (Operation::Immediate { data: 1 }, Data::none(), RequestError::NotAgreed),
+        (write, Data::none(), RequestError::NotAgreed),
     ];
     for (operation, data, refusal) in rows {
         assert_eq!(post(&mut side, 1, operation.clone(), data), Err(refusal), "{operation:?}");
     }
     let receive = |id, count| ReceiveWork { id, sges: std::iter::repeat_n(sge, count).collect() };
-    assert_eq!(side.nic.post_receive(side.qp, receive(1, 9)), Err(Refusal::TooManyElements));
+    assert_eq!(side.nic.post_receive(side.qp, receive(1, 9)), Err(RequestError::TooManyElements));
     for id in 0..64 {
         post(&mut side, id, Operation::SEND, inline(256)).expect("room");
         side.nic.post_receive(side.qp, receive(100 + id, 8)).expect("room");
     }
-    assert_eq!(post(&mut side, 64, Operation::SEND, Data::none()), Err(Refusal::Full));
-    assert_eq!(side.nic.post_receive(side.qp, receive(1, 0)), Err(Refusal::Full));
+    assert_eq!(post(&mut side, 64, Operation::SEND, Data::none()), Err(RequestError::Full));
+    assert_eq!(side.nic.post_receive(side.qp, receive(1, 0)), Err(RequestError::Full));
     // Accepted work completes once, in order; rejected work never completes.
     side.nic.abort(side.qp).expect("there");
     let expected: Vec<_> = (0..64).chain(100..164).map(|id| (id, Status::Flushed)).collect();
@@ -93,7 +93,7 @@ fn posts_in_every_state_have_their_outcome() {
         // A connected queue pair cannot be reset; one without a stream returns to its initial state.
         let resets = matches!(state, QpState::Idle | QpState::Error);
         assert_eq!(side.nic.reset(side.qp).is_ok(), resets, "{state:?}");
-        side.nic.stream_gone(side.qp, true);
+        side.nic.on_stream_closed(side.qp, true);
         let flushed = statuses(&mut side).len();
         let waited = match state {
             QpState::Rts => 2,
@@ -116,7 +116,7 @@ fn wrong_work_of_ours_fails_alone_in_its_place() {
     let foreign = pair.one.nic.register(other_pd, Region::new(0x10_0000, 100), Access::ALL).expect("room");
     let window = pair.one.nic.allocate_window(pair.one.pd, false).expect("room");
     let target = pair.two.memory(100, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     let all = memory.sge(0, 100);
     let read = || Operation::read(place);
     let rows = [
@@ -212,7 +212,7 @@ fn a_shared_queue_tells_once_that_it_runs_low() {
         two.nic.post_srq_receive(srq, work).expect("room");
     }
     let fifth = ReceiveWork { id: 4, sges: [].into_iter().collect() };
-    assert_eq!(two.nic.post_srq_receive(srq, fifth), Err(Refusal::Full));
+    assert_eq!(two.nic.post_srq_receive(srq, fifth), Err(RequestError::Full));
     for side in [&mut pair.one, &mut pair.two] {
         side.nic.connect(side.qp, TRAITS).expect("idle");
     }
@@ -233,22 +233,22 @@ fn what_others_use_is_not_given_back() {
     let with_srq = QpAttributes { srq: Some(srq), ..attributes(side.pd, side.cq) };
     let qp = side.nic.create_qp(with_srq).expect("room");
     let memory = side.memory(10, Access::LOCAL);
-    assert_eq!(side.nic.destroy_pd(side.pd), Err(Refusal::InUse));
-    assert_eq!(side.nic.destroy_cq(side.cq), Err(Refusal::InUse));
-    assert_eq!(side.nic.destroy_srq(srq), Err(Refusal::InUse));
+    assert_eq!(side.nic.destroy_pd(side.pd), Err(RequestError::InUse));
+    assert_eq!(side.nic.destroy_cq(side.cq), Err(RequestError::InUse));
+    assert_eq!(side.nic.destroy_srq(srq), Err(RequestError::InUse));
     side.nic.destroy_qp(qp).expect("there");
-    assert_eq!(side.nic.destroy_qp(qp), Err(Refusal::UnknownQp));
+    assert_eq!(side.nic.destroy_qp(qp), Err(RequestError::UnknownQp));
     side.nic.destroy_srq(srq).expect("nobody uses it");
-    assert_eq!(side.nic.destroy_srq(srq), Err(Refusal::UnknownSrq));
+    assert_eq!(side.nic.destroy_srq(srq), Err(RequestError::UnknownSrq));
     side.nic.destroy_qp(side.qp).expect("there");
     side.nic.destroy_cq(side.cq).expect("nobody uses it");
-    assert_eq!(side.nic.poll(side.cq), Err(Refusal::UnknownCq));
-    assert_eq!(side.nic.arm(side.cq, Notify::Any), Err(Refusal::UnknownCq));
-    assert_eq!(side.nic.destroy_pd(side.pd), Err(Refusal::InUse), "its memory is there");
+    assert_eq!(side.nic.poll(side.cq), Err(RequestError::UnknownCq));
+    assert_eq!(side.nic.arm(side.cq, Notify::Any), Err(RequestError::UnknownCq));
+    assert_eq!(side.nic.destroy_pd(side.pd), Err(RequestError::InUse), "its memory is there");
     side.nic.deregister(memory.stag).expect("registered");
-    assert!(matches!(side.nic.deregister(memory.stag), Err(Refusal::UnknownStag)));
+    assert!(matches!(side.nic.deregister(memory.stag), Err(RequestError::UnknownStag)));
     side.nic.destroy_pd(side.pd).expect("nothing belongs to it");
-    assert_eq!(side.nic.create_srq(side.pd, 1, 0), Err(Refusal::UnknownPd));
+    assert_eq!(side.nic.create_srq(side.pd, 1, 0), Err(RequestError::UnknownPd));
     assert_eq!(side.nic.in_use(), (0, 0));
 }
 
@@ -287,7 +287,7 @@ fn windows_are_bound_to_what_is_theirs_and_open() {
             assert_eq!(statuses(&mut side), [(1, status)], "{name}, type 2: {type_2}");
             let region = binding.map_or(0, |binding| binding.region);
             if status == Status::Success {
-                assert!(matches!(side.nic.deregister(region), Err(Refusal::InUse)), "{name}");
+                assert!(matches!(side.nic.deregister(region), Err(RequestError::InUse)), "{name}");
                 // A type 2 window can be bound again only after it was invalidated.
                 side.send(2, Operation::Bind { window, binding }, Data::none());
                 side.make();

@@ -3,8 +3,8 @@
 use crate::pair::{Landing, Pair, Side, TRAITS};
 use crate::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
 use kiban_rdma::iwarp::rnic::{
-    Access, Completion, Data, Event, Kind, Notify, Operation, Place, QpState, Refusal, SendWork, Status,
-    StreamTraits,
+    Access, Completion, Data, Event, Kind, Notify, Operation, QpState, RequestError, SendWork, Status,
+    StreamTraits, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::Reason;
 
@@ -14,7 +14,7 @@ const SEND_SOLICITED_IMMEDIATE: u8 = 0x4d;
 fn own(segment_bytes: usize, landing: Landing) -> Pair {
     let mut pair = Pair::apart(segment_bytes, landing);
     for side in [&mut pair.one, &mut pair.two] {
-        side.nic.agree_on_own(side.qp).expect("there");
+        side.nic.set_peer_is_kiban(side.qp).expect("there");
         // The traits from the stream's setup do not override it.
         side.nic.connect(side.qp, TRAITS).expect("idle");
         assert!(side.nic.query_qp(side.qp).expect("there").2.kiban);
@@ -77,8 +77,8 @@ fn the_bits_stand_where_a_send_with_invalidate_has_its_tag() {
 fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let work = SendWork::new(1, Operation::SendImmediate { data: 1 }, Data::none());
-    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(Refusal::NotAgreed));
-    pair.one.nic.agree_on_own(pair.one.qp).expect("there");
+    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(RequestError::NotAgreed));
+    pair.one.nic.set_peer_is_kiban(pair.one.qp).expect("there");
     pair.one.nic.post_send(pair.one.qp, work.clone()).expect("agreed on this side");
     pair.two.receive(2, &[]);
     pair.run();
@@ -89,13 +89,13 @@ fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
     // A reset clears it.
     pair.one.completions();
     pair.one.nic.reset(pair.one.qp).expect("over");
-    pair.one.nic.expect(pair.one.qp, TRAITS).expect("as new");
-    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(Refusal::NotAgreed));
+    pair.one.nic.expect_stream(pair.one.qp, TRAITS).expect("as new");
+    assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(RequestError::NotAgreed));
     // It can also be declared for an expected stream, or in advance.
-    pair.one.nic.agree_on_own(pair.one.qp).expect("there");
-    pair.one.nic.expect(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
+    pair.one.nic.set_peer_is_kiban(pair.one.qp).expect("there");
+    pair.one.nic.expect_stream(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
     pair.one.nic.post_send(pair.one.qp, work).expect("expected");
-    assert_eq!(pair.one.nic.agree_on_own(pair.one.qp ^ 0xffff), Err(Refusal::UnknownQp));
+    assert_eq!(pair.one.nic.set_peer_is_kiban(pair.one.qp ^ 0xffff), Err(RequestError::UnknownQp));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_message_keeps_its_opcode_to_its_end() {
         for landing in LANDINGS {
             let mut stand = Stand::new(landing);
             let two = &mut stand.pair.two;
-            two.nic.agree_on_own(two.qp).expect("there");
+            two.nic.set_peer_is_kiban(two.qp).expect("there");
             stand.post_receives();
             stand.peer_reads();
             let words = Un { ulp: stand.stag(Slot::Open), msn: 1, ..Un::default() };
@@ -129,7 +129,7 @@ fn a_write_brings_its_64_bits_when_it_is_in_place() {
             // The eight octets as peers with a verbs interface use them: the program's 32 bits and the length
             // of the Write.
             let data = 0xdead_beef_0000_0000 | 5000;
-            let remote = Place { stag: target.stag, offset: target.region.address() };
+            let remote = TaggedAddress { stag: target.stag, offset: target.region.address() };
             let operation = Operation::Write { remote, immediate: Some(data) };
             let work = SendWork::new(1, operation, Data::one(source.sge(0, 5000)));
             pair.two.receive(2, &[]);

@@ -7,7 +7,8 @@ use crate::stand::{
 };
 use kiban_base::SharedBytes;
 use kiban_rdma::iwarp::rnic::{
-    Access, Data, Event, Judged, Operation, Place, Places, QpAttributes, QpState, Status, StreamTraits,
+    Access, Data, Event, Operation, PlacementBuffers, QpAttributes, QpState, Status, StreamTraits,
+    TaggedAddress, Validation,
 };
 use kiban_rdma::wire::rdmap::{Atomic, AtomicResponse, Reason};
 
@@ -45,8 +46,8 @@ impl Stand {
     /// Injects a segment whose payload arrives in two parts; the victim's memory is invalidated between them.
     fn inject_halves(&mut self, segment: &[u8], first: usize, direct: bool, slot: Slot, taken: Taken) {
         let qp = self.pair.two.qp;
-        let judged = self.pair.two.nic.judge(qp, segment, segment.len()).expect("it is good so far");
-        let Judged::Place(mut placement) = judged else { panic!("it has payload") };
+        let judged = self.pair.two.nic.validate(qp, segment, segment.len()).expect("it is good so far");
+        let Validation::Place(mut placement) = judged else { panic!("it has payload") };
         let payload = &segment[placement.header_bytes()..];
         for (n, part) in [&payload[..first], &payload[first..]].into_iter().enumerate() {
             if n == 1 {
@@ -54,14 +55,14 @@ impl Stand {
             }
             let nic = &mut self.pair.two.nic;
             if direct {
-                let mut places = Places::new();
-                if nic.landing(qp, &placement, &mut places).is_err() {
+                let mut places = PlacementBuffers::new();
+                if nic.placement_buffers(qp, &placement, &mut places).is_err() {
                     assert!(places.is_empty(), "no place is told with a fault");
                     return;
                 }
                 let place = places.first().expect("a place");
                 place.write(place.address(), SharedBytes::from(part)).expect("within");
-                nic.landed(qp, &mut placement, part.len());
+                nic.on_placed(qp, &mut placement, part.len());
             } else if nic.place(qp, &mut placement, SharedBytes::from(part)).is_err() {
                 return;
             }
@@ -144,7 +145,7 @@ fn a_receive_posted_with_memory_that_it_may_not_have_takes_no_byte() {
 /// The victim reads 100 bytes of the peer's memory into its receive memory; the request has been sent.
 fn reads(stand: &mut Stand) {
     let sink = stand.sge(Slot::Receive, 16, 100);
-    let source = Place { stag: 0x99, offset: 0x5000 };
+    let source = TaggedAddress { stag: 0x99, offset: 0x5000 };
     stand.pair.two.send(7, Operation::read(source), Data::one(sink));
     stand.pair.two.make();
     stand.pair.two.out.segments.clear();
@@ -265,7 +266,7 @@ fn an_atomics_answer_has_its_number_and_comes_in_its_turn() {
     let read_answer = |s: &Stand| tagged(READ_RESPONSE, true, s.stag(Slot::Receive), at(Slot::Receive, 0), 8);
     for (wrong, name) in [(true, "another number"), (false, "a read's answer")] {
         let mut stand = Stand::new(Landing::Whole);
-        let remote = Place { stag: 0x99, offset: 0x5000 };
+        let remote = TaggedAddress { stag: 0x99, offset: 0x5000 };
         let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
         let sge = stand.sge(Slot::Receive, 0, 8);
         stand.pair.two.send(7, Operation::Atomic { remote, atomic }, Data::one(sge));
@@ -309,7 +310,7 @@ fn who_agreed_to_no_reads_answers_none_and_asks_none() {
     two.nic.connect(two.qp, StreamTraits { ird: 0, ord: 0, ..TRAITS }).expect("idle");
     let work = kiban_rdma::iwarp::rnic::SendWork::new(
         1,
-        Operation::read(Place { stag: 1, offset: 0 }),
+        Operation::read(TaggedAddress { stag: 1, offset: 0 }),
         Data::none(),
     );
     assert!(two.nic.post_send(two.qp, work).is_err());
@@ -325,7 +326,7 @@ fn what_a_peer_reads_is_taken_back_in_the_middle() {
         let mut pair = Pair::new(200, Landing::Whole);
         let source = pair.two.pattern(1000, Access::ALL);
         let sink = pair.one.memory(1000, Access::LOCAL);
-        let place = Place { stag: source.stag, offset: source.region.address() };
+        let place = TaggedAddress { stag: source.stag, offset: source.region.address() };
         pair.one.send(1, Operation::read(place), Data::one(sink.sge(0, 1000)));
         pair.one.make();
         let request = pair.one.out.segments.pop_front().expect("a request");

@@ -2,7 +2,7 @@
 
 use crate::pair::{Landing, Pair};
 use kiban_rdma::iwarp::rnic::{
-    Access, Binding, Data, Kind, Operation, Place, QpState, SendWork, Sge, Status,
+    Access, Binding, Data, Kind, Operation, QpState, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::Atomic;
 
@@ -20,7 +20,7 @@ fn writes_and_reads_of_any_size_arrive_whole() {
             let mut pair = Pair::new(1458, landing);
             let source = pair.one.pattern(6000, Access::LOCAL);
             let target = pair.two.memory(6000, Access::ALL);
-            let place = |at| Place { stag: target.stag, offset: target.region.address() + at };
+            let place = |at| TaggedAddress { stag: target.stag, offset: target.region.address() + at };
             pair.one.send(1, Operation::write(place(3)), Data::one(source.sge(5, length)));
             pair.run();
             assert_eq!(statuses(&mut pair.one), [(1, Status::Success, Kind::Write, 0)]);
@@ -81,7 +81,7 @@ fn completions_come_in_the_order_of_posting_whatever_is_answered_first() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let memory = pair.one.memory(4096, Access::LOCAL);
     let target = pair.two.pattern(4096, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     pair.two.receive(9, &[]);
     pair.one.send(1, Operation::read(place), Data::one(memory.sge(0, 4096)));
     pair.one.send(2, Operation::write(place), Data::one(memory.sge(0, 8)));
@@ -99,10 +99,10 @@ fn fences_hold_work_back_and_unsignalled_work_says_nothing() {
         let mut pair = Pair::new(1458, Landing::Whole);
         let memory = pair.one.memory(4096, Access::LOCAL);
         let target = pair.two.pattern(4096, Access::ALL);
-        let place = Place { stag: target.stag, offset: target.region.address() };
+        let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
         pair.one.send(1, Operation::read(place), Data::one(memory.sge(0, 100)));
         // The write sends what was read: without the fence it would send the old contents.
-        let back = Place { offset: place.offset + 2000, ..place };
+        let back = TaggedAddress { offset: place.offset + 2000, ..place };
         let work = SendWork {
             fence,
             local_fence,
@@ -123,7 +123,7 @@ fn no_more_reads_are_under_way_than_agreed_and_elements_count() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let memory = pair.one.memory(8192, Access::LOCAL);
     let target = pair.two.pattern(8192, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     let elements: Vec<Sge> = (0..6).map(|at| memory.sge(at * 1000, 500)).collect();
     pair.one.send(1, Operation::read(place), Data::Elements(elements.into_iter().collect()));
     pair.one.make();
@@ -143,7 +143,7 @@ fn immediate_data_and_atomics_reach_a_peer_that_knows_them() {
     let memory = pair.one.memory(64, Access::LOCAL);
     let target = pair.two.memory(64, Access::ALL);
     target.fill(&[5u64.to_ne_bytes(), [0; 8]].concat());
-    let place = |at| Place { stag: target.stag, offset: target.region.address() + at };
+    let place = |at| TaggedAddress { stag: target.stag, offset: target.region.address() + at };
     pair.two.receive(9, &[]);
     pair.two.receive(10, &[]);
     pair.one.send(
@@ -180,7 +180,11 @@ fn memory_is_registered_and_invalidated_by_work_requests() {
     pair.run();
     assert_eq!(statuses(&mut pair.two), [(1, Status::Success, Kind::Register, 0)]);
     let source = pair.one.pattern(250, Access::NONE);
-    pair.one.send(2, Operation::write(Place { stag: fresh, offset: 0x7019 }), Data::one(source.sge(0, 250)));
+    pair.one.send(
+        2,
+        Operation::write(TaggedAddress { stag: fresh, offset: 0x7019 }),
+        Data::one(source.sge(0, 250)),
+    );
     pair.run();
     let all: Vec<u8> = blocks.iter().flat_map(|block| block.read(0, 100).expect("within")).collect();
     assert_eq!(all[25..275], source.bytes()[..]);
@@ -189,7 +193,11 @@ fn memory_is_registered_and_invalidated_by_work_requests() {
     pair.one.send(3, Operation::Send { invalidate: Some(fresh) }, Data::none());
     pair.run();
     assert_eq!(pair.two.completions()[0].invalidated, Some(fresh));
-    pair.one.send(4, Operation::write(Place { stag: fresh, offset: 0x7000 }), Data::one(source.sge(0, 1)));
+    pair.one.send(
+        4,
+        Operation::write(TaggedAddress { stag: fresh, offset: 0x7000 }),
+        Data::one(source.sge(0, 1)),
+    );
     pair.run();
     assert_eq!(pair.two.nic.counters().bad_stag, 1);
     assert_eq!(blocks[0].read(0, 1), Some(vec![0]));
@@ -212,7 +220,7 @@ fn a_window_shows_its_part_and_only_while_bound() {
         assert_eq!(statuses(&mut pair.two)[0].1, Status::Success);
         assert!(pair.two.nic.deregister(region.stag).is_err(), "a window looks at it");
         let back = pair.one.memory(50, Access::LOCAL);
-        let place = |at: u64| Place { stag: window, offset: 0x10_0000 + at };
+        let place = |at: u64| TaggedAddress { stag: window, offset: 0x10_0000 + at };
         pair.one.send(2, Operation::read(place(100)), Data::one(back.sge(0, 50)));
         pair.run();
         assert_eq!(statuses(&mut pair.one)[0].1, Status::Success);
@@ -229,7 +237,7 @@ fn closing_in_order_lets_what_is_posted_go_first() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let source = pair.one.pattern(5000, Access::NONE);
     let target = pair.two.memory(5000, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     pair.two.receive(9, &[]);
     pair.one.send(1, Operation::write(place), Data::one(source.sge(0, 5000)));
     pair.one.nic.disconnect(pair.one.qp).expect("connected");

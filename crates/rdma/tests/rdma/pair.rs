@@ -2,8 +2,8 @@
 
 use kiban_base::{Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::rnic::{
-    Access, Completion, Config, Data, Judged, Operation, Payload, Places, QpAttributes, ReceiveWork, Rnic,
-    SendWork, Sge, StreamTraits, StreamWish, ToLlp,
+    Access, Completion, Config, Data, Operation, Payload, PlacementBuffers, QpAttributes, ReceiveWork, Rnic,
+    SendWork, Sge, StreamAction, StreamTraits, ToLlp, Validation,
 };
 use std::collections::VecDeque;
 
@@ -124,7 +124,7 @@ impl Side {
 
     /// Makes all segments that can be made.
     pub(crate) fn make(&mut self) {
-        while let Some(qp) = self.nic.next_in_line() {
+        while let Some(qp) = self.nic.pop_tx_queue() {
             while self.nic.next_segment(qp, &mut self.out) {}
             self.nic.confirm(qp, self.nic.segments_made(qp));
         }
@@ -137,18 +137,18 @@ impl Side {
             Landing::Crumbs(_) | Landing::Direct(_) => 0,
         };
         let mut placement = loop {
-            match self.nic.judge(self.qp, &segment[..here], segment.len()) {
-                Ok(Judged::Wants(more)) => {
+            match self.nic.validate(self.qp, &segment[..here], segment.len()) {
+                Ok(Validation::NeedMore(more)) => {
                     assert!(more > here && more <= segment.len(), "wants {more} of {}", segment.len());
                     here = more;
                 }
-                Ok(Judged::Place(placement)) => break placement,
-                Ok(Judged::Done) | Err(_) => return true,
-                Ok(Judged::Dry) => return false,
+                Ok(Validation::Place(placement)) => break placement,
+                Ok(Validation::Done) | Err(_) => return true,
+                Ok(Validation::Dry) => return false,
             }
         };
         let mut rest = &segment[placement.header_bytes()..];
-        let mut places = Places::new();
+        let mut places = PlacementBuffers::new();
         loop {
             let count = match landing {
                 Landing::Whole => rest.len(),
@@ -156,7 +156,7 @@ impl Side {
             };
             let (now, later) = rest.split_at(count);
             if let Landing::Direct(_) = landing {
-                if self.nic.landing(self.qp, &placement, &mut places).is_err() {
+                if self.nic.placement_buffers(self.qp, &placement, &mut places).is_err() {
                     return true;
                 }
                 let mut left = now;
@@ -165,7 +165,7 @@ impl Side {
                     place.write(place.address(), SharedBytes::from(front)).expect("within");
                     left = back;
                 }
-                self.nic.landed(self.qp, &mut placement, now.len() - left.len());
+                self.nic.on_placed(self.qp, &mut placement, now.len() - left.len());
                 rest = &rest[now.len() - left.len()..];
             } else {
                 if self.nic.place(self.qp, &mut placement, SharedBytes::from(now)).is_err() {
@@ -178,7 +178,7 @@ impl Side {
             }
         }
         assert_eq!(placement.missing(), 0);
-        let _ = self.nic.finish(self.qp, &placement);
+        let _ = self.nic.deliver(self.qp, &placement);
         true
     }
 }
@@ -212,11 +212,12 @@ impl Pair {
             moved |= carry(&mut self.one, &mut self.two, self.landing);
             moved |= carry(&mut self.two, &mut self.one, self.landing);
             if !moved && self.one.out.segments.len() + self.two.out.segments.len() == 0 {
-                let wishes = [self.one.nic.stream_wish(self.one.qp), self.two.nic.stream_wish(self.two.qp)];
-                if wishes.iter().any(|&wish| wish != StreamWish::Open) {
-                    let in_order = !wishes.contains(&StreamWish::Abort);
-                    self.one.nic.stream_gone(self.one.qp, in_order);
-                    self.two.nic.stream_gone(self.two.qp, in_order);
+                let wishes =
+                    [self.one.nic.stream_action(self.one.qp), self.two.nic.stream_action(self.two.qp)];
+                if wishes.iter().any(|&wish| wish != StreamAction::Open) {
+                    let in_order = !wishes.contains(&StreamAction::Abort);
+                    self.one.nic.on_stream_closed(self.one.qp, in_order);
+                    self.two.nic.on_stream_closed(self.two.qp, in_order);
                 }
             }
             if !moved {

@@ -2,15 +2,15 @@
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_rdma::iwarp::rnic::{
-    Access, Data, Event, Operation, Place, QpAttributes, QpState, ReceiveWork, SendWork, Sge, Status,
+    Access, Data, Event, Operation, QpAttributes, QpState, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
 
 fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
 }
 
-fn place(memory: &crate::pair::Memory) -> Place {
-    Place { stag: memory.stag, offset: memory.region.address() }
+fn place(memory: &crate::pair::Memory) -> TaggedAddress {
+    TaggedAddress { stag: memory.stag, offset: memory.region.address() }
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_read_that_was_refused_is_the_one_that_is_blamed() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let sink = pair.one.memory(300, Access::LOCAL);
     let source = pair.two.pattern(100, Access::ALL);
-    let bad = Place { stag: source.stag ^ 0x100, ..place(&source) };
+    let bad = TaggedAddress { stag: source.stag ^ 0x100, ..place(&source) };
     pair.one.send(1, Operation::read(place(&source)), Data::one(sink.sge(0, 100)));
     pair.one.send(2, Operation::read(bad), Data::one(sink.sge(100, 100)));
     pair.one.send(3, Operation::read(place(&source)), Data::one(sink.sge(200, 100)));
@@ -139,14 +139,14 @@ fn a_message_waits_for_its_receive_and_the_stream_goes_on() {
         for id in 11..=13u64 {
             pair.run();
             assert!(pair.two.stalled && statuses(&mut pair.two).is_empty());
-            assert_eq!(pair.two.nic.resumed(), None);
+            assert_eq!(pair.two.nic.next_resumable(), None);
             let work = ReceiveWork { id, sges: [target.sge((id - 11) * 100, 100)].into_iter().collect() };
             if shared {
                 pair.two.nic.post_srq_receive(srq, work).expect("room");
             } else {
                 pair.two.nic.post_receive(pair.two.qp, work).expect("room");
             }
-            assert_eq!(pair.two.nic.resumed(), Some(pair.two.qp));
+            assert_eq!(pair.two.nic.next_resumable(), Some(pair.two.qp));
             pair.run();
             assert_eq!(statuses(&mut pair.two), [(id, Status::Success)]);
         }

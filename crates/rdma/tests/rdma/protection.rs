@@ -6,7 +6,7 @@ use crate::stand::{
     LANDINGS, READ_REQUEST, READ_RESPONSE, SLOT, Slot, Stand, Un, WRITE, add_one, at, invalidate, read,
     read_to, tagged, untagged,
 };
-use kiban_rdma::iwarp::rnic::{Place, QpState, Status};
+use kiban_rdma::iwarp::rnic::{QpState, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Reason;
 
 fn write(stag: u32, offset: u64, payload: usize) -> Vec<Vec<u8>> {
@@ -239,7 +239,7 @@ fn what_is_read_is_open_to_be_read() {
         row(
             "a sink that wraps",
             |s| {
-                let source = Place { stag: s.stag(OPEN), offset: at(OPEN, 0) };
+                let source = TaggedAddress { stag: s.stag(OPEN), offset: at(OPEN, 0) };
                 vec![read_to(1, u64::MAX - 3, source, 8)]
             },
             Reason::REMOTE_WRAP,

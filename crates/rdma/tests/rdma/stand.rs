@@ -6,7 +6,7 @@
 use crate::pair::{Landing, Pair};
 use kiban_base::{Region, SharedBytes};
 use kiban_rdma::iwarp::rnic::{
-    Access, Binding, Data, Event, Kind, Operation, Place, QpState, RnicCounters, Sge, Status,
+    Access, Binding, Data, Event, Kind, Operation, QpState, RnicCounters, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::{Atomic, AtomicRequest, ReadRequest, Reason};
 
@@ -93,11 +93,11 @@ pub(crate) fn invalidate(msn: u32, stag: u32) -> Vec<u8> {
 
 /// Builds a read request.
 pub(crate) fn read(msn: u32, stag: u32, offset: u64, length: u32) -> Vec<u8> {
-    read_to(msn, 0x1000, Place { stag, offset }, length)
+    read_to(msn, 0x1000, TaggedAddress { stag, offset }, length)
 }
 
-pub(crate) fn read_to(msn: u32, sink: u64, source: Place, length: u32) -> Vec<u8> {
-    let sink = Place { stag: 0x77, offset: sink };
+pub(crate) fn read_to(msn: u32, sink: u64, source: TaggedAddress, length: u32) -> Vec<u8> {
+    let sink = TaggedAddress { stag: 0x77, offset: sink };
     let request = ReadRequest { sink, length, source };
     untagged(READ_REQUEST, true, Un { queue: 1, msn, ..Un::default() }, &request.bytes())
 }
@@ -105,7 +105,7 @@ pub(crate) fn read_to(msn: u32, sink: u64, source: Place, length: u32) -> Vec<u8
 /// Builds an atomic addition of one.
 pub(crate) fn add_one(msn: u32, stag: u32, offset: u64) -> Vec<u8> {
     let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
-    let request = AtomicRequest { identifier: 5, target: Place { stag, offset }, atomic };
+    let request = AtomicRequest { identifier: 5, target: TaggedAddress { stag, offset }, atomic };
     untagged(ATOMIC_REQUEST, true, Un { queue: 1, msn, ..Un::default() }, &request.bytes())
 }
 
@@ -261,7 +261,7 @@ impl Stand {
     /// Makes the peer wait for a read whose request never reaches the victim.
     pub(crate) fn peer_reads(&mut self) {
         let back = self.pair.one.memory(64, Access::LOCAL);
-        let source = Place { stag: self.stag(Slot::Open), offset: at(Slot::Open, 0) };
+        let source = TaggedAddress { stag: self.stag(Slot::Open), offset: at(Slot::Open, 0) };
         self.pair.one.send(1, Operation::read(source), Data::one(back.sge(0, 64)));
         self.pair.one.make();
         self.pair.one.out.segments.clear();

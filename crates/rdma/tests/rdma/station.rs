@@ -2,9 +2,9 @@
 
 use kiban_base::{Instant, Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{News, Nic, Request};
+use kiban_rdma::iwarp::nic::{CmEvent, Nic, Request};
 use kiban_rdma::iwarp::rnic::{
-    Access, Completion, Config, Data, Operation, ReceiveWork, SendWork, Sge, StreamWish,
+    Access, Completion, Config, Data, Operation, ReceiveWork, SendWork, Sge, StreamAction,
 };
 use kiban_rdma::iwarp::stream::Chunk;
 
@@ -45,7 +45,7 @@ impl Host {
     /// Returns the connection request that has arrived.
     pub(crate) fn asked(&mut self) -> Request {
         match self.nic.poll() {
-            Some(News::Asked(request)) => request,
+            Some(CmEvent::ConnectRequest(request)) => request,
             other => panic!("{other:?}"),
         }
     }
@@ -101,7 +101,7 @@ impl Host {
 
     /// Returns whether the stream continues.
     pub(crate) fn is_open(&self) -> bool {
-        self.nic.wish(self.end) == StreamWish::Open
+        self.nic.stream_action(self.end) == StreamAction::Open
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::pair::{Landing, Pair};
 use kiban_rdma::iwarp::rnic::clocks::Step;
-use kiban_rdma::iwarp::rnic::{Access, Data, Operation, Place};
+use kiban_rdma::iwarp::rnic::{Access, Data, Operation, TaggedAddress};
 use std::collections::BTreeMap;
 
 /// Steps up to the check of an operation.
@@ -35,13 +35,13 @@ fn taken(payload: u32) -> [Step; 7] {
 }
 
 /// Returns the steps of both ends for one work request.
-fn steps(landing: Landing, operation: fn(Place) -> Operation, length: u32) -> (Vec<Step>, Vec<Step>) {
+fn steps(landing: Landing, operation: fn(TaggedAddress) -> Operation, length: u32) -> (Vec<Step>, Vec<Step>) {
     let mut pair = Pair::new(1470, landing);
     let near = pair.one.pattern(8000, Access::LOCAL);
     let far = pair.two.memory(8000, Access::ALL);
     pair.one.nic.clocks().listen();
     pair.two.nic.clocks().listen();
-    let place = Place { stag: far.stag, offset: far.region.address() };
+    let place = TaggedAddress { stag: far.stag, offset: far.region.address() };
     pair.one.send(1, operation(place), Data::one(near.sge(0, length)));
     pair.run();
     (pair.one.nic.clocks().take(), pair.two.nic.clocks().take())
@@ -78,7 +78,7 @@ fn a_read_request_judges_the_memory_for_the_answer_but_fetches_nothing() {
 
 #[test]
 fn without_payload_no_memory_is_looked_up() {
-    for (operation, header) in [(Operation::write as fn(Place) -> _, 14), (Operation::read, 46)] {
+    for (operation, header) in [(Operation::write as fn(TaggedAddress) -> _, 14), (Operation::read, 46)] {
         let (here, there) = steps(Landing::Whole, operation, 0);
         let count = |steps: &[Step]| {
             let mut counts = BTreeMap::new();
@@ -101,7 +101,7 @@ fn nothing_is_written_down_unless_somebody_listens() {
     let mut pair = Pair::new(1470, Landing::Whole);
     let near = pair.one.pattern(100, Access::LOCAL);
     let far = pair.two.memory(100, Access::ALL);
-    let place = Place { stag: far.stag, offset: far.region.address() };
+    let place = TaggedAddress { stag: far.stag, offset: far.region.address() };
     pair.one.send(1, Operation::write(place), Data::one(near.sge(0, 100)));
     pair.run();
     assert!(pair.one.nic.clocks().take().is_empty() && pair.two.nic.clocks().take().is_empty());

@@ -3,8 +3,10 @@
 use crate::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};
 use kiban_rdma::iwarp::mpa::{Config, CrcUse};
-use kiban_rdma::iwarp::rnic::{Access, Data, Kind, Operation, Place, Places, QpState, Status, StreamWish};
-use kiban_rdma::iwarp::stream::{Chunk, News, Stream};
+use kiban_rdma::iwarp::rnic::{
+    Access, Data, Kind, Operation, PlacementBuffers, QpState, Status, StreamAction, TaggedAddress,
+};
+use kiban_rdma::iwarp::stream::{Chunk, Stream, StreamEvent};
 
 struct End {
     side: Side,
@@ -19,7 +21,7 @@ struct End {
 impl End {
     /// Returns the bytes that the stream has to send now, at most `most`.
     fn pull(&mut self, most: usize) -> Vec<u8> {
-        while let Some(qp) = self.side.nic.next_in_line() {
+        while let Some(qp) = self.side.nic.pop_tx_queue() {
             assert_eq!(qp, self.side.qp);
         }
         if !self.stream.fill(&mut self.side.nic) {
@@ -41,22 +43,22 @@ impl End {
     }
 
     fn push(&mut self, mut bytes: &[u8]) {
-        let mut places = Places::new();
-        if self.lands && self.stream.landing(&mut self.side.nic, &mut places) > 0 {
+        let mut places = PlacementBuffers::new();
+        if self.lands && self.stream.placement_buffers(&mut self.side.nic, &mut places) > 0 {
             let before = bytes.len();
             for place in &places {
                 let (front, rest) = bytes.split_at(bytes.len().min(place.len()));
                 place.write(place.address(), SharedBytes::from(front)).expect("within");
                 bytes = rest;
             }
-            self.stream.landed(&mut self.side.nic, before - bytes.len());
+            self.stream.on_placed(&mut self.side.nic, before - bytes.len());
         } else if self.lands {
-            let room = self.stream.rest();
+            let room = self.stream.frame_remainder();
             let count = room.len().min(bytes.len());
             let (front, rest) = bytes.split_at(count);
             room[..count].copy_from_slice(front);
             if count > 0 {
-                self.stream.rest_came(&mut self.side.nic, count);
+                self.stream.on_remainder_received(&mut self.side.nic, count);
                 self.came_direct += count;
             }
             bytes = rest;
@@ -85,7 +87,7 @@ impl Joined {
         joined.run();
         let asked = joined.two.stream.poll();
         assert!(
-            matches!(&asked, Some(News::Asked { private_data, .. }) if private_data == b"hello"),
+            matches!(&asked, Some(StreamEvent::Asked { private_data, .. }) if private_data == b"hello"),
             "{asked:?}"
         );
         let two = &mut joined.two;
@@ -93,7 +95,7 @@ impl Joined {
         joined.run();
         let news = joined.one.stream.poll();
         assert!(
-            matches!(&news, Some(News::Connected { private_data, .. }) if private_data == b"welcome"),
+            matches!(&news, Some(StreamEvent::Connected { private_data, .. }) if private_data == b"welcome"),
             "{news:?}"
         );
         joined
@@ -121,10 +123,10 @@ impl Joined {
                     to.push(&rest[..cut]);
                     rest = &rest[cut..];
                 }
-                if bytes.is_empty() && from.stream.wish(&from.side.nic) != StreamWish::Open {
-                    let in_order = from.stream.wish(&from.side.nic) == StreamWish::Finish;
-                    from.stream.gone(&mut from.side.nic, in_order);
-                    to.stream.gone(&mut to.side.nic, in_order);
+                if bytes.is_empty() && from.stream.action(&from.side.nic) != StreamAction::Open {
+                    let in_order = from.stream.action(&from.side.nic) == StreamAction::Finish;
+                    from.stream.on_closed(&mut from.side.nic, in_order);
+                    to.stream.on_closed(&mut to.side.nic, in_order);
                 }
             }
             if !moved {
@@ -172,7 +174,7 @@ fn every_operation_goes_both_ways_however_the_stream_is_cut_and_checked() {
                 let (from, to) = if turn == 0 { (one, two) } else { (two, one) };
                 let source = from.side.pattern(length, Access::ALL);
                 let target = to.side.memory(length, Access::ALL);
-                let place = Place { stag: target.stag, offset: target.region.address() };
+                let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
                 let whole = length as u32;
                 to.side.receive(8, &[]);
                 to.side.receive(9, &[target.sge(0, whole)]);
@@ -223,12 +225,12 @@ fn the_rest_of_a_long_frame_is_taken_from_the_socket_only_where_it_has_to_be_who
         let Joined { one, two, .. } = &mut joined;
         let source = one.side.pattern(length, Access::NONE);
         let target = two.side.memory(length, Access::ALL);
-        let place = Place { stag: target.stag, offset: target.region.address() };
+        let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
         one.side.send(1, Operation::write(place), Data::one(source.sge(0, length as u32)));
         joined.run();
         assert!(target.bytes() == source.bytes(), "{crc:?}");
         assert_eq!(joined.two.came_direct > length / 10, direct, "{crc:?}: {}", joined.two.came_direct);
-        assert!(joined.two.stream.rest().is_empty(), "nothing is awaited between frames");
+        assert!(joined.two.stream.frame_remainder().is_empty(), "nothing is awaited between frames");
     }
 }
 
@@ -239,7 +241,7 @@ fn a_bad_crc_writes_nothing_and_ends_the_stream() {
     let Joined { one, two, .. } = &mut joined;
     let source = one.side.pattern(50_000, Access::NONE);
     let target = two.side.memory(50_000, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     one.side.send(1, Operation::write(place), Data::one(source.sge(0, 50_000)));
     let mut bytes = one.pull(usize::MAX);
     bytes[30_000] ^= 0x10;
@@ -259,12 +261,12 @@ fn memory_that_is_taken_back_is_copied_out_of_the_burst_first() {
     let Joined { one, two, .. } = &mut joined;
     let source = one.side.pattern(50_000, Access::NONE);
     let target = two.side.memory(50_000, Access::ALL);
-    let place = Place { stag: target.stag, offset: target.region.address() };
+    let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
     let expected = source.bytes();
     one.side.send(1, Operation::write(place), Data::one(source.sge(0, 50_000)));
     let front = one.pull(1000);
     one.side.nic.deregister(source.stag).expect("there");
-    one.stream.let_go(&source.region);
+    one.stream.release_memory(&source.region);
     source.fill(&vec![0xee; 50_000]);
     two.push(&front);
     joined.run();
@@ -305,7 +307,7 @@ fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
     let target = two.side.memory(300, Access::LOCAL);
     for id in 0..3u64 {
         two.side.receive(id, &[target.sge(id * 100, 100)]);
-        while let Some(qp) = two.side.nic.resumed() {
+        while let Some(qp) = two.side.nic.next_resumable() {
             assert_eq!(qp, two.side.qp);
             two.stream.resume(&mut two.side.nic);
         }
@@ -323,7 +325,7 @@ fn a_long_frame_may_be_cut_anywhere_its_trailer_included() {
         let Joined { one, two, .. } = &mut joined;
         let source = one.side.pattern(length as usize, Access::NONE);
         let target = two.side.memory(length as usize, Access::ALL);
-        let place = Place { stag: target.stag, offset: target.region.address() };
+        let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
         for id in 0..2 {
             one.side.send(id, Operation::write(place), Data::one(source.sge(0, length)));
         }
@@ -350,7 +352,7 @@ fn memory_that_a_peer_invalidates_leaves_as_it_was_when_the_peer_asked_for_it() 
     let source = two.side.pattern(100_000, Access::ALL);
     let expected = source.bytes();
     let back = one.side.memory(100_000, Access::LOCAL);
-    let place = Place { stag: source.stag, offset: source.region.address() };
+    let place = TaggedAddress { stag: source.stag, offset: source.region.address() };
     two.side.receive(7, &[]);
     one.side.send(1, Operation::read(place), Data::one(back.sge(0, 100_000)));
     let request = one.pull(usize::MAX);
@@ -360,8 +362,8 @@ fn memory_that_a_peer_invalidates_leaves_as_it_was_when_the_peer_asked_for_it() 
     let invalidate = one.pull(usize::MAX);
     two.push(&invalidate);
     // What a driver does after each round of work.
-    let withdrawn = two.side.nic.withdrawn().expect("the tag is gone");
-    two.stream.let_go(&withdrawn);
+    let withdrawn = two.side.nic.next_invalidated().expect("the tag is gone");
+    two.stream.release_memory(&withdrawn);
     source.fill(&vec![0xee; 100_000]);
     one.push(&front);
     joined.run();

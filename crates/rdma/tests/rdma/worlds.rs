@@ -8,7 +8,9 @@
 
 use crate::pair::{Landing, Memory, Side, TRAITS};
 use kiban_base::{Region, SimRng};
-use kiban_rdma::iwarp::rnic::{Access, Data, Kind, Operation, Place, ReceiveWork, SendWork, Sge, Status};
+use kiban_rdma::iwarp::rnic::{
+    Access, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
+};
 use kiban_rdma::wire::rdmap::Atomic;
 
 const AREA_BYTES: usize = 300_000;
@@ -141,7 +143,7 @@ impl Half {
                 let at = peer.target_used + chance.below(4) as usize;
                 peer.target_model[at..at + length].copy_from_slice(&bytes);
                 peer.target_used = at + length;
-                let remote = Place { stag: peer.target, offset: TARGET + at as u64 };
+                let remote = TaggedAddress { stag: peer.target, offset: TARGET + at as u64 };
                 let immediate = chance.happens(0.3).then(|| chance.draw());
                 if let Some(immediate) = immediate {
                     peer.expect_message(&[], Some(immediate), chance);
@@ -154,7 +156,7 @@ impl Half {
                 let sges = self.sink_elements(length, &bytes, chance);
                 let offset = peer.source.region.address() + at;
                 bytes_told = length as u32;
-                let remote = Place { stag: peer.source.stag, offset };
+                let remote = TaggedAddress { stag: peer.source.stag, offset };
                 (Operation::read(remote), Data::Elements(sges.into_iter().collect()))
             }
             _ => {
@@ -174,7 +176,7 @@ impl Half {
                 let sges = self.sink_elements(8, &before, chance);
                 bytes_told = 8;
                 let offset = peer.words.region.address() + 8 * word as u64;
-                let remote = Place { stag: peer.words.stag, offset };
+                let remote = TaggedAddress { stag: peer.words.stag, offset };
                 (Operation::Atomic { remote, atomic }, Data::Elements(sges.into_iter().collect()))
             }
         };
@@ -200,13 +202,13 @@ impl Half {
     fn make_some(&mut self, most: u64, chance: &mut SimRng) {
         let (side, mut left) = (&mut self.side, chance.below(most + 1));
         while left > 0
-            && let Some(qp) = side.nic.next_in_line()
+            && let Some(qp) = side.nic.pop_tx_queue()
         {
             while left > 0 && side.nic.next_segment(qp, &mut side.out) {
                 left -= 1;
             }
             if left == 0 {
-                side.nic.back_in_line(qp);
+                side.nic.requeue(qp);
             }
         }
         let made = side.nic.segments_made(side.qp);

@@ -17,7 +17,7 @@ use super::{address, below, queues, resolve};
 use crate::abi::*;
 use crate::border::minus;
 use core::ffi::{c_int, c_void};
-use kiban_rdma_runtime::verbs::{Asked, ConnectError, Listens, OpenError, Told};
+use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRequest, OpenError};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ use std::sync::Arc;
 const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
-impl Listens for Id {
-    fn told(&self, told: Told) -> Option<Arc<dyn Listens>> {
+impl CmEventHandler for Id {
+    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let me = self.me()?;
         match told {
-            Told::Asked(asked) => return me.on_asked(asked),
-            Told::Connected { private_data, depths, .. } => me.on_connected(Says { private_data, depths }),
-            Told::Failed { error, .. } => me.on_failed(error),
-            Told::Moved { to, local, .. } => {
+            CmEvent::ConnectRequest(asked) => return me.on_asked(asked),
+            CmEvent::Connected { private_data, depths, .. } => me.on_connected(Says { private_data, depths }),
+            CmEvent::Failed { error, .. } => me.on_failed(error),
+            CmEvent::Retried { to, local, .. } => {
                 let mut state = me.state();
                 state.end = Some(to);
                 me.comes_from(&mut state, local);
             }
-            Told::Gone { .. } => me.on_gone(),
+            CmEvent::Disconnected { .. } => me.on_gone(),
         }
         None
     }
@@ -52,7 +52,7 @@ impl Id {
         unsafe { (*self.place()).route.addr.src = address::written(local) };
     }
 
-    fn on_asked(self: &Arc<Id>, asked: Asked) -> Option<Arc<dyn Listens>> {
+    fn on_asked(self: &Arc<Id>, asked: ConnectRequest) -> Option<Arc<dyn CmEventHandler>> {
         let mut state = self.state();
         let (local, peer) = (address::plain(asked.local), address::plain(asked.peer));
         let other_family = state.local.is_some_and(|at| at.is_ipv4() != local.is_ipv4());
@@ -72,7 +72,7 @@ impl Id {
             new.depths = asked.depths;
         }
         state.waiting += 1;
-        let Asked { private_data, depths, .. } = asked;
+        let ConnectRequest { private_data, depths, .. } = asked;
         state.channel.tell(Note {
             id: id.clone(),
             listener: Some(self.clone()),

@@ -23,7 +23,7 @@ use crate::border::{call, minus};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::{ignore_poison, lock};
-use kiban_rdma_runtime::verbs::Listens;
+use kiban_rdma_runtime::verbs::CmEventHandler;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -137,7 +137,7 @@ impl Id {
     }
 
     /// As those who are told of connections.
-    pub(super) fn listens(self: &Arc<Id>) -> Arc<dyn Listens> {
+    pub(super) fn listens(self: &Arc<Id>) -> Arc<dyn CmEventHandler> {
         self.clone()
     }
 

@@ -10,7 +10,7 @@ use crate::abi::*;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_rdma_runtime::verbs::{
-    Channel, CqTells, Data, Operation, QpAttributes, QueuePair, Refusal, SendWork, Service,
+    Channel, CqChannels, Data, Operation, QpAttributes, QueuePair, RequestError, SendWork, Service,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -202,7 +202,7 @@ impl Queues {
         let engine = below::engine().expect("an engine");
         let happenings = Arc::new(Channel::new().expect("a file"));
         let pd = engine.alloc_pd().expect("a domain");
-        let tells = CqTells { completions: None, happenings: happenings.clone(), cookie: 0 };
+        let tells = CqChannels { completions: None, async_events: happenings.clone(), cookie: 0 };
         let cq = engine.create_cq(16, tells).expect("a queue");
         let attributes = QpAttributes {
             pd,
@@ -217,8 +217,13 @@ impl Queues {
             signal_all: true,
             waits_for_receives: false,
         };
-        let made =
-            QueuePair { address: device, service: Service::Connected, attributes, happenings, cookie: 0 };
+        let made = QueuePair {
+            address: device,
+            service: Service::Connected,
+            attributes,
+            async_events: happenings,
+            cookie: 0,
+        };
         let (qp, number) = engine.create_qp(made).expect("a port").expect("a queue pair");
         Queues { pd, cq, qp, number }
     }
@@ -338,7 +343,7 @@ fn both_sides_hear_once_that_a_connection_has_ended() {
 #[test]
 fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
     let pair = pair();
-    below::engine().expect("an engine").set_error(pair.active.1.qp).expect("it is there");
+    below::engine().expect("an engine").modify_to_error(pair.active.1.qp).expect("it is there");
     expect_over(&pair.active_events);
     expect_over(&pair.passive_events);
 
@@ -513,7 +518,7 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
     events.expect(answered(), 0);
     let engine = below::engine().expect("an engine");
     let own = SendWork::new(1, Operation::SendImmediate { data: 7 }, Data::none());
-    assert_eq!(engine.post_sends(queues.qp, [own]), Err((0, Refusal::NotAgreed)));
+    assert_eq!(engine.post_sends(queues.qp, [own]), Err((0, RequestError::NotAgreed)));
     engine.post_sends(queues.qp, [SendWork::new(2, Operation::SEND, Data::none())]).expect("there is room");
     // Length, then DDP's and RDMAP's octets: last, of version 1; a Send, and a tagged Write.
     let expected = (vec![0, 18, 0x41, 0x43], vec![0, 14, 0xc1, 0x40]);

@@ -21,7 +21,7 @@ use crate::sync::spin::SpinLock;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kiban_rdma_runtime::verbs::{Channel, Completion, CqTells, Kind, Notify, Status};
+use kiban_rdma_runtime::verbs::{Channel, Completion, CqChannels, Kind, Notify, Status};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,9 +329,9 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
         polling: SpinLock::new(),
         taken: Cell::new((ibv_wc::ZERO, 0)),
     }));
-    let tells = CqTells {
+    let tells = CqChannels {
         completions: channel.map(|channel| channel.channel.clone()),
-        happenings: context.happenings.clone(),
+        async_events: context.happenings.clone(),
         cookie: context::tag(queue.cast(), context::CQ),
     };
     match context.engine.create_cq(asked.entries as usize, tells) {

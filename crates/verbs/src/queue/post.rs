@@ -13,7 +13,7 @@ use crate::memory::{access, window_key};
 use crate::queue::qp::Qp;
 use core::ffi::{c_int, c_uint};
 use kiban_rdma_runtime::verbs::{
-    Atomic, Binding, Data, Operation, Place, ReceiveWork, Refusal, SendWork, Service, Sge, Sges,
+    Atomic, Binding, Data, Operation, ReceiveWork, RequestError, SendWork, Service, Sge, Sges, TaggedAddress,
 };
 use smallvec::SmallVec;
 
@@ -148,12 +148,12 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     }
     let remote = || {
         // SAFETY: the opcode says that this is what the request has.
-        unsafe { Place { stag: wr.wr.rdma.rkey, offset: wr.wr.rdma.remote_addr } }
+        unsafe { TaggedAddress { stag: wr.wr.rdma.rkey, offset: wr.wr.rdma.remote_addr } }
     };
     // SAFETY: as above.
     let (atomic_remote, compare_add, swap) = unsafe {
         let atomic = &wr.wr.atomic;
-        (Place { stag: atomic.rkey, offset: atomic.remote_addr }, atomic.compare_add, atomic.swap)
+        (TaggedAddress { stag: atomic.rkey, offset: atomic.remote_addr }, atomic.compare_add, atomic.swap)
     };
     let operation = match wr.opcode {
         IBV_WR_SEND => Operation::SEND,
@@ -246,7 +246,11 @@ impl<W, F> List<W, F> {
     ///
     /// # Safety
     /// `bad` is null or a place for a pointer.
-    unsafe fn answer(&self, posted: Result<(), (usize, Refusal)>, bad: *mut *mut W) -> Result<(), c_int> {
+    unsafe fn answer(
+        &self,
+        posted: Result<(), (usize, RequestError)>,
+        bad: *mut *mut W,
+    ) -> Result<(), c_int> {
         let answer = match posted {
             Err((_, refusal)) => Err(refused(refusal)),
             Ok(()) if self.error != 0 => Err(self.error),
@@ -276,7 +280,7 @@ pub(crate) unsafe extern "C" fn post_send(
         });
         let posted = match qp {
             Ok(qp) if qp.takes_sends() => qp.context.engine.post_sends(qp.number, &mut list),
-            Ok(_) => Err((0, Refusal::BadAddress)),
+            Ok(_) => Err((0, RequestError::BadAddress)),
             Err(error) => {
                 list.error = error;
                 Ok(())
@@ -295,7 +299,7 @@ pub(crate) unsafe fn receives(
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
     elements_max: usize,
-    post: impl FnOnce(&mut dyn Iterator<Item = ReceiveWork>) -> Result<(), (usize, Refusal)>,
+    post: impl FnOnce(&mut dyn Iterator<Item = ReceiveWork>) -> Result<(), (usize, RequestError)>,
 ) -> c_int {
     number(|| {
         let mut list = List::new(work, |at: *mut ibv_recv_wr| {
@@ -327,7 +331,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     unsafe {
         receives(work, bad, qp.receive_elements_max, |works| {
             if !qp.takes_receives() {
-                return if works.next().is_none() { Ok(()) } else { Err((0, Refusal::BadAddress)) };
+                return if works.next().is_none() { Ok(()) } else { Err((0, RequestError::BadAddress)) };
             }
             qp.context.engine.post_receives(qp.number, works)
         })

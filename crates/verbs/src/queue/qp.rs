@@ -31,7 +31,7 @@ use crate::sync::acknowledged::Acknowledged;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
-use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, Refusal, Service, State};
+use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, RequestError, Service, State};
 use std::io;
 use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
@@ -217,7 +217,7 @@ unsafe fn create(
         address: context.device.address,
         service,
         attributes,
-        happenings: context.happenings.clone(),
+        async_events: context.happenings.clone(),
         cookie: context::tag(qp.cast(), context::QP),
     });
     match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
@@ -377,10 +377,10 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
     let is_managed = !is_ud && is_met_by_manager(with) || from == IBV_QPS_RTS;
     match to {
         IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
-        IBV_QPS_ERR => engine.set_error(qp.number).map_err(refused),
-        IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.ready(qp.number, with.qkey) {
+        IBV_QPS_ERR => engine.modify_to_error(qp.number).map_err(refused),
+        IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.modify_to_init(qp.number, with.qkey) {
             // The connection manager was first.
-            Err(Refusal::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
+            Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },
         // Who names a peer wants to meet it, which an iWARP device leaves to the connection manager.
@@ -393,14 +393,14 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
             let peer = gid.filter(|_| !is_ud).map(|gid| Peer {
                 address: Ipv6Addr::from(gid).to_canonical(),
                 qpn: with.dest_qp_num,
-                begins: with.rq_psn,
+                initial_psn: with.rq_psn,
                 reads: with.max_dest_rd_atomic.into(),
             });
-            let done = engine.ready_to_receive(qp.number, peer).map_err(|error| of_io(&error))?;
+            let done = engine.modify_to_rtr(qp.number, peer).map_err(|error| of_io(&error))?;
             done.map_err(refused)
         }
         IBV_QPS_RTS if !is_managed => engine
-            .ready_to_send(
+            .modify_to_rts(
                 qp.number,
                 with.sq_psn,
                 with.max_rd_atomic.into(),

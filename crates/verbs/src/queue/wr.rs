@@ -14,7 +14,7 @@ use crate::queue::qp::Qp;
 use crate::sync::spin::SpinLock;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use kiban_rdma_runtime::verbs::{Data, Operation, Place, SendWork, Service, Sge};
+use kiban_rdma_runtime::verbs::{Data, Operation, SendWork, Service, Sge, TaggedAddress};
 
 const OF_UD: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 const OF_RC: u64 = OF_UD
@@ -180,28 +180,28 @@ unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, key: u32) {
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, key: u32, address: u64) {
     // SAFETY: as above.
-    unsafe { add(qp, Operation::write(Place { stag: key, offset: address })) };
+    unsafe { add(qp, Operation::write(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
-    let remote = Place { stag: key, offset: address };
+    let remote = TaggedAddress { stag: key, offset: address };
     // SAFETY: as above.
     unsafe { add(qp, Operation::Write { remote, immediate: Some(told(immediate, 0)) }) };
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
     // SAFETY: as above.
-    unsafe { add(qp, Operation::read(Place { stag: key, offset: address })) };
+    unsafe { add(qp, Operation::read(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, key: u32, address: u64, compare: u64, swap: u64) {
-    let remote = Place { stag: key, offset: address };
+    let remote = TaggedAddress { stag: key, offset: address };
     // SAFETY: as above.
     unsafe { add(qp, Operation::Atomic { remote, atomic: compare_swap(compare, swap) }) };
 }
 
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, more: u64) {
-    let remote = Place { stag: key, offset: address };
+    let remote = TaggedAddress { stag: key, offset: address };
     // SAFETY: as above.
     unsafe { add(qp, Operation::Atomic { remote, atomic: fetch_add(more) }) };
 }

@@ -8,7 +8,7 @@ use super::service::Job;
 use super::socket::Socket;
 use core::ffi::c_int;
 use kiban_os::lock;
-use kiban_rdma_runtime::verbs::{Asked, Channel, ConnectError, Listens, Told};
+use kiban_rdma_runtime::verbs::{Channel, CmEvent, CmEventHandler, ConnectError, ConnectRequest};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -103,13 +103,13 @@ impl Inbox {
     }
 }
 
-impl Listens for Inbox {
-    fn told(&self, told: Told) -> Option<Arc<dyn Listens>> {
+impl CmEventHandler for Inbox {
+    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
         match told {
             // Nobody asks an end.
-            Told::Asked(_) => return None,
-            Told::Connected { private_data, .. } => {
+            CmEvent::ConnectRequest(_) => return None,
+            CmEvent::Connected { private_data, .. } => {
                 if let Some((door, socket)) = notes.arrival.take() {
                     drop(notes);
                     door.arrive(socket, &self.jobs);
@@ -120,12 +120,12 @@ impl Listens for Inbox {
                     self.jobs.tell(Job::Greet(socket));
                 }
             }
-            Told::Failed { error, .. } => notes.failed = Some(number(&error)),
-            Told::Moved { to, .. } => {
+            CmEvent::Failed { error, .. } => notes.failed = Some(number(&error)),
+            CmEvent::Retried { to, .. } => {
                 notes.moved = Some(to);
                 return None;
             }
-            Told::Gone { .. } => notes.gone = true,
+            CmEvent::Disconnected { .. } => notes.gone = true,
         }
         if let Some((_, socket)) = notes.arrival.take() {
             // It came to nothing. What it has belongs to the NIC, which is locked.
@@ -213,7 +213,7 @@ impl Door {
 /// A request at a listener, and where its connection will be told of.
 pub(super) struct Arrival {
     pub(super) door: Weak<Door>,
-    pub(super) asked: Asked,
+    pub(super) asked: ConnectRequest,
     pub(super) peer: SocketAddr,
     pub(super) inbox: Arc<Inbox>,
 }
@@ -221,9 +221,9 @@ pub(super) struct Arrival {
 /// A door as the NIC knows it.
 pub(super) struct Bell(pub(super) Arc<Door>);
 
-impl Listens for Bell {
-    fn told(&self, told: Told) -> Option<Arc<dyn Listens>> {
-        let Told::Asked(asked) = told else { return None };
+impl CmEventHandler for Bell {
+    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+        let CmEvent::ConnectRequest(asked) = told else { return None };
         let door = &self.0;
         let mut ready = lock(&door.ready);
         if ready.is_closed || ready.coming + ready.sockets.len() >= door.backlog {

@@ -25,8 +25,8 @@ use crate::engine::{Generation, refused};
 use core::ffi::c_int;
 use kiban_base::{Region, SharedBytes};
 use kiban_rdma_runtime::verbs::{
-    Access, Channel, Completion, CqTells, Data, Engine, Happening, Kind, Notify, Operation, Place,
-    QpAttributes, QueuePair, ReceiveWork, SendWork, Service, Sge, Sges, Status,
+    Access, AsyncEvent, Channel, Completion, CqChannels, Data, Engine, Kind, Notify, Operation, QpAttributes,
+    QueuePair, ReceiveWork, SendWork, Service, Sge, Sges, Status, TaggedAddress,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -182,7 +182,7 @@ impl Stream {
         address: IpAddr,
         sizes: Sizes,
         channel: Arc<Channel<u64>>,
-        happenings: Arc<Channel<Happening>>,
+        happenings: Arc<Channel<AsyncEvent>>,
     ) -> Result<Stream, c_int> {
         let mut made = Made::default();
         Stream::make(engine, address, sizes, channel, happenings, &mut made)
@@ -194,16 +194,16 @@ impl Stream {
         address: IpAddr,
         sizes: Sizes,
         channel: Arc<Channel<u64>>,
-        happenings: Arc<Channel<Happening>>,
+        happenings: Arc<Channel<AsyncEvent>>,
         made: &mut Made,
     ) -> Result<Stream, c_int> {
         let receives = usize::from(sizes.receive_works + CONTROLS);
         let sends = usize::from(sizes.send_works) + 2 * usize::from(CONTROLS) + 2;
         let pd = engine.alloc_pd().map_err(refused)?;
         made.pd = Some(pd);
-        let tells = CqTells {
+        let tells = CqChannels {
             completions: Some(channel),
-            happenings: happenings.clone(),
+            async_events: happenings.clone(),
             cookie: super::inbox::NEWS,
         };
         let cq = engine.create_cq(receives + sends, tells).map_err(refused)?;
@@ -221,13 +221,19 @@ impl Stream {
             signal_all: false,
             waits_for_receives: true,
         };
-        let pair = QueuePair { address, service: Service::Connected, attributes, happenings, cookie: 0 };
+        let pair = QueuePair {
+            address,
+            service: Service::Connected,
+            attributes,
+            async_events: happenings,
+            cookie: 0,
+        };
         let (qp, _) = engine
             .create_qp(pair)
             .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?
             .map_err(refused)?;
         made.qp = Some(qp);
-        engine.ready(qp, 0).map_err(refused)?;
+        engine.modify_to_init(qp, 0).map_err(refused)?;
         let memory = Memory {
             send: Region::new(SEND_AT, sizes.send_bytes),
             receive: Region::new(RECEIVE_AT, sizes.receive_bytes),
@@ -379,7 +385,7 @@ impl Stream {
     /// The peer breaks a rule.
     fn broken(&mut self) {
         self.fail(libc::EPROTO);
-        let _ = self.engine.set_error(self.qp);
+        let _ = self.engine.modify_to_error(self.qp);
     }
 
     fn hear(&mut self, completion: &Completion) {
@@ -491,7 +497,7 @@ impl Stream {
             let address = RECEIVE_AT + self.promise_at as u64;
             let entry = Entry { address, key: self.keys.receive, length: half as u32 };
             let offset = self.peer.sgl.address.wrapping_add(u64::from(self.entry) * ENTRY_BYTES as u64);
-            let place = Place { stag: self.peer.sgl.key, offset };
+            let place = TaggedAddress { stag: self.peer.sgl.key, offset };
             let data = Data::Inline(SmallVec::from_slice(&entry.bytes(self.peer.order)));
             works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
             self.readable_again -= half;
@@ -563,7 +569,7 @@ impl Stream {
                 let most = TRANSFER_MAX.min(self.send_free).min(target.length as usize);
                 let part = &bytes[sent..bytes.len().min(sent + most)];
                 let (data, used) = self.take_in(part);
-                let place = Place { stag: target.key, offset: target.address };
+                let place = TaggedAddress { stag: target.key, offset: target.address };
                 let length = part.len() as u32;
                 works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
                 works.push(self.message(ID_DATA | used as u64, Message::Data(length)));
@@ -590,7 +596,7 @@ impl Stream {
             let part = &bytes[sent..bytes.len().min(sent + most)];
             let (data, used) = self.take_in(part);
             let offset = entry.address.wrapping_add(at + sent as u64);
-            let place = Place { stag: entry.key, offset };
+            let place = TaggedAddress { stag: entry.key, offset };
             self.works_free -= 1;
             self.post([SendWork::new(ID_DIRECT | used as u64, Operation::write(place), data)]);
             sent += part.len();
@@ -602,7 +608,7 @@ impl Stream {
     pub(super) fn tell_mapping(&mut self, index: u16, mapped: Mapped) {
         let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
-        let place = Place { stag: self.peer.sgl.key, offset };
+        let place = TaggedAddress { stag: self.peer.sgl.key, offset };
         let data = Data::Inline(SmallVec::from_slice(&mapped.bytes(self.peer.order)));
         let write = unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data));
         let message = self.message(ID_DATA, Message::Iomap(index));

@@ -11,7 +11,7 @@ use crate::sync::published::Published;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use kiban_os::{ignore_poison, lock};
-use kiban_rdma_runtime::verbs::{Channel, Engine, Happening};
+use kiban_rdma_runtime::verbs::{AsyncEvent, Channel, Engine};
 use std::sync::{Arc, Mutex, RwLock};
 
 /// What a number stands for.
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) engine: &'static Engine,
     pub(super) jobs: Arc<Channel<Job>>,
     /// What queue pairs say beside their completions; nobody needs it.
-    pub(super) happenings: Arc<Channel<Happening>>,
+    pub(super) happenings: Arc<Channel<AsyncEvent>>,
     things: RwLock<Vec<Option<Thing>>>,
     pub(super) has_service: Mutex<bool>,
 }

@@ -103,7 +103,7 @@ impl RdmaHost<'_> {
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
         // Boards' ends take a reply and what follows it together: there is nothing to wait for but what was
         // agreed.
-        if nic.may_go_first(end) {
+        if nic.may_responder_send_first(end) {
             nic.core.may_send(qp);
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::tower::RdmaTower;
 use crate::edge::{Completion, StreamId};
 use crate::stack::Stack;
-use kiban_rdma::iwarp::rnic::StreamWish;
+use kiban_rdma::iwarp::rnic::StreamAction;
 use kiban_rdma::iwarp::stream::Chunk;
 
 impl RdmaTower {
@@ -36,7 +36,7 @@ impl RdmaTower {
         // One that the NIC has let go of may have had events before.
         let Some(&end) = self.ends.get(&stream) else { return };
         match event {
-            Completion::Opened { .. } | Completion::Writable { .. } => self.nic.stir(end),
+            Completion::Opened { .. } | Completion::Writable { .. } => self.nic.schedule(end),
             Completion::PeerFinished { .. } => {
                 self.read(end, stream, stack);
                 match self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
@@ -95,14 +95,14 @@ impl RdmaTower {
                 return;
             }
         }
-        match self.nic.wish(end) {
-            StreamWish::Open => {}
-            StreamWish::Finish => {
+        match self.nic.stream_action(end) {
+            StreamAction::Open => {}
+            StreamAction::Finish => {
                 // It fails when that was said before.
                 let _ = stack.finish(stream);
             }
-            StreamWish::Abort => {
-                self.nic.stream_gone(end, false);
+            StreamAction::Abort => {
+                self.nic.on_stream_closed(end, false);
                 self.forget_stream(end, stream);
                 self.let_go(stream, stack, false);
             }
@@ -111,7 +111,7 @@ impl RdmaTower {
 
     /// The peer's half of a stream has ended.
     fn gone(&mut self, end: u32, stream: StreamId, stack: &mut Stack, in_order: bool) {
-        self.nic.stream_gone(end, in_order);
+        self.nic.on_stream_closed(end, in_order);
         self.forget_stream(end, stream);
         self.let_go(stream, stack, in_order);
     }
@@ -133,7 +133,7 @@ impl RdmaTower {
         while let Some(end) = self.nic.next_resumed() {
             if let Some(&stream) = self.streams.get(&end) {
                 self.read(end, stream, stack);
-                self.nic.stir(end);
+                self.nic.schedule(end);
                 if self.ended.contains(&end)
                     && self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes())
                 {
@@ -146,6 +146,6 @@ impl RdmaTower {
                 self.write(end, stream, stack);
             }
         }
-        self.nic.let_go_withdrawn();
+        self.nic.release_invalidated();
     }
 }

@@ -96,7 +96,7 @@ impl RdmaTower {
     pub(super) fn has_news(&mut self) -> bool {
         let completions = self.nic.core.counters().completions;
         let more = core::mem::replace(&mut self.completions_seen, completions) != completions;
-        more || self.nic.has_news()
+        more || self.nic.has_event()
     }
 
     pub(super) fn add(&mut self, end: u32, stream: StreamId) {

@@ -7,8 +7,8 @@
 use kiban_base::{Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::rnic::clocks::Step;
 use kiban_rdma::iwarp::rnic::{
-    Access, Config, Data, Judged, Operation, Payload, Place, QpAttributes, Rnic, SendWork, Sge, StreamTraits,
-    ToLlp,
+    Access, Config, Data, Operation, Payload, QpAttributes, Rnic, SendWork, Sge, StreamTraits, TaggedAddress,
+    ToLlp, Validation,
 };
 use kiban_rdma::wire::ddp::TAGGED_BYTES;
 use kiban_sim::rnic_clocks::{WORD_BYTES, words};
@@ -81,8 +81,8 @@ impl Side {
         Side { nic, qp, memory, stag }
     }
 
-    fn place(&self) -> Place {
-        Place { stag: self.stag, offset: self.memory.address() }
+    fn place(&self) -> TaggedAddress {
+        TaggedAddress { stag: self.stag, offset: self.memory.address() }
     }
 
     fn post(&mut self, operation: Operation, length: usize) {
@@ -100,13 +100,13 @@ impl Side {
     }
 
     fn take(&mut self, segment: &[u8]) {
-        let judged = self.nic.judge(self.qp, segment, segment.len());
-        let Ok(Judged::Place(mut placement)) = judged else {
+        let judged = self.nic.validate(self.qp, segment, segment.len());
+        let Ok(Validation::Place(mut placement)) = judged else {
             unreachable!("a Write to memory that is open is placed: {judged:?}")
         };
         let payload = SharedBytes::from(&segment[placement.header_bytes()..]);
         self.nic.place(self.qp, &mut placement, payload).expect("the memory is still open");
-        self.nic.finish(self.qp, &placement).expect("all of it is there");
+        self.nic.deliver(self.qp, &placement).expect("all of it is there");
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -8,7 +8,7 @@ use kiban_os::clock::Clock;
 use kiban_rdma::iwarp::mpa::{self, Answer, Initiator};
 use kiban_rdma::iwarp::stream::Chunk;
 use kiban_rdma::wire::ddp::{Header, Placing, queue};
-use kiban_rdma::wire::meeting::Meeting;
+use kiban_rdma::wire::meeting::OobSetup;
 use kiban_rdma::wire::rdmap::{AtomicRequest, Opcode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read as _, Write as _};
@@ -18,14 +18,14 @@ use std::net::{SocketAddr, TcpStream};
 const CALLER: u32 = 0xff_fffe;
 
 /// Returns an initiator for a connection request.
-fn request(meeting: Meeting) -> Initiator {
+fn request(meeting: OobSetup) -> Initiator {
     let config = mpa::Config { extensions: true, peer_to_peer: true, ..mpa::Config::default() };
     Initiator::new(&config, 16, 16, &meeting.bytes()).expect("it fits")
 }
 
 /// Returns the meeting message of a peer that knows all numbers.
-fn right(qpn: u32) -> Meeting {
-    Meeting { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
+fn right(qpn: u32) -> OobSetup {
+    OobSetup { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
 }
 
 fn door(qpn: u32) -> SocketAddr {
@@ -35,19 +35,19 @@ fn door(qpn: u32) -> SocketAddr {
 /// Creates a queue pair that waits for its peer to connect.
 fn victim(side: &Side) -> (u32, u32) {
     let (qp, qpn) = side.qp();
-    side.engine.ready_to_receive(qp, peer(CALLER, 22)).expect("a port").expect("it is ready");
-    side.engine.ready_to_send(qp, 11, 16, None).expect("it is ready to receive");
+    side.engine.modify_to_rtr(qp, peer(CALLER, 22)).expect("a port").expect("it is ready");
+    side.engine.modify_to_rts(qp, 11, 16, None).expect("it is ready to receive");
     (qp, qpn)
 }
 
 /// Connects and requests to be accepted. Returns the connection, if it was. The engine's own thread drives
 /// it.
-fn come(meeting: Meeting) -> Option<TcpStream> {
+fn come(meeting: OobSetup) -> Option<TcpStream> {
     agreed(TcpStream::connect(door(meeting.destination)).expect("it listens"), meeting)
 }
 
 /// Requests to be accepted on an existing connection.
-fn agreed(mut socket: TcpStream, meeting: Meeting) -> Option<TcpStream> {
+fn agreed(mut socket: TcpStream, meeting: OobSetup) -> Option<TcpStream> {
     let mut asks = request(meeting);
     socket.set_read_timeout(Some(SOON)).expect("an option");
     socket.write_all(asks.request()).expect("it listens");
@@ -57,7 +57,7 @@ fn agreed(mut socket: TcpStream, meeting: Meeting) -> Option<TcpStream> {
             return None;
         }
         match asks.take(&byte).expect("a reply") {
-            Answer::Wants => {}
+            Answer::NeedMore => {}
             Answer::Agreed(_) => return Some(socket),
             Answer::Rejected(_) => return None,
         }
@@ -118,7 +118,7 @@ fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
         while engine.turn.read(|board| board.qps.held.is_empty()) {
             assert!(engine.turn.now() < end, "nobody waits");
         }
-        let named = Peer { address: from, qpn: CALLER, begins: 22, reads: 16 };
+        let named = Peer { address: from, qpn: CALLER, initial_psn: 22, reads: 16 };
         engine.turn.work(|board, now| {
             // It is reset before the engine looks.
             rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");
@@ -142,10 +142,10 @@ fn strangers_get_nowhere_and_keep_nobody_out() {
     let (_, qpn) = victim(&side);
     let silent: Vec<_> = (0..1500).map(|_| TcpStream::connect(door(qpn)).expect("it listens")).collect();
     let wrong = [
-        Meeting { destination: qpn ^ 1, ..right(qpn) },
-        Meeting { source: CALLER - 1, ..right(qpn) },
-        Meeting { expects: 12, ..right(qpn) },
-        Meeting { begins: Some(23), ..right(qpn) },
+        OobSetup { destination: qpn ^ 1, ..right(qpn) },
+        OobSetup { source: CALLER - 1, ..right(qpn) },
+        OobSetup { expects: 12, ..right(qpn) },
+        OobSetup { begins: Some(23), ..right(qpn) },
     ];
     for number in 0..1000 {
         assert!(come(wrong[number % wrong.len()]).is_none());
@@ -173,7 +173,7 @@ fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
     let base = side.memory.as_ptr() as u64;
     let atomic = |stag, offset| {
         let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
-        let asked = AtomicRequest { identifier: 1, target: Place { stag, offset }, atomic };
+        let asked = AtomicRequest { identifier: 1, target: TaggedAddress { stag, offset }, atomic };
         let placing = Placing::Untagged { ulp: 0, queue: queue::READ_REQUEST, sequence: 1, offset: 0 };
         frame(Opcode::AtomicRequest, true, placing, &asked.bytes())
     };
@@ -220,7 +220,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
         side.receive(qp, 9);
         let mut offered = None;
         let way = door(qpn);
-        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::open_door(own, way).ok());
+        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::listen(own, way).ok());
         let (link, offered) = (link.expect("it listens"), offered.expect("the name is free"));
         let mut asks = request(right(qpn));
         while !link.is_connected().expect("it listens") {}
@@ -240,7 +240,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
         loop {
             if let Some(read) = link.receive(&[], &mut room).expect("it is let in") {
                 match asks.take(&room[..read]).expect("a reply") {
-                    Answer::Wants => {}
+                    Answer::NeedMore => {}
                     Answer::Agreed(_) => break,
                     Answer::Rejected(_) => panic!("it knows everything"),
                 }
@@ -287,7 +287,7 @@ fn forged_datagrams_land_nowhere() {
     let connected = victim(&side);
     side.receive(qp, 100);
     side.receive(connected.0, 101);
-    engine.ready_to_receive(qp, None).expect("a port").expect("it is ready");
+    engine.modify_to_rtr(qp, None).expect("a port").expect("it is ready");
     let socket = std::net::UdpSocket::bind(SocketAddr::new(HOME, 0)).expect("a port");
     let source = u32::from(socket.local_addr().expect("it is bound").port()) << 8;
     let good = datagram::Header { destination: qpn, source, qkey: QKEY, solicited: false, immediate: None };

@@ -12,7 +12,7 @@ const QKEY: u32 = 0x1111;
 const SOON: Duration = Duration::from_secs(10);
 
 fn open(shared_memory: bool) -> Engine {
-    Engine::open(Ways { extensions: true, shared_memory }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory }).expect("a NIC")
 }
 
 struct Side {
@@ -29,7 +29,8 @@ impl Side {
         let engine = engine.clone();
         let completions = Arc::new(Channel::new().expect("a file may be had"));
         let happenings = Arc::new(Channel::new().expect("a file may be had"));
-        let tells = CqTells { completions: Some(completions.clone()), happenings, cookie: 7 };
+        let tells =
+            CqChannels { completions: Some(completions.clone()), async_events: happenings, cookie: 7 };
         let cq = engine.create_cq(64, tells).expect("there is room");
         let pd = engine.alloc_pd().expect("there is room");
         let memory = Box::leak(vec![0u8; 1 << 16].into_boxed_slice());
@@ -60,9 +61,9 @@ impl Side {
             waits_for_receives: true,
         };
         let happenings = Arc::new(Channel::new().expect("a file may be had"));
-        let made = QueuePair { address: HOME, service, attributes, happenings, cookie: 1 };
+        let made = QueuePair { address: HOME, service, attributes, async_events: happenings, cookie: 1 };
         let made = self.engine.create_qp(made).expect("the loopback is there").expect("there is room");
-        self.engine.ready(made.0, QKEY).expect("it is new");
+        self.engine.modify_to_init(made.0, QKEY).expect("it is new");
         made
     }
 
@@ -100,7 +101,7 @@ impl Side {
 }
 
 fn peer(qpn: u32, begins: u32) -> Option<Peer> {
-    Some(Peer { address: HOME, qpn, begins, reads: 16 })
+    Some(Peer { address: HOME, qpn, initial_psn: begins, reads: 16 })
 }
 
 /// Patience of a queue pair that will connect, however busy the machine is, and of one that will not.
@@ -115,13 +116,10 @@ fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32))
         a.receive(ours.0, 100 + id);
         b.receive(theirs.0, 100 + id);
     }
-    a.engine.ready_to_receive(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
-    a.engine.ready_to_send(ours.0, 11, 16, patience).expect("it is ready to receive");
-    b.engine
-        .ready_to_receive(theirs.0, peer(ours.1, psn_that_b_is_told))
-        .expect("a port")
-        .expect("it is ready");
-    b.engine.ready_to_send(theirs.0, 22, 16, patience).expect("it is ready to receive");
+    a.engine.modify_to_rtr(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
+    a.engine.modify_to_rts(ours.0, 11, 16, patience).expect("it is ready to receive");
+    b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_that_b_is_told)).expect("a port").expect("it is ready");
+    b.engine.modify_to_rts(theirs.0, 22, 16, patience).expect("it is ready to receive");
     (ours, theirs)
 }
 
@@ -179,7 +177,7 @@ fn queue_pairs_that_know_each_other_meet_and_talk() {
         let sent = a.next();
         assert_eq!((sent.status, sent.id, sent.qp), (Status::Success, 1, ours.1));
         b.memory[..3].copy_from_slice(b"yes");
-        let remote = Place { stag: a.key, offset: a.memory.as_ptr() as u64 + 9000 };
+        let remote = TaggedAddress { stag: a.key, offset: a.memory.as_ptr() as u64 + 9000 };
         b.send(theirs.0, 2, Operation::write(remote), 3);
         b.send(theirs.0, 3, Operation::SEND, 0);
         while a.next().bytes != 0 {}
@@ -195,17 +193,17 @@ fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
     let (qp, qpn) = side.qp();
     side.receive(qp, 100);
     side.receive(qp, 101);
-    engine.ready_to_receive(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
-    engine.ready_to_send(qp, 11, 16, PATIENCE).expect("it is ready to receive");
+    engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
+    engine.modify_to_rts(qp, 11, 16, PATIENCE).expect("it is ready to receive");
     side.send(qp, 1, Operation::SEND, 5);
     let mut told = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
     told.sort_unstable_by_key(|one| one.0);
     assert_eq!(told, [(1, Status::Success, qpn), (100, Status::Success, qpn)]);
     assert_eq!(&side.memory[4096..4101], b"hello");
-    let remote = Place { stag: side.key, offset: side.memory.as_ptr() as u64 + 9000 };
+    let remote = TaggedAddress { stag: side.key, offset: side.memory.as_ptr() as u64 + 9000 };
     side.send(qp, 2, Operation::write(remote), 5);
     assert_eq!((side.next().id, engine.state(qp)), (2, Ok(State::Rts)));
-    engine.set_error(qp).expect("it is there");
+    engine.modify_to_error(qp).expect("it is there");
     // A receive and a send are flushed.
     side.send(qp, 3, Operation::SEND, 5);
     let mut flushed = [side.next(), side.next()].map(|one| (one.id, one.status));
@@ -297,8 +295,8 @@ fn datagrams_find_their_way_by_gid_number_and_key() {
     let (ours, theirs) = (a.qp_for(Service::Datagrams), b.qp_for(Service::Datagrams));
     for (side, qp) in [(&a, ours.0), (&b, theirs.0)] {
         side.receive(qp, 100);
-        side.engine.ready_to_receive(qp, None).expect("a port").expect("it is ready");
-        side.engine.ready_to_send(qp, 0, 0, None).expect("it is ready to receive");
+        side.engine.modify_to_rtr(qp, None).expect("a port").expect("it is ready");
+        side.engine.modify_to_rts(qp, 0, 0, None).expect("it is ready to receive");
     }
     a.memory[..5].copy_from_slice(b"hello");
     let gid = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
@@ -320,8 +318,8 @@ fn datagrams_find_their_way_by_gid_number_and_key() {
 fn meet_as(a: &Side, b: &Side, service: Service) -> (u32, u32) {
     let (ours, theirs) = (a.qp_for(service), b.qp_for(service));
     for (side, qp, other, begins, expects) in [(a, ours.0, theirs.1, 11, 22), (b, theirs.0, ours.1, 22, 11)] {
-        side.engine.ready_to_receive(qp, peer(other, expects)).expect("a port").expect("it is ready");
-        side.engine.ready_to_send(qp, begins, 16, PATIENCE).expect("it is ready to receive");
+        side.engine.modify_to_rtr(qp, peer(other, expects)).expect("a port").expect("it is ready");
+        side.engine.modify_to_rts(qp, begins, 16, PATIENCE).expect("it is ready to receive");
     }
     (ours.0, theirs.0)
 }
@@ -331,7 +329,7 @@ fn what_was_written_is_there_when_the_write_is_done() {
     let other = open(true);
     let (a, b) = (Side::new(&open(true)), Side::new(&other));
     let (ours, _) = meet_as(&a, &b, Service::Connected);
-    let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 + 1000 };
+    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 1000 };
     for round in 1..=100 {
         a.memory[..4096].fill(round);
         a.send(ours, round.into(), Operation::write(remote), 4096);
@@ -346,7 +344,7 @@ fn a_send_is_done_when_a_receive_has_taken_it() {
     let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, theirs) = meet_as(&a, &b, Service::Connected);
-    let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 };
+    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 };
     a.send(ours, 1, Operation::write(remote), 8);
     a.send(ours, 2, Operation::SEND, 8);
     assert_eq!(a.next().id, 1);
@@ -363,7 +361,7 @@ fn what_the_peer_refuses_ends_as_refused() {
         let (a, b) = (Side::new(&engine), Side::new(&engine));
         let (ours, theirs) = meet_as(&a, &b, Service::Connected);
         b.engine.set_remote_access(theirs, access).expect("it is there");
-        let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 };
+        let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 };
         a.send(ours, 1, Operation::write(remote), 8);
         let done = a.next();
         assert_eq!(done.id, 1);
@@ -384,7 +382,7 @@ fn completions_are_forgotten_with_their_queue_pair() {
         let (gone, stays) = (side.qp().0, side.qp().0);
         for qp in [gone, stays] {
             side.receive(qp, u64::from(qp == stays));
-            engine.set_error(qp).expect("it is there");
+            engine.modify_to_error(qp).expect("it is there");
         }
         if destroys {
             engine.destroy_qp(gone).expect("it is there");
@@ -403,7 +401,7 @@ fn unreliable_queue_pairs_send_and_write() {
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, theirs) = meet_as(&a, &b, Service::Unreliable);
     a.memory[..2].copy_from_slice(b"uc");
-    let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 + 9000 };
+    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 9000 };
     a.send(ours, 1, Operation::write(remote), 2);
     // An unreliable send completes when it is sent, whether or not a receive is posted.
     a.send(ours, 2, Operation::SEND, 2);
@@ -426,10 +424,10 @@ fn a_key_names_other_memory_when_it_is_registered_again() {
     engine.rereg_mr(b.key, b.pd, region.clone(), 5000, only_read).expect("no window looks at it");
     assert_eq!(engine.in_use().keys, keys);
     b.memory[..4].copy_from_slice(b"read");
-    a.send(ours, 1, Operation::read(Place { stag: b.key, offset: 5000 }), 4);
+    a.send(ours, 1, Operation::read(TaggedAddress { stag: b.key, offset: 5000 }), 4);
     assert_eq!((a.next().status, &a.memory[..4]), (Status::Success, &b"read"[..]));
-    a.send(ours, 2, Operation::write(Place { stag: b.key, offset: 5000 }), 4);
+    a.send(ours, 2, Operation::write(TaggedAddress { stag: b.key, offset: 5000 }), 4);
     assert_eq!(a.next().status, Status::RemoteAccess);
-    assert_eq!(engine.rereg_mr(b.key ^ 1, b.pd, region, 5000, only_read), Err(Refusal::UnknownStag));
+    assert_eq!(engine.rereg_mr(b.key ^ 1, b.pd, region, 5000, only_read), Err(RequestError::UnknownStag));
     assert_eq!(engine.in_use().keys, keys);
 }

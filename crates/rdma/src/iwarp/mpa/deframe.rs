@@ -35,7 +35,7 @@ pub enum Front<'a> {
         length: usize,
     },
     /// This many bytes, in total, are needed to continue.
-    Wants(usize),
+    NeedMore(usize),
 }
 
 /// A violation of MPA's framing. Frame boundaries are lost, and so is the connection.
@@ -76,7 +76,7 @@ impl core::error::Error for Fault {}
 #[inline]
 pub fn front(crc: bool, bytes: &[u8]) -> Result<Front<'_>, Fault> {
     let Some((&field, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
-        return Ok(Front::Wants(LENGTH_BYTES));
+        return Ok(Front::NeedMore(LENGTH_BYTES));
     };
     let length = usize::from(u16::from_be_bytes(field));
     let taken = wire::fpdu_bytes(length);
@@ -86,7 +86,7 @@ pub fn front(crc: bool, bytes: &[u8]) -> Result<Front<'_>, Fault> {
         }
         Ok(Front::Whole { ulpdu: &rest[..length], taken })
     } else if crc {
-        Ok(Front::Wants(taken))
+        Ok(Front::NeedMore(taken))
     } else {
         Ok(Front::Part { ulpdu: &rest[..length.min(rest.len())], length })
     }
@@ -154,12 +154,12 @@ impl Markers {
         let length_at = if self.phase == 0 { MARKER_BYTES } else { 0 };
         let Some(&[l0, l1]) = bytes.get(length_at..).and_then(|rest| rest.first_chunk::<LENGTH_BYTES>())
         else {
-            return Ok(Front::Wants(length_at + LENGTH_BYTES));
+            return Ok(Front::NeedMore(length_at + LENGTH_BYTES));
         };
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let plain_bytes = wire::fpdu_bytes(length);
         let taken = plain_bytes + MARKER_BYTES * wire::markers(self.phase, plain_bytes);
-        let Some(fpdu) = bytes.get(..taken) else { return Ok(Front::Wants(taken)) };
+        let Some(fpdu) = bytes.get(..taken) else { return Ok(Front::NeedMore(taken)) };
         if crc {
             verify(fpdu)?;
         }

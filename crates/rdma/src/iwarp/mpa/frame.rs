@@ -86,15 +86,15 @@ impl Trailer {
 
 /// The sender of a stream whose receiver requested markers.
 #[derive(Clone, Debug, Default)]
-pub struct Weaver {
+pub struct MarkerInserter {
     /// Position in the stream relative to the last marker's start.
     phase: usize,
 }
 
-impl Weaver {
+impl MarkerInserter {
     /// Creates a sender that starts at the first byte after the start frame.
-    pub const fn new() -> Weaver {
-        Weaver { phase: 0 }
+    pub const fn new() -> MarkerInserter {
+        MarkerInserter { phase: 0 }
     }
 
     /// Appends complete FPDUs to `target` with markers inserted. Their CRCs, if `crc`, are recomputed to
@@ -102,7 +102,7 @@ impl Weaver {
     ///
     /// # Panics
     /// If `fpdus` does not end with a complete FPDU.
-    pub fn weave(&mut self, mut fpdus: &[u8], crc: bool, target: &mut Vec<u8>) {
+    pub fn insert_markers(&mut self, mut fpdus: &[u8], crc: bool, target: &mut Vec<u8>) {
         while let Some(&field) = fpdus.first_chunk::<LENGTH_BYTES>() {
             let bytes = wire::fpdu_bytes(usize::from(u16::from_be_bytes(field)));
             let (fpdu, rest) = fpdus.split_at(bytes);

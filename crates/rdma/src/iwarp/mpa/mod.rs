@@ -19,8 +19,8 @@ mod setup;
 
 pub use crate::wire::mpa::{Rtr, fpdu_bytes, trailer_bytes, ulpdu_bytes_max};
 pub use deframe::{Deframer, Fault, Front, front};
-pub use frame::{Trailer, Weaver, begin, end, length_field};
+pub use frame::{MarkerInserter, Trailer, begin, end, length_field};
 pub use setup::{
-    Agreed, Answer, Asked, Config, CrcUse, Initiator, PrivateDataTooLong, Refused, Rejected, Responder,
+    Agreed, Answer, Config, CrcUse, Initiator, PeerRequest, PrivateDataTooLong, Refused, Rejected, Responder,
     SetupFault,
 };

@@ -308,7 +308,7 @@ impl Incoming {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The reply is not complete yet.
-    Wants,
+    NeedMore,
     /// The connection is established.
     Agreed(Agreed),
     /// The responder rejected the connection.
@@ -380,17 +380,17 @@ impl Initiator {
     /// The peer's fault; the connection must be closed.
     pub fn take(&mut self, run: &[u8]) -> Result<Answer, SetupFault> {
         match self.reply.take(run)? {
-            None => Ok(Answer::Wants),
+            None => Ok(Answer::NeedMore),
             Some((start, _)) if start.rejected => {
                 // siw's reject of a broken setup has S but no private data; it is still a reject.
                 let private_data = self.reply.split(&start).map_or(&[][..], |(_, rest)| rest).to_vec();
                 Ok(Answer::Rejected(Rejected { private_data }))
             }
-            Some((start, consumed)) => self.judge(start, consumed).map(Answer::Agreed),
+            Some((start, consumed)) => self.validate_reply(start, consumed).map(Answer::Agreed),
         }
     }
 
-    fn judge(&self, start: Start, consumed: usize) -> Result<Agreed, SetupFault> {
+    fn validate_reply(&self, start: Start, consumed: usize) -> Result<Agreed, SetupFault> {
         // RFC 6581 §10: no downgrade within a connection.
         if start.revision != self.config.revision {
             return Err(SetupFault::Revision);
@@ -404,7 +404,7 @@ impl Initiator {
         let (theirs, private_data) = self.reply.split(&start)?;
         let (ird, ord, rtr) = match (&self.setup, &theirs) {
             (None, None) => (self.ird, self.ord, None),
-            (Some(ours), Some(theirs)) => self.settle(ours, theirs)?,
+            (Some(ours), Some(theirs)) => self.negotiate(ours, theirs)?,
             _ => return Err(SetupFault::Enhanced),
         };
         Ok(Agreed {
@@ -422,7 +422,7 @@ impl Initiator {
         })
     }
 
-    fn settle(&self, ours: &Setup, theirs: &Setup) -> Result<(u16, u16, Option<Rtr>), SetupFault> {
+    fn negotiate(&self, ours: &Setup, theirs: &Setup) -> Result<(u16, u16, Option<Rtr>), SetupFault> {
         // 3FFF: the hosts negotiate the depth themselves (RFC 6581 §9), and the request's value stays.
         let ird = if theirs.ord == DEPTH_MAX { self.ird } else { theirs.ord };
         // A responder that wants a higher depth than offered gets it, within the maximum (siw's relaxed
@@ -442,7 +442,7 @@ impl Initiator {
 
 /// A connection request, as seen by the responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct PeerRequest {
     /// The revision of MPA.
     pub revision: u8,
     /// Whether depths are negotiated.
@@ -489,7 +489,7 @@ impl Responder {
     ///
     /// # Errors
     /// The peer's fault.
-    pub fn take(&mut self, run: &[u8]) -> Result<Option<Asked>, Refused> {
+    pub fn take(&mut self, run: &[u8]) -> Result<Option<PeerRequest>, Refused> {
         let silent = |fault| Refused { fault, reply: Vec::new() };
         if self.asked.is_some() {
             return if run.is_empty() { Ok(None) } else { Err(silent(SetupFault::Early)) };
@@ -508,7 +508,7 @@ impl Responder {
         }
         self.asked = Some((start, theirs));
         let (ird, ord) = self.depths(theirs.as_ref());
-        Ok(Some(Asked {
+        Ok(Some(PeerRequest {
             revision: start.revision,
             enhanced: theirs.is_some(),
             extensions: start.extensions,

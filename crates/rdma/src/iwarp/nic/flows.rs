@@ -6,10 +6,10 @@
 //! Receive path   a segment is placed from the endpoint's buffer. A segment that waits for a receive stays
 //!                there and keeps its credit.
 
-use super::{Below, ConnectError, End, FlowPhase, News, Nic, OpenError, Request};
+use super::{CmEvent, ConnectError, End, FlowPhase, Nic, OpenError, Request, Transport};
 use crate::efe::{self, Endpoint, FlowNumber, Peer};
 use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
-use crate::iwarp::rnic::{Payload, StreamTraits, StreamWish, Taken, ToLlp};
+use crate::iwarp::rnic::{Payload, SegmentResult, StreamAction, StreamTraits, ToLlp};
 use alloc::vec::Vec;
 use kiban_base::Instant;
 
@@ -36,7 +36,7 @@ impl Nic {
         let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
         let flow =
             endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
-        let below = Below::Flow { flow, phase: FlowPhase::Initiating(initiator) };
+        let below = Transport::Flow { flow, phase: FlowPhase::Initiating(initiator) };
         let Some(end) = self.add(below, Some(qp), None, now) else {
             // Undo: nothing has been sent yet.
             let _ = endpoint.abort(flow, now);
@@ -60,7 +60,7 @@ impl Nic {
                 None => woken.push(end),
             }
         }
-        self.woken = woken;
+        self.resumable = woken;
         let mut later = Vec::new();
         while let Some(end) = self.next_to_serve() {
             if self.flow_of(end).is_some() {
@@ -69,12 +69,12 @@ impl Nic {
                 later.push(end);
             }
         }
-        later.into_iter().for_each(|end| self.stir(end));
+        later.into_iter().for_each(|end| self.schedule(end));
     }
 
     fn flow_of(&self, end: u32) -> Option<FlowNumber> {
         match self.ends.get(end)?.below {
-            Below::Flow { flow, .. } => Some(flow),
+            Transport::Flow { flow, .. } => Some(flow),
             _ => None,
         }
     }
@@ -87,7 +87,7 @@ impl Nic {
         now: Instant,
     ) {
         match event {
-            efe::Event::Asked { flow, service, greeting, .. } => {
+            efe::Event::ConnectRequest { flow, service, greeting, .. } => {
                 let mut responder = Responder::new(config);
                 let asked = match responder.take(&greeting) {
                     Ok(Some(asked)) => asked,
@@ -98,17 +98,17 @@ impl Nic {
                     }
                 };
                 self.make_room();
-                let below = Below::Flow { flow, phase: FlowPhase::Responding(responder) };
+                let below = Transport::Flow { flow, phase: FlowPhase::Responding(responder) };
                 let Some(number) = self.add(below, None, Some(service.into()), now) else {
                     let _ = endpoint.reject(flow, &[], now);
                     return;
                 };
                 self.waiting.ask(number);
                 self.of_flow.insert(flow, number);
-                let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
+                let mpa::PeerRequest { private_data, ird, ord, extensions, .. } = asked;
                 let (listener, depths) = (service.into(), (ird, ord));
                 let asked = Request { end: number, listener, private_data, depths, extensions };
-                self.news.push_back(News::Asked(asked));
+                self.events.push_back(CmEvent::ConnectRequest(asked));
             }
             efe::Event::Connected { flow, greeting } => {
                 let Some(&number) = self.of_flow.get(&flow) else { return };
@@ -116,12 +116,13 @@ impl Nic {
             }
             efe::Event::Rejected { flow, greeting, .. } => {
                 let Some(number) = self.of_flow.remove(&flow) else { return };
-                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else {
+                let Some(End { below: below @ Transport::Flow { .. }, .. }) = self.ends.get_mut(number)
+                else {
                     return;
                 };
-                let was = core::mem::replace(below, Below::Nothing);
+                let was = core::mem::replace(below, Transport::Nothing);
                 let error = match was {
-                    Below::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
+                    Transport::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
                         match initiator.take(&greeting) {
                             Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
                             Ok(_) => ConnectError::Unreachable,
@@ -140,29 +141,29 @@ impl Nic {
             }
             efe::Event::Writable { flow } => {
                 if let Some(&end) = self.of_flow.get(&flow) {
-                    self.stir(end);
+                    self.schedule(end);
                 }
             }
             efe::Event::Finished { flow } => {
                 // The peer sends no more. Finish our side too; the flow ends when that is sent.
                 let Some(&number) = self.of_flow.get(&flow) else { return };
                 if let Some(qp) = self.qp_of(number) {
-                    self.core.stream_gone(qp, true);
+                    self.core.on_stream_closed(qp, true);
                 }
                 self.finish_flow(endpoint, number, flow);
             }
             efe::Event::Ended { flow, why } => {
                 let Some(number) = self.of_flow.remove(&flow) else { return };
                 let Some(end) = self.ends.get_mut(number) else { return };
-                end.below = Below::Nothing;
+                end.below = Transport::Nothing;
                 if let Some(qp) = end.qp {
-                    self.core.stream_gone(qp, why == efe::Why::Finished);
+                    self.core.on_stream_closed(qp, why == efe::EndReason::Finished);
                 }
-                if end.stands {
-                    self.news.push_back(News::Gone { end: number });
+                if end.is_established {
+                    self.events.push_back(CmEvent::Gone { end: number });
                 } else {
                     let error = match why {
-                        efe::Why::NoAnswer => ConnectError::Timeout,
+                        efe::EndReason::NoAnswer => ConnectError::Timeout,
                         _ => ConnectError::Lost,
                     };
                     self.fail(number, error);
@@ -181,7 +182,7 @@ impl Nic {
     ) {
         let is_narrow = endpoint.segment_bytes(flow).is_none_or(|most| most < SEGMENT_BYTES_MIN);
         let Some(end) = self.ends.get_mut(number) else { return };
-        let Below::Flow { phase, .. } = &mut end.below else { return };
+        let Transport::Flow { phase, .. } = &mut end.below else { return };
         match core::mem::replace(phase, FlowPhase::Up { finished: false }) {
             FlowPhase::Initiating(mut initiator) => {
                 let error = match initiator.take(greeting) {
@@ -192,23 +193,23 @@ impl Nic {
                         let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: true };
                         match end.qp.map(|qp| self.core.connect(qp, traits)) {
                             Some(Ok(())) => {
-                                end.stands = true;
-                                self.news.push_back(News::Connected { end: number, private_data });
+                                end.is_established = true;
+                                self.events.push_back(CmEvent::Connected { end: number, private_data });
                                 return;
                             }
                             _ => ConnectError::Lost,
                         }
                     }
                     Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
-                    Ok(Answer::Wants) => ConnectError::Lost,
+                    Ok(Answer::NeedMore) => ConnectError::Lost,
                     Err(fault) => ConnectError::Fault(fault),
                 };
-                self.cut_flow(endpoint, number, flow, now);
+                self.abort_flow(endpoint, number, flow, now);
                 self.fail(number, error);
             }
-            FlowPhase::Accepted if is_narrow => self.cut_flow(endpoint, number, flow, now),
+            FlowPhase::Accepted if is_narrow => self.abort_flow(endpoint, number, flow, now),
             // Our accept is confirmed: queued segments may be sent.
-            FlowPhase::Accepted => self.stir(number),
+            FlowPhase::Accepted => self.schedule(number),
             before => *phase = before,
         }
     }
@@ -219,7 +220,7 @@ impl Nic {
         // A segment that waits for a receive stays and keeps its credit, so the peer waits. After a fault,
         // the remaining segments are taken and dropped.
         while let Some(front) = endpoint.peek(flow)
-            && self.core.take(qp, front) != Taken::Dry
+            && self.core.take(qp, front) != SegmentResult::Dry
         {
             endpoint.skip(flow, now);
         }
@@ -232,8 +233,8 @@ impl Nic {
             // The queue pair was reset or the connection given up: end the flow. An end that waits for the
             // host's answer has no queue pair yet, and stays.
             let failed = self.ends.get(number).is_some_and(|end| end.failed);
-            if failed || self.stands(number) {
-                self.cut_flow(endpoint, number, flow, now);
+            if failed || self.is_established(number) {
+                self.abort_flow(endpoint, number, flow, now);
             }
             return;
         };
@@ -259,17 +260,17 @@ impl Nic {
                 endpoint.want_room(flow);
             }
         }
-        match self.core.stream_wish(qp) {
-            StreamWish::Open => {}
+        match self.core.stream_action(qp) {
+            StreamAction::Open => {}
             // Queued segments go first.
-            StreamWish::Finish if !all_left => {}
-            StreamWish::Finish => self.finish_flow(endpoint, number, flow),
-            StreamWish::Abort => self.cut_flow(endpoint, number, flow, now),
+            StreamAction::Finish if !all_left => {}
+            StreamAction::Finish => self.finish_flow(endpoint, number, flow),
+            StreamAction::Abort => self.abort_flow(endpoint, number, flow, now),
         }
     }
 
     fn finish_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber) {
-        if let Some(End { below: Below::Flow { phase: FlowPhase::Up { finished }, .. }, .. }) =
+        if let Some(End { below: Transport::Flow { phase: FlowPhase::Up { finished }, .. }, .. }) =
             self.ends.get_mut(number)
             && !core::mem::replace(finished, true)
         {
@@ -278,17 +279,17 @@ impl Nic {
     }
 
     /// Aborts a flow.
-    fn cut_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber, now: Instant) {
+    fn abort_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber, now: Instant) {
         // A flow that has already ended needs no abort.
         let _ = endpoint.abort(flow, now);
         self.of_flow.remove(&flow);
         let Some(end) = self.ends.get_mut(number) else { return };
-        end.below = Below::Nothing;
+        end.below = Transport::Nothing;
         if let Some(qp) = end.qp {
-            self.core.stream_gone(qp, false);
+            self.core.on_stream_closed(qp, false);
         }
-        if end.stands {
-            self.news.push_back(News::Gone { end: number });
+        if end.is_established {
+            self.events.push_back(CmEvent::Gone { end: number });
         }
     }
 }

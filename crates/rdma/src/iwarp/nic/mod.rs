@@ -16,7 +16,7 @@
 mod flows;
 
 use super::mpa::{self, Initiator, Responder};
-use super::rnic::{Config, QpState, Refusal, Rnic, StreamTraits, StreamWish};
+use super::rnic::{Config, QpState, RequestError, Rnic, StreamAction, StreamTraits};
 use super::stream::{self, Stream};
 use crate::efe::{Endpoint, FlowNumber};
 use alloc::boxed::Box;
@@ -86,9 +86,9 @@ pub struct Request {
 
 /// Connection events for the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum CmEvent {
     /// A peer requests a connection.
-    Asked(Request),
+    ConnectRequest(Request),
     /// A connection is established; with the peer's private data on the initiating side.
     Connected {
         /// The end.
@@ -117,7 +117,7 @@ pub enum News {
 
 /// The transport of an end's segments.
 #[derive(Debug)]
-enum Below {
+enum Transport {
     Stream(Box<Stream>),
     Flow {
         flow: FlowNumber,
@@ -140,17 +140,17 @@ enum FlowPhase {
 
 #[derive(Debug)]
 struct End {
-    below: Below,
+    below: Transport,
     qp: Option<u32>,
     /// The listener that it came to.
     listener: Option<u32>,
     /// Deadline for establishing the connection.
     until: Instant,
-    stands: bool,
+    is_established: bool,
     /// The host was told of the failure.
     failed: bool,
     /// Queued for service, since it may have to send something unknown to the core.
-    stirred: bool,
+    is_scheduled: bool,
 }
 
 /// Incoming ends that are not established, oldest first; some may have failed meanwhile.
@@ -197,13 +197,13 @@ pub struct Nic {
     of_flow: BTreeMap<FlowNumber, u32>,
     waiting: Waiting,
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
-    stirred: VecDeque<u32>,
-    news: VecDeque<News>,
+    tx_queue: VecDeque<u32>,
+    events: VecDeque<CmEvent>,
     start_timeout: Duration,
     answer_timeout: Duration,
     waiting_max: usize,
     /// Byte-stream ends to be resumed, found while EFE flows were processed.
-    woken: Vec<u32>,
+    resumable: Vec<u32>,
     /// Buffer for a segment to be sent through an endpoint.
     segment: Vec<u8>,
 }
@@ -222,24 +222,24 @@ impl Nic {
             of_flow: BTreeMap::new(),
             waiting: Waiting::default(),
             alarms: BinaryHeap::new(),
-            stirred: VecDeque::new(),
-            news: VecDeque::new(),
+            tx_queue: VecDeque::new(),
+            events: VecDeque::new(),
             start_timeout,
             answer_timeout,
             waiting_max,
-            woken: Vec::new(),
+            resumable: Vec::new(),
             segment: Vec::new(),
         }
     }
 
     /// Returns the next connection event.
-    pub fn poll(&mut self) -> Option<News> {
-        self.news.pop_front()
+    pub fn poll(&mut self) -> Option<CmEvent> {
+        self.events.pop_front()
     }
 
     /// Returns whether a connection event is pending.
-    pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Returns the number of ends.
@@ -258,8 +258,8 @@ impl Nic {
     }
 
     /// Returns whether an end's connection is established and has not ended.
-    pub fn stands(&self, end: u32) -> bool {
-        self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
+    pub fn is_established(&self, end: u32) -> bool {
+        self.ends.get(end).is_some_and(|end| end.is_established && !matches!(end.below, Transport::Nothing))
     }
 
     /// Checks that a queue pair can be connected: it has no connection, is in its initial state and is not
@@ -267,31 +267,32 @@ impl Nic {
     fn check_free(&self, qp: u32) -> Result<(), OpenError> {
         let end = self.end_of(qp).and_then(|end| self.ends.get(end));
         let is_idle = matches!(self.core.query_qp(qp), Ok((_, QpState::Idle, _)));
-        let has_streams = self.core.datagram_state(qp) == Err(Refusal::OtherKind);
-        match is_idle && has_streams && end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+        let has_streams = self.core.datagram_state(qp) == Err(RequestError::OtherKind);
+        match is_idle && has_streams && end.is_none_or(|end| matches!(end.below, Transport::Nothing)) {
             true => Ok(()),
             false => Err(OpenError::InUse),
         }
     }
 
     /// Resets a queue pair. The rest of its connection is closed without it.
-    pub fn reset(&mut self, qp: u32) -> Result<(), Refusal> {
+    pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         self.core.reset(qp)?;
         if let Some(number) = self.of_qp.remove(&qp)
             && let Some(end) = self.ends.get_mut(number)
         {
             end.qp = None;
-            if let Below::Stream(stream) = &mut end.below {
+            if let Transport::Stream(stream) = &mut end.below {
                 stream.detach();
             }
-            self.stir(number);
+            self.schedule(number);
         }
         Ok(())
     }
 
-    fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
+    fn add(&mut self, below: Transport, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
         let until = now + self.start_timeout;
-        let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
+        let end =
+            End { below, qp, listener, until, is_established: false, failed: false, is_scheduled: false };
         let number = self.ends.insert(end)?;
         if let Some(qp) = qp {
             self.of_qp.insert(qp, number);
@@ -317,28 +318,30 @@ impl Nic {
     ) -> Result<u32, OpenError> {
         self.check_free(qp)?;
         let stream = Stream::initiate(config, qp, depths, private_data).map_err(OpenError::PrivateData)?;
-        let end = self.add(Below::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
-        self.stir(end);
+        let end =
+            self.add(Transport::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
+        self.schedule(end);
         Ok(end)
     }
 
     /// Creates an end for a byte stream accepted by a listener. Returns `None` if there are too many.
     pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
         self.make_room();
-        let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
+        let end =
+            self.add(Transport::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
         self.waiting.silent.push_back(end);
         Some(end)
     }
 
     /// Drops the oldest waiting ends until there is room for another.
     fn make_room(&mut self) {
-        while self.waiting.len() >= self.waiting_max.max(1) && self.give_up_oldest() {}
+        while self.waiting.len() >= self.waiting_max.max(1) && self.evict_oldest() {}
     }
 
     /// Gives up one waiting end, when another resource is scarce. Returns whether there was one.
-    pub fn give_up_oldest(&mut self) -> bool {
+    pub fn evict_oldest(&mut self) -> bool {
         while let Some(oldest) = self.waiting.oldest() {
-            if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
+            if self.ends.get(oldest).is_some_and(|end| !end.is_established && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
                 return true;
             }
@@ -350,7 +353,7 @@ impl Nic {
     #[inline]
     pub fn stream(&mut self, end: u32) -> Option<(&mut Stream, &mut Rnic)> {
         match &mut self.ends.get_mut(end)?.below {
-            Below::Stream(stream) => Some((stream, &mut self.core)),
+            Transport::Stream(stream) => Some((stream, &mut self.core)),
             _ => None,
         }
     }
@@ -360,30 +363,30 @@ impl Nic {
         let Some((stream, core)) = self.stream(end) else { return };
         stream.arrive(core, bytes);
         if let Some(news) = stream.poll() {
-            self.on_stream_news(end, news, now);
+            self.on_stream_event(end, news, now);
         }
     }
 
-    fn on_stream_news(&mut self, number: u32, news: stream::News, now: Instant) {
+    fn on_stream_event(&mut self, number: u32, news: stream::StreamEvent, now: Instant) {
         let Some(end) = self.ends.get_mut(number) else { return };
         match news {
-            stream::News::Asked { private_data, depths, extensions } => {
+            stream::StreamEvent::Asked { private_data, depths, extensions } => {
                 end.until = now + self.answer_timeout;
                 self.waiting.ask(number);
                 self.alarms.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
                 let asked = Request { end: number, listener, private_data, depths, extensions };
-                self.news.push_back(News::Asked(asked));
+                self.events.push_back(CmEvent::ConnectRequest(asked));
             }
-            stream::News::Connected { private_data } => {
-                end.stands = true;
-                self.news.push_back(News::Connected { end: number, private_data });
+            stream::StreamEvent::Connected { private_data } => {
+                end.is_established = true;
+                self.events.push_back(CmEvent::Connected { end: number, private_data });
             }
-            stream::News::Rejected { private_data } => {
+            stream::StreamEvent::Rejected { private_data } => {
                 self.fail(number, ConnectError::Rejected(private_data))
             }
-            stream::News::Failed(fault) => self.fail(number, ConnectError::Fault(fault)),
-            stream::News::Lost => self.fail(number, ConnectError::Lost),
+            stream::StreamEvent::Failed(fault) => self.fail(number, ConnectError::Fault(fault)),
+            stream::StreamEvent::Lost => self.fail(number, ConnectError::Lost),
         }
     }
 
@@ -392,27 +395,27 @@ impl Nic {
     pub fn fail(&mut self, number: u32, error: ConnectError) {
         let Some(end) = self.ends.get_mut(number) else { return };
         if !core::mem::replace(&mut end.failed, true) {
-            self.news.push_back(match end.listener {
-                None => News::Failed { end: number, error },
-                Some(_) => News::Withdrawn { end: number },
+            self.events.push_back(match end.listener {
+                None => CmEvent::Failed { end: number, error },
+                Some(_) => CmEvent::Withdrawn { end: number },
             });
         }
-        if let Below::Stream(stream) = &mut end.below {
+        if let Transport::Stream(stream) = &mut end.below {
             stream.give_up();
         }
-        self.stir(number);
+        self.schedule(number);
     }
 
     /// Ends an end's byte stream. `in_order`: the close was orderly.
-    pub fn stream_gone(&mut self, number: u32, in_order: bool) {
+    pub fn on_stream_closed(&mut self, number: u32, in_order: bool) {
         let Some(end) = self.ends.get_mut(number) else { return };
-        let stood = end.stands;
-        if let Below::Stream(stream) = &mut end.below {
-            stream.gone(&mut self.core, in_order);
+        let stood = end.is_established;
+        if let Transport::Stream(stream) = &mut end.below {
+            stream.on_closed(&mut self.core, in_order);
         }
-        if !matches!(core::mem::replace(&mut end.below, Below::Nothing), Below::Nothing) {
+        if !matches!(core::mem::replace(&mut end.below, Transport::Nothing), Transport::Nothing) {
             match stood {
-                true => self.news.push_back(News::Gone { end: number }),
+                true => self.events.push_back(CmEvent::Gone { end: number }),
                 false => self.fail(number, ConnectError::Lost),
             }
         }
@@ -421,13 +424,13 @@ impl Nic {
     /// Returns the next end to be served: it may have something to send.
     #[inline]
     pub fn next_to_serve(&mut self) -> Option<u32> {
-        if let Some(end) = self.stirred.pop_front() {
+        if let Some(end) = self.tx_queue.pop_front() {
             if let Some(end) = self.ends.get_mut(end) {
-                end.stirred = false;
+                end.is_scheduled = false;
             }
             return Some(end);
         }
-        while let Some(qp) = self.core.next_in_line() {
+        while let Some(qp) = self.core.pop_tx_queue() {
             if let Some(&end) = self.of_qp.get(&qp) {
                 return Some(end);
             }
@@ -437,10 +440,10 @@ impl Nic {
 
     /// Returns the next end whose stream was stopped for want of a receive and can continue.
     pub fn next_resumed(&mut self) -> Option<u32> {
-        if let Some(end) = self.woken.pop() {
+        if let Some(end) = self.resumable.pop() {
             return Some(end);
         }
-        while let Some(qp) = self.core.resumed() {
+        while let Some(qp) = self.core.next_resumable() {
             let Some(&end) = self.of_qp.get(&qp) else { continue };
             if let Some((stream, core)) = self.stream(end) {
                 stream.resume(core);
@@ -451,21 +454,21 @@ impl Nic {
     }
 
     /// Queues an end for service.
-    pub fn stir(&mut self, number: u32) {
+    pub fn schedule(&mut self, number: u32) {
         if let Some(end) = self.ends.get_mut(number)
-            && !end.stirred
+            && !end.is_scheduled
         {
-            end.stirred = true;
-            self.stirred.push_back(number);
+            end.is_scheduled = true;
+            self.tx_queue.push_back(number);
         }
     }
 
     /// Returns what the byte stream must do after the current burst has been sent.
     #[inline]
-    pub fn wish(&self, end: u32) -> StreamWish {
+    pub fn stream_action(&self, end: u32) -> StreamAction {
         match self.ends.get(end).map(|end| &end.below) {
-            Some(Below::Stream(stream)) => stream.wish(&self.core),
-            _ => StreamWish::Abort,
+            Some(Transport::Stream(stream)) => stream.action(&self.core),
+            _ => StreamAction::Abort,
         }
     }
 
@@ -486,11 +489,11 @@ impl Nic {
         now: Instant,
     ) -> Result<(), OpenError> {
         self.check_free(qp)?;
-        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none() && !end.stands);
+        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none() && !end.is_established);
         let end = end.ok_or(OpenError::Gone)?;
         match &mut end.below {
-            Below::Stream(stream) => {
-                if !stream.is_asked() {
+            Transport::Stream(stream) => {
+                if !stream.awaits_answer() {
                     return Err(OpenError::Gone);
                 }
                 let accepted = stream.accept(&mut self.core, qp, depths, private_data);
@@ -498,7 +501,7 @@ impl Nic {
                     return Err(OpenError::InUse);
                 }
             }
-            Below::Flow { flow, phase } => {
+            Transport::Flow { flow, phase } => {
                 let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
                     return Err(OpenError::Gone);
                 };
@@ -510,14 +513,14 @@ impl Nic {
                 self.core.connect(qp, traits).map_err(|_| OpenError::Gone)?;
                 *phase = FlowPhase::Accepted;
             }
-            Below::Nothing => return Err(OpenError::Gone),
+            Transport::Nothing => return Err(OpenError::Gone),
         }
         end.qp = Some(qp);
-        end.stands = true;
+        end.is_established = true;
         self.of_qp.insert(qp, number);
         self.waiting.leave(number);
-        self.news.push_back(News::Connected { end: number, private_data: Vec::new() });
-        self.stir(number);
+        self.events.push_back(CmEvent::Connected { end: number, private_data: Vec::new() });
+        self.schedule(number);
         Ok(())
     }
 
@@ -534,20 +537,20 @@ impl Nic {
     ) -> Result<(), OpenError> {
         let end = self.ends.get_mut(number).filter(|end| end.qp.is_none()).ok_or(OpenError::Gone)?;
         match &mut end.below {
-            Below::Stream(stream) => stream.reject(private_data).map_err(OpenError::PrivateData)?,
-            Below::Flow { flow, phase } => {
+            Transport::Stream(stream) => stream.reject(private_data).map_err(OpenError::PrivateData)?,
+            Transport::Flow { flow, phase } => {
                 let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
                     return Err(OpenError::Gone);
                 };
                 let reply = responder.reject(private_data).map_err(OpenError::PrivateData)?;
                 endpoint.reject(*flow, &reply, now).map_err(|_| OpenError::Gone)?;
                 self.of_flow.remove(flow);
-                end.below = Below::Nothing;
+                end.below = Transport::Nothing;
             }
-            Below::Nothing => return Err(OpenError::Gone),
+            Transport::Nothing => return Err(OpenError::Gone),
         }
         self.waiting.leave(number);
-        self.stir(number);
+        self.schedule(number);
         Ok(())
     }
 
@@ -559,12 +562,12 @@ impl Nic {
             && self.of_qp.get(&qp) == Some(&number)
         {
             self.of_qp.remove(&qp);
-            if !matches!(end.below, Below::Nothing) {
-                self.core.stream_gone(qp, false);
+            if !matches!(end.below, Transport::Nothing) {
+                self.core.on_stream_closed(qp, false);
             }
         }
         self.waiting.leave(number);
-        if let Below::Flow { flow, .. } = end.below {
+        if let Transport::Flow { flow, .. } = end.below {
             self.of_flow.remove(&flow);
             if let Some(endpoint) = endpoint {
                 let _ = endpoint.abort(flow, now);
@@ -576,7 +579,7 @@ impl Nic {
     ///
     /// # Errors
     /// The tag is unknown, or windows are bound to the memory.
-    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         let blocks = self.core.deregister(stag)?;
         Ok(self.let_go_all(blocks))
     }
@@ -585,21 +588,21 @@ impl Nic {
     ///
     /// # Errors
     /// The tag is unknown.
-    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
-        let blocks = self.core.withdraw(stag)?;
+    pub fn deregister_with_windows(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
+        let blocks = self.core.deregister_with_windows(stag)?;
         Ok(self.let_go_all(blocks))
     }
 
     fn let_go_all(&mut self, blocks: Vec<Region>) -> Vec<Region> {
-        blocks.iter().for_each(|block| self.let_go(block));
-        self.let_go_withdrawn();
+        blocks.iter().for_each(|block| self.release_memory(block));
+        self.release_invalidated();
         blocks
     }
 
-    fn let_go(&mut self, memory: &Region) {
+    fn release_memory(&mut self, memory: &Region) {
         for (_, end) in self.ends.iter_mut() {
-            if let Below::Stream(stream) = &mut end.below {
-                stream.let_go(memory);
+            if let Transport::Stream(stream) = &mut end.below {
+                stream.release_memory(memory);
             }
         }
     }
@@ -607,9 +610,9 @@ impl Nic {
     /// Makes streams drop their references to invalidated memory. A driver calls it after each round of work,
     /// before its host polls.
     #[inline]
-    pub fn let_go_withdrawn(&mut self) {
-        while let Some(memory) = self.core.withdrawn() {
-            self.let_go(&memory);
+    pub fn release_invalidated(&mut self) {
+        while let Some(memory) = self.core.next_invalidated() {
+            self.release_memory(&memory);
         }
     }
 
@@ -618,10 +621,10 @@ impl Nic {
         let Some(end) = self.ends.get(number) else { return false };
         let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));
         match &end.below {
-            Below::Nothing => false,
-            Below::Stream(stream) => closes || stream.wish(&self.core) == StreamWish::Finish,
-            Below::Flow { .. } => {
-                closes || end.qp.is_some_and(|qp| self.core.stream_wish(qp) == StreamWish::Finish)
+            Transport::Nothing => false,
+            Transport::Stream(stream) => closes || stream.action(&self.core) == StreamAction::Finish,
+            Transport::Flow { .. } => {
+                closes || end.qp.is_some_and(|qp| self.core.stream_action(qp) == StreamAction::Finish)
             }
         }
     }
@@ -638,7 +641,7 @@ impl Nic {
 
     /// Returns whether a responder may send once its reply has arrived, although the initiator has not sent:
     /// yes, unless both agreed on a ready-to-receive message (RFC 6581 §9).
-    pub fn may_go_first(&mut self, end: u32) -> bool {
+    pub fn may_responder_send_first(&mut self, end: u32) -> bool {
         self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
     }
 
@@ -646,7 +649,7 @@ impl Nic {
     /// data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban's and do not.
     pub fn peer_may_sleep(&self, end: u32) -> bool {
         let Some(end) = self.ends.get(end) else { return false };
-        let initiated = end.listener.is_none() && matches!(end.below, Below::Stream(_));
+        let initiated = end.listener.is_none() && matches!(end.below, Transport::Stream(_));
         let traits = end.qp.and_then(|qp| self.core.query_qp(qp).ok()).map(|(.., traits)| traits);
         initiated && traits.is_some_and(|traits| !traits.extensions)
     }
@@ -657,7 +660,7 @@ impl Nic {
     pub fn nudge(&mut self, end: u32) -> bool {
         let again = self.stream(end).is_some_and(|(stream, core)| stream.nudge(core));
         if again {
-            self.stir(end);
+            self.schedule(end);
         }
         again
     }
@@ -676,7 +679,7 @@ impl Nic {
         {
             self.alarms.pop();
             let Some(end) = self.ends.get(number) else { continue };
-            if !end.stands && end.until <= now {
+            if !end.is_established && end.until <= now {
                 self.fail(number, ConnectError::Timeout);
             }
         }

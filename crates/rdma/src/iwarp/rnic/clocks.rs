@@ -58,11 +58,11 @@ pub enum Step {
 
 /// The steps in execution order, if recording is on.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct StepLog {
     steps: Option<Vec<Step>>,
 }
 
-impl Ledger {
+impl StepLog {
     /// Starts recording.
     pub fn listen(&mut self) {
         self.steps = Some(Vec::new());

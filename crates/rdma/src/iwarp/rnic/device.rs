@@ -1,6 +1,6 @@
 //! The NIC's registers: protection domains, memory, completion queues and shared receive queues.
 
-use super::clocks::Ledger;
+use super::clocks::StepLog;
 use super::config::Config;
 use super::control::qp::Qp;
 use super::control::receive_queue::SharedReceiveQueue;
@@ -8,8 +8,8 @@ use super::counters::RnicCounters;
 use super::event::Event;
 use super::host::cmt::{CompletionQueue, Notify};
 use super::host::smt::StagTable;
-use super::outbox::Desk;
-use super::refusal::Refusal;
+use super::outbox::Outputs;
+use super::refusal::RequestError;
 use super::work::{Access, Completion, ReceiveWork};
 use crate::wire::rdmap::{Reason, Terminate};
 use alloc::collections::VecDeque;
@@ -23,7 +23,7 @@ pub struct Rnic {
     pub(super) smt: StagTable,
     pub(super) qps: Slab<Qp>,
     pub(super) srqs: Slab<SharedReceiveQueue>,
-    pub(super) desk: Desk,
+    pub(super) outputs: Outputs,
     /// Spare buffers for streams that become active: one for outgoing frames, one for an incoming frame.
     pub(in crate::iwarp) spare: [Vec<u8>; 2],
 }
@@ -36,17 +36,17 @@ impl Rnic {
             smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut rng),
             qps: Slab::new(config.qps_max, rng.draw_u32()),
             srqs: Slab::new(config.srqs_max, rng.draw_u32()),
-            desk: Desk {
+            outputs: Outputs {
                 cqs: Slab::new(config.cqs_max, rng.draw_u32()),
                 cq_events: VecDeque::new(),
                 overrun: Vec::new(),
                 events: VecDeque::new(),
                 events_max: config.events_max,
-                line: VecDeque::new(),
-                datagram_line: VecDeque::new(),
+                tx_queue: VecDeque::new(),
+                datagram_tx_queue: VecDeque::new(),
                 resumed: Vec::new(),
                 counters: RnicCounters::default(),
-                clocks: Ledger::default(),
+                clocks: StepLog::default(),
             },
             spare: [Vec::new(), Vec::new()],
             config,
@@ -60,12 +60,12 @@ impl Rnic {
 
     /// Returns the counters.
     pub fn counters(&self) -> &RnicCounters {
-        &self.desk.counters
+        &self.outputs.counters
     }
 
     /// Returns the step log, for a model of the blocks' clocks.
-    pub fn clocks(&mut self) -> &mut Ledger {
-        &mut self.desk.clocks
+    pub fn clocks(&mut self) -> &mut StepLog {
+        &mut self.outputs.clocks
     }
 
     /// Returns the number of queue pairs and of steering tags in use.
@@ -75,23 +75,23 @@ impl Rnic {
 
     /// Returns the oldest pending event.
     pub fn event(&mut self) -> Option<Event> {
-        self.desk.events.pop_front()
+        self.outputs.events.pop_front()
     }
 
     // ---- memory
 
     /// Creates a protection domain.
-    pub fn create_pd(&mut self) -> Result<u32, Refusal> {
+    pub fn create_pd(&mut self) -> Result<u32, RequestError> {
         self.smt.create_pd()
     }
 
     /// Destroys a protection domain that nothing belongs to.
-    pub fn destroy_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+    pub fn destroy_pd(&mut self, pd: u32) -> Result<(), RequestError> {
         self.smt.destroy_pd(pd)
     }
 
     /// Registers `region` at its own address and returns its steering tag, for the owner and for peers.
-    pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, Refusal> {
+    pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, RequestError> {
         let address = region.address();
         self.register_blocks(pd, address, alloc::vec![region], access)
     }
@@ -104,40 +104,40 @@ impl Rnic {
         address: u64,
         blocks: Vec<Region>,
         access: Access,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestError> {
         self.smt.register(pd, address, blocks, access)
     }
 
     /// Allocates a steering tag without memory, for [`super::Operation::Register`].
-    pub fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, Refusal> {
+    pub fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, RequestError> {
         self.smt.allocate(pd, blocks_max)
     }
 
     /// Allocates a memory window, for [`super::Operation::Bind`]. A type 2 window belongs to the queue pair
     /// that binds it.
-    pub fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
+    pub fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
         self.smt.allocate_window(pd, type_2)
     }
 
     /// Deregisters memory or frees a window. From now on no byte is accessed through this tag. The lower
     /// layer must drop its own references (segments that have not been sent). Returns the memory to its
     /// owner.
-    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         self.smt.remove(stag)
     }
 
     /// Exchanges the memory behind two steering tags. No window may be bound to either.
-    pub fn exchange(&mut self, one: u32, other: u32) -> Result<(), Refusal> {
+    pub fn swap_memory(&mut self, one: u32, other: u32) -> Result<(), RequestError> {
         self.smt.exchange(one, other)
     }
 
     /// Returns the current steering tag, including the key that a work request may have changed.
-    pub fn whole_tag(&self, stag: u32) -> Option<u32> {
-        self.smt.whole(stag)
+    pub fn current_stag(&self, stag: u32) -> Option<u32> {
+        self.smt.current_stag(stag)
     }
 
     /// Deregisters like [`Rnic::deregister`], but first unbinds all windows bound to the memory.
-    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+    pub fn deregister_with_windows(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         self.smt.unbind_windows(stag);
         self.smt.remove(stag)
     }
@@ -145,41 +145,41 @@ impl Rnic {
     /// Returns memory invalidated since the last call. Lower layers must drop their references to it before
     /// the host sees the completion.
     #[inline]
-    pub fn withdrawn(&mut self) -> Option<Region> {
-        self.smt.withdrawn.pop()
+    pub fn next_invalidated(&mut self) -> Option<Region> {
+        self.smt.invalidated.pop()
     }
 
     // ---- completion queues
 
     /// Creates a completion queue that holds up to `entries` completions.
-    pub fn create_cq(&mut self, entries: usize) -> Result<u32, Refusal> {
+    pub fn create_cq(&mut self, entries: usize) -> Result<u32, RequestError> {
         if entries > self.config.cq_entries_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
-        self.desk.cqs.insert(CompletionQueue::new(entries)).ok_or(Refusal::TooMany)
+        self.outputs.cqs.insert(CompletionQueue::new(entries)).ok_or(RequestError::TooMany)
     }
 
     /// Resizes a completion queue, but not below the number of completions in it.
-    pub fn resize_cq(&mut self, cq: u32, entries: usize) -> Result<(), Refusal> {
+    pub fn resize_cq(&mut self, cq: u32, entries: usize) -> Result<(), RequestError> {
         if entries > self.config.cq_entries_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
-        let queue = self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq)?;
+        let queue = self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq)?;
         if entries < queue.entries.len() {
-            return Err(Refusal::InUse);
+            return Err(RequestError::InUse);
         }
         queue.most = entries;
         Ok(())
     }
 
     /// Destroys a completion queue that no queue pair uses.
-    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), Refusal> {
-        match self.desk.cqs.get(cq) {
-            None => Err(Refusal::UnknownCq),
-            Some(queue) if queue.users > 0 => Err(Refusal::InUse),
+    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), RequestError> {
+        match self.outputs.cqs.get(cq) {
+            None => Err(RequestError::UnknownCq),
+            Some(queue) if queue.users > 0 => Err(RequestError::InUse),
             Some(_) => {
-                self.desk.cqs.remove(cq);
-                self.desk.cq_events.retain(|&told| told != cq);
+                self.outputs.cqs.remove(cq);
+                self.outputs.cq_events.retain(|&told| told != cq);
                 Ok(())
             }
         }
@@ -187,28 +187,28 @@ impl Rnic {
 
     /// Removes and returns the oldest completion.
     #[inline]
-    pub fn poll(&mut self, cq: u32) -> Result<Option<Completion>, Refusal> {
-        Ok(self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq)?.entries.pop_front())
+    pub fn poll(&mut self, cq: u32) -> Result<Option<Completion>, RequestError> {
+        Ok(self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq)?.entries.pop_front())
     }
 
     /// Requests one notification, through [`Rnic::cq_event`], for the next completion of this kind.
-    pub fn arm(&mut self, cq: u32, notify: Notify) -> Result<(), Refusal> {
-        self.desk.cqs.get_mut(cq).ok_or(Refusal::UnknownCq).map(|queue| queue.arm(notify))
+    pub fn arm(&mut self, cq: u32, notify: Notify) -> Result<(), RequestError> {
+        self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq).map(|queue| queue.arm(notify))
     }
 
     /// Returns the next completion queue with a notification for its host.
     #[inline]
     pub fn cq_event(&mut self) -> Option<u32> {
-        self.desk.cq_events.pop_front()
+        self.outputs.cq_events.pop_front()
     }
 
     // ---- shared receive queues
 
     /// Creates a shared receive queue. With a limit, one [`Event::SrqLimit`] is raised when fewer receives
     /// are left.
-    pub fn create_srq(&mut self, pd: u32, work_max: usize, limit: usize) -> Result<u32, Refusal> {
+    pub fn create_srq(&mut self, pd: u32, work_max: usize, limit: usize) -> Result<u32, RequestError> {
         if work_max > self.config.work_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
         self.smt.hold_pd(pd)?;
         let srq = SharedReceiveQueue {
@@ -221,25 +221,25 @@ impl Rnic {
         };
         self.srqs.insert(srq).ok_or_else(|| {
             self.smt.release_pd(pd);
-            Refusal::TooMany
+            RequestError::TooMany
         })
     }
 
     /// Sets the limit of a shared receive queue.
-    pub fn set_srq_limit(&mut self, srq: u32, limit: usize) -> Result<(), Refusal> {
-        self.srqs.get_mut(srq).ok_or(Refusal::UnknownSrq).map(|srq| srq.limit = limit)
+    pub fn set_srq_limit(&mut self, srq: u32, limit: usize) -> Result<(), RequestError> {
+        self.srqs.get_mut(srq).ok_or(RequestError::UnknownSrq).map(|srq| srq.limit = limit)
     }
 
     /// Returns the capacity and the limit of a shared receive queue.
-    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), Refusal> {
-        self.srqs.get(srq).ok_or(Refusal::UnknownSrq).map(|srq| (srq.most, srq.limit))
+    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), RequestError> {
+        self.srqs.get(srq).ok_or(RequestError::UnknownSrq).map(|srq| (srq.most, srq.limit))
     }
 
     /// Destroys a shared receive queue that no queue pair uses.
-    pub fn destroy_srq(&mut self, srq: u32) -> Result<(), Refusal> {
+    pub fn destroy_srq(&mut self, srq: u32) -> Result<(), RequestError> {
         match self.srqs.get(srq) {
-            None => Err(Refusal::UnknownSrq),
-            Some(queue) if queue.users > 0 => Err(Refusal::InUse),
+            None => Err(RequestError::UnknownSrq),
+            Some(queue) if queue.users > 0 => Err(RequestError::InUse),
             Some(queue) => {
                 let pd = queue.pd;
                 self.srqs.remove(srq);
@@ -250,33 +250,33 @@ impl Rnic {
     }
 
     /// Posts a receive that any queue pair of the shared receive queue may consume.
-    pub fn post_srq_receive(&mut self, srq: u32, work: ReceiveWork) -> Result<(), Refusal> {
-        let queue = self.srqs.get_mut(srq).ok_or(Refusal::UnknownSrq)?;
+    pub fn post_srq_receive(&mut self, srq: u32, work: ReceiveWork) -> Result<(), RequestError> {
+        let queue = self.srqs.get_mut(srq).ok_or(RequestError::UnknownSrq)?;
         if queue.wqes.len() >= queue.most {
-            return Err(Refusal::Full);
+            return Err(RequestError::Full);
         }
         if work.sges.len() > self.config.sges_max {
-            return Err(Refusal::TooManyElements);
+            return Err(RequestError::TooManyElements);
         }
         queue.wqes.push_back(work);
-        self.desk.resumed.append(&mut queue.waiters);
+        self.outputs.resumed.append(&mut queue.waiters);
         Ok(())
     }
 
     // ---- helpers for other blocks
 
     /// Returns a queue pair, and the NIC-wide outputs.
-    pub(super) fn qp(&mut self, qp: u32) -> Result<(&mut Qp, &mut Desk), Refusal> {
-        Ok((self.qps.get_mut(qp).ok_or(Refusal::UnknownQp)?, &mut self.desk))
+    pub(super) fn qp(&mut self, qp: u32) -> Result<(&mut Qp, &mut Outputs), RequestError> {
+        Ok((self.qps.get_mut(qp).ok_or(RequestError::UnknownQp)?, &mut self.outputs))
     }
 
     /// Fails the queue pairs whose completion queue has overrun.
     pub(super) fn fail_overrun(&mut self) {
-        while let Some(cq) = self.desk.overrun.pop() {
+        while let Some(cq) = self.outputs.overrun.pop() {
             for (_, qp) in self.qps.iter_mut() {
                 if qp.attributes.send_cq == cq || qp.attributes.receive_cq == cq {
                     let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
-                    qp.fail(Some(last), None, &mut self.desk);
+                    qp.fail(Some(last), None, &mut self.outputs);
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! The NIC's lower interface: segments of streams, and datagrams.
 
 use super::control::qp::Qp;
-use super::control::state::StreamWish;
+use super::control::state::StreamAction;
 use super::device::Rnic;
 use super::event::Event;
 use super::executor::datagram::{self, GRH_BYTES};
-use super::executor::receive::{self, Judged, Placement, Tables, Taken};
+use super::executor::receive::{self, Placement, SegmentResult, Tables, Validation};
 use super::executor::send::{self, ToLlp};
 use super::host::dmac::PIECES_MAX;
 use crate::wire::datagram::Header as DatagramHeader;
@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
 /// Memory regions that receive one payload; at most `PIECES_MAX`.
-pub type Places = ArrayVec<Region, { PIECES_MAX }>;
+pub type PlacementBuffers = ArrayVec<Region, { PIECES_MAX }>;
 
 /// An outgoing datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +34,14 @@ impl Rnic {
     pub fn next_datagram(&mut self, room: &mut Vec<u8>) -> Option<Outgoing> {
         let mut outgoing = None;
         while outgoing.is_none()
-            && let Some(from) = self.desk.datagram_line.pop_front()
+            && let Some(from) = self.outputs.datagram_tx_queue.pop_front()
         {
             let Some(qp) = self.qps.get_mut(from) else { continue };
-            qp.in_line = false;
+            qp.in_tx_queue = false;
             outgoing =
-                datagram::gather(qp, &self.smt, &mut self.desk, room).map(|gid| Outgoing { from, gid });
+                datagram::gather(qp, &self.smt, &mut self.outputs, room).map(|gid| Outgoing { from, gid });
             if outgoing.is_some() && !qp.sq.is_empty() {
-                qp.want_service(&mut self.desk);
+                qp.schedule(&mut self.outputs);
             }
         }
         self.fail_overrun();
@@ -51,10 +51,10 @@ impl Rnic {
     /// Takes a datagram that arrived for queue pair `qp`. An unacceptable datagram is dropped and counted.
     /// `grh` is placed in front of the payload in the receive.
     pub fn datagram(&mut self, qp: u32, grh: &[u8; GRH_BYTES], header: &DatagramHeader, payload: &[u8]) {
-        let Rnic { qps, smt, srqs, desk, .. } = self;
+        let Rnic { qps, smt, srqs, outputs: outputs, .. } = self;
         match qps.get_mut(qp) {
-            Some(qp) => datagram::take(qp, &mut Tables { smt, srqs, desk }, grh, header, payload),
-            None => desk.counters.datagrams_unready += 1,
+            Some(qp) => datagram::take(qp, &mut Tables { smt, srqs, outputs: outputs }, grh, header, payload),
+            None => outputs.counters.datagrams_unready += 1,
         }
         self.fail_overrun();
     }
@@ -64,18 +64,18 @@ impl Rnic {
     /// Removes and returns the first queue pair in the TX queue. Call [`Rnic::next_segment`] until it returns
     /// false, or requeue the pair ([`Rnic::back_in_line`]) once its stream has room again.
     #[inline]
-    pub fn next_in_line(&mut self) -> Option<u32> {
-        let number = self.desk.line.pop_front()?;
+    pub fn pop_tx_queue(&mut self) -> Option<u32> {
+        let number = self.outputs.tx_queue.pop_front()?;
         if let Some(qp) = self.qps.get_mut(number) {
-            qp.in_line = false;
+            qp.in_tx_queue = false;
         }
         Some(number)
     }
 
     /// Appends a queue pair to the TX queue again.
-    pub fn back_in_line(&mut self, qp: u32) {
+    pub fn requeue(&mut self, qp: u32) {
         if let Some(qp) = self.qps.get_mut(qp) {
-            qp.want_service(&mut self.desk);
+            qp.schedule(&mut self.outputs);
         }
     }
 
@@ -83,7 +83,7 @@ impl Rnic {
     #[inline]
     pub fn next_segment(&mut self, qp: u32, llp: &mut impl ToLlp) -> bool {
         let Some(qp) = self.qps.get_mut(qp) else { return false };
-        let made = send::next_segment(qp, &mut self.smt, &mut self.desk, &self.config, llp);
+        let made = send::next_segment(qp, &mut self.smt, &mut self.outputs, &self.config, llp);
         self.fail_overrun();
         made
     }
@@ -99,23 +99,23 @@ impl Rnic {
     pub fn confirm(&mut self, qp: u32, segments: u64) {
         if let Some(qp) = self.qps.get_mut(qp) {
             qp.confirmed = qp.confirmed.max(segments.min(qp.segments_out));
-            qp.sweep(&mut self.desk);
+            qp.complete_finished(&mut self.outputs);
         }
         self.fail_overrun();
     }
 
     /// Returns what the stream must do after the queue pair's segments have been sent.
     #[inline]
-    pub fn stream_wish(&self, qp: u32) -> StreamWish {
-        self.qps.get(qp).map_or(StreamWish::Abort, |qp| qp.wish)
+    pub fn stream_action(&self, qp: u32) -> StreamAction {
+        self.qps.get(qp).map_or(StreamAction::Abort, |qp| qp.stream_action)
     }
 
     /// Ends a queue pair's stream. `in_order`: the close was orderly.
-    pub fn stream_gone(&mut self, qp: u32, in_order: bool) {
-        if let Ok((qp, desk)) = self.qp(qp) {
-            qp.stream_gone(in_order, desk);
+    pub fn on_stream_closed(&mut self, qp: u32, in_order: bool) {
+        if let Ok((qp, outputs)) = self.qp(qp) {
+            qp.on_stream_closed(in_order, outputs);
             if qp.attributes.srq.is_some() {
-                desk.event(Event::LastReceive { qp: qp.number });
+                outputs.event(Event::LastReceive { qp: qp.number });
             }
         }
         self.fail_overrun();
@@ -123,16 +123,16 @@ impl Rnic {
 
     /// Fails a queue pair because of a stream error (a bad CRC): sends a Terminate and ends the stream.
     pub fn stream_fault(&mut self, qp: u32, reason: Reason) {
-        if let Ok((qp, desk)) = self.qp(qp) {
-            desk.count_fault(reason);
-            qp.fail(Some(Terminate { reason, segment: None, read_request: None }), None, desk);
+        if let Ok((qp, outputs)) = self.qp(qp) {
+            outputs.count_fault(reason);
+            qp.fail(Some(Terminate { reason, segment: None, read_request: None }), None, outputs);
         }
         self.fail_overrun();
     }
 
     /// Returns a queue pair whose stream was stopped for want of a receive and can continue.
-    pub fn resumed(&mut self) -> Option<u32> {
-        self.desk.resumed.pop()
+    pub fn next_resumable(&mut self) -> Option<u32> {
+        self.outputs.resumed.pop()
     }
 
     /// Validates a segment of `length` bytes whose first bytes are in `front`.
@@ -141,12 +141,12 @@ impl Rnic {
     ///
     /// The reason for the failure. The queue pair has then failed, and the stream takes nothing more.
     #[inline]
-    pub fn judge(&mut self, qp: u32, front: &[u8], length: usize) -> Result<Judged, Reason> {
+    pub fn validate(&mut self, qp: u32, front: &[u8], length: usize) -> Result<Validation, Reason> {
         let judged = self.with(qp, |qp, tables| {
             if !qp.is_up() {
                 return Err(Reason::LOCAL_ERROR);
             }
-            receive::judge(qp, tables, front, length)
+            receive::validate(qp, tables, front, length)
         });
         self.fail_overrun();
         judged
@@ -170,7 +170,12 @@ impl Rnic {
     /// Returns where the next bytes of a payload go, for a lower layer that stores them there itself and then
     /// calls [`Rnic::landed`]. The result is invalid after any other call.
     #[inline]
-    pub fn landing(&mut self, qp: u32, placement: &Placement, places: &mut Places) -> Result<(), Reason> {
+    pub fn placement_buffers(
+        &mut self,
+        qp: u32,
+        placement: &Placement,
+        places: &mut PlacementBuffers,
+    ) -> Result<(), Reason> {
         places.clear();
         let found = self.with(qp, |qp, mut tables| receive::landing(qp, &mut tables, placement, places));
         if found.is_err() {
@@ -181,35 +186,35 @@ impl Rnic {
 
     /// Records that `bytes` bytes were stored where [`Rnic::landing`] said.
     #[inline]
-    pub fn landed(&mut self, qp: u32, placement: &mut Placement, bytes: usize) {
-        if let Ok((qp, desk)) = self.qp(qp) {
-            receive::landed(qp, desk, placement, bytes);
+    pub fn on_placed(&mut self, qp: u32, placement: &mut Placement, bytes: usize) {
+        if let Ok((qp, outputs)) = self.qp(qp) {
+            receive::landed(qp, outputs, placement, bytes);
         }
     }
 
     /// Completes a segment whose payload is all in place.
     #[inline]
-    pub fn finish(&mut self, qp: u32, placement: &Placement) -> Result<(), Reason> {
-        let finished = self.with(qp, |qp, mut tables| receive::finish(qp, &mut tables, placement));
+    pub fn deliver(&mut self, qp: u32, placement: &Placement) -> Result<(), Reason> {
+        let finished = self.with(qp, |qp, mut tables| receive::deliver(qp, &mut tables, placement));
         self.fail_overrun();
         finished
     }
 
     /// Takes a complete segment: validates, places and finishes it.
-    pub fn take(&mut self, qp: u32, segment: &[u8]) -> Taken {
-        match self.judge(qp, segment, segment.len()) {
-            Ok(Judged::Place(mut placement)) => {
+    pub fn take(&mut self, qp: u32, segment: &[u8]) -> SegmentResult {
+        match self.validate(qp, segment, segment.len()) {
+            Ok(Validation::Place(mut placement)) => {
                 let payload = SharedBytes::from(&segment[placement.header_bytes()..]);
                 let placed = self.place(qp, &mut placement, payload);
-                match placed.and_then(|()| self.finish(qp, &placement)) {
-                    Ok(()) => Taken::Whole,
-                    Err(_) => Taken::Fault,
+                match placed.and_then(|()| self.deliver(qp, &placement)) {
+                    Ok(()) => SegmentResult::Whole,
+                    Err(_) => SegmentResult::Fault,
                 }
             }
             // A complete segment never needs more bytes.
-            Ok(Judged::Done | Judged::Wants(_)) => Taken::Whole,
-            Ok(Judged::Dry) => Taken::Dry,
-            Err(_) => Taken::Fault,
+            Ok(Validation::Done | Validation::NeedMore(_)) => SegmentResult::Whole,
+            Ok(Validation::Dry) => SegmentResult::Dry,
+            Err(_) => SegmentResult::Fault,
         }
     }
 
@@ -220,6 +225,6 @@ impl Rnic {
         work: impl FnOnce(&mut Qp, Tables<'_>) -> Result<T, Reason>,
     ) -> Result<T, Reason> {
         let qp = self.qps.get_mut(qp).ok_or(Reason::LOCAL_ERROR)?;
-        work(qp, Tables { smt: &mut self.smt, srqs: &mut self.srqs, desk: &mut self.desk })
+        work(qp, Tables { smt: &mut self.smt, srqs: &mut self.srqs, outputs: &mut self.outputs })
     }
 }

@@ -55,17 +55,18 @@ mod work;
 
 pub use config::Config;
 pub use control::datagram::DatagramState;
-pub use control::state::{QpAttributes, QpState, StreamTraits, StreamWish};
+pub use control::state::{QpAttributes, QpState, StreamAction, StreamTraits};
 pub use counters::RnicCounters;
 pub use device::Rnic;
 pub use event::Event;
 pub use executor::datagram::GRH_BYTES;
-pub use executor::receive::{Judged, Placement, Taken};
+pub use executor::receive::{Placement, SegmentResult, Validation};
 pub use executor::send::ToLlp;
 pub use host::cmt::Notify;
 pub use host::dmac::{Payload, Piece};
-pub use lower::{Outgoing, Places};
-pub use refusal::Refusal;
+pub use lower::{Outgoing, PlacementBuffers};
+pub use refusal::RequestError;
 pub use work::{
-    Access, Binding, Completion, Data, Kind, Operation, Place, ReceiveWork, SendWork, Sge, Sges, Status,
+    Access, Binding, Completion, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Sges, Status,
+    TaggedAddress,
 };

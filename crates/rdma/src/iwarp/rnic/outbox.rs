@@ -1,6 +1,6 @@
 //! Outputs of the NIC's blocks.
 
-use super::clocks::Ledger;
+use super::clocks::StepLog;
 use super::counters::RnicCounters;
 use super::event::Event;
 use super::host::cmt::CompletionQueue;
@@ -11,7 +11,7 @@ use kiban_base::Slab;
 
 /// NIC-wide outputs: completions, events, and queue pairs that want to send.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Outputs {
     pub(super) cqs: Slab<CompletionQueue>,
     /// Completion queues with a pending notification.
     pub(super) cq_events: VecDeque<u32>,
@@ -20,16 +20,16 @@ pub(super) struct Desk {
     pub(super) events: VecDeque<Event>,
     pub(super) events_max: usize,
     /// The work acceptor's TX queue: stream queue pairs with something to send.
-    pub(super) line: VecDeque<u32>,
+    pub(super) tx_queue: VecDeque<u32>,
     /// The TX queue of datagram queue pairs.
-    pub(super) datagram_line: VecDeque<u32>,
+    pub(super) datagram_tx_queue: VecDeque<u32>,
     /// Queue pairs whose streams waited for a receive and can continue.
     pub(super) resumed: Vec<u32>,
     pub(super) counters: RnicCounters,
-    pub(super) clocks: Ledger,
+    pub(super) clocks: StepLog,
 }
 
-impl Desk {
+impl Outputs {
     pub(super) fn event(&mut self, event: Event) {
         if self.events.len() < self.events_max {
             self.events.push_back(event);
@@ -39,9 +39,9 @@ impl Desk {
     }
 
     /// Removes a queue pair that was reset or destroyed from the TX queues.
-    pub(super) fn leave_line(&mut self, qp: u32) {
-        self.line.retain(|&waits| waits != qp);
-        self.datagram_line.retain(|&waits| waits != qp);
+    pub(super) fn remove_from_tx_queue(&mut self, qp: u32) {
+        self.tx_queue.retain(|&waits| waits != qp);
+        self.datagram_tx_queue.retain(|&waits| waits != qp);
     }
 
     pub(super) fn count_fault(&mut self, reason: Reason) {

@@ -6,7 +6,7 @@ use core::fmt;
 /// The reason why a request of the host failed. A failed request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestError {
     /// No such protection domain.
     UnknownPd,
     /// No such steering tag.
@@ -43,37 +43,37 @@ pub enum Refusal {
     BadNumber,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::UnknownPd => "no such protection domain: it was never made, or is gone",
-            Refusal::UnknownStag => "no such memory: its key was never given, or is deregistered",
-            Refusal::UnknownCq => "no such completion queue: it was never made, or is gone",
-            Refusal::UnknownQp => "no such queue pair: it was never made, or is gone",
-            Refusal::UnknownSrq => "no such shared receive queue: it was never made, or is gone",
-            Refusal::OtherPd => {
+            RequestError::UnknownPd => "no such protection domain: it was never made, or is gone",
+            RequestError::UnknownStag => "no such memory: its key was never given, or is deregistered",
+            RequestError::UnknownCq => "no such completion queue: it was never made, or is gone",
+            RequestError::UnknownQp => "no such queue pair: it was never made, or is gone",
+            RequestError::UnknownSrq => "no such shared receive queue: it was never made, or is gone",
+            RequestError::OtherPd => {
                 "the shared receive queue belongs to another protection domain: make both in the same"
             }
-            Refusal::InUse => "others still use it: release them first",
-            Refusal::TooMany => {
+            RequestError::InUse => "others still use it: release them first",
+            RequestError::TooMany => {
                 "the NIC has no more of these: release some, or raise the bound in its settings"
             }
-            Refusal::Full => "the queue is full: wait for completions, or make it larger",
-            Refusal::BadAddress => "the address range wraps",
-            Refusal::BadAccess => "memory that peers may write to must allow local writes as well",
-            Refusal::BadState(QpState::Idle) => "the queue pair does not send: connect it first; one for datagrams, let it send",
-            Refusal::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
-            Refusal::BadState(_) => "the queue pair is over: make a new one",
-            Refusal::TooManyElements => "more elements than the queue was made for",
-            Refusal::TooMuchInline => "more inline data than the queue was made for",
-            Refusal::NotAgreed => {
+            RequestError::Full => "the queue is full: wait for completions, or make it larger",
+            RequestError::BadAddress => "the address range wraps",
+            RequestError::BadAccess => "memory that peers may write to must allow local writes as well",
+            RequestError::BadState(QpState::Idle) => "the queue pair does not send: connect it first; one for datagrams, let it send",
+            RequestError::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
+            RequestError::BadState(_) => "the queue pair is over: make a new one",
+            RequestError::TooManyElements => "more elements than the queue was made for",
+            RequestError::TooMuchInline => "more inline data than the queue was made for",
+            RequestError::NotAgreed => {
                 "not agreed with the peer: reads need IRD and ORD of at least 1, atomics and immediate data need \
                  extensions at both ends, a Send with immediate data needs a peer that is kiban's"
             }
-            Refusal::OtherKind => "datagrams and streams have queue pairs of their own kind: take the other",
-            Refusal::BadNumber => "queue pairs of datagrams have numbers of 24 bits: name it so",
+            RequestError::OtherKind => "datagrams and streams have queue pairs of their own kind: take the other",
+            RequestError::BadNumber => "queue pairs of datagrams have numbers of 24 bits: name it so",
         })
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for RequestError {}

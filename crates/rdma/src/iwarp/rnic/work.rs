@@ -9,7 +9,7 @@ use core::fmt;
 use kiban_base::Region;
 use smallvec::SmallVec;
 
-pub use crate::wire::rdmap::Place;
+pub use crate::wire::rdmap::TaggedAddress;
 
 /// A scatter/gather element: a range of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -105,14 +105,14 @@ pub enum Operation {
     /// Writes to the peer's memory; immediate data is delivered to the peer's receive queue (RFC 7306).
     Write {
         /// Destination address.
-        remote: Place,
+        remote: TaggedAddress,
         /// Delivered after all data is placed.
         immediate: Option<u64>,
     },
     /// Reads the peer's memory into the elements.
     Read {
         /// Source address.
-        remote: Place,
+        remote: TaggedAddress,
         /// Whether the local steering tags are invalidated when the data has arrived.
         invalidate: bool,
     },
@@ -120,7 +120,7 @@ pub enum Operation {
     /// element (RFC 7306).
     Atomic {
         /// Target address.
-        remote: Place,
+        remote: TaggedAddress,
         /// The atomic operation.
         atomic: Atomic,
     },
@@ -154,12 +154,12 @@ impl Operation {
     pub const SEND: Operation = Operation::Send { invalidate: None };
 
     /// Returns a Write without immediate data.
-    pub const fn write(remote: Place) -> Operation {
+    pub const fn write(remote: TaggedAddress) -> Operation {
         Operation::Write { remote, immediate: None }
     }
 
     /// Returns a Read without Invalidate.
-    pub const fn read(remote: Place) -> Operation {
+    pub const fn read(remote: TaggedAddress) -> Operation {
         Operation::Read { remote, invalidate: false }
     }
 
@@ -180,12 +180,12 @@ impl Operation {
     }
 
     /// Returns whether the peer sends a response: the operation then counts against the ORD.
-    pub(super) const fn is_answered(&self) -> bool {
+    pub(super) const fn has_response(&self) -> bool {
         matches!(self, Operation::Read { .. } | Operation::Atomic { .. })
     }
 
     /// Returns whether the operation requires a kiban peer.
-    pub(super) const fn needs_own(&self) -> bool {
+    pub(super) const fn needs_kiban_peer(&self) -> bool {
         matches!(self, Operation::SendImmediate { .. })
     }
 

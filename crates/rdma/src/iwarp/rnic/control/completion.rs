@@ -2,7 +2,7 @@
 
 use super::super::event::Event;
 use super::super::host::cmt::CompletionQueue;
-use super::super::outbox::Desk;
+use super::super::outbox::Outputs;
 use super::super::work::{Completion, Kind, SendWork, Status};
 
 pub(in super::super) fn of_send(qp: u32, work: &SendWork, status: Status, bytes: u32) -> Completion {
@@ -14,7 +14,7 @@ pub(in super::super) fn of_receive(qp: u32, id: u64, status: Status, kind: Kind,
     Completion { id, status, kind, bytes, qp, immediate: None, invalidated: None, source: None }
 }
 
-impl Desk {
+impl Outputs {
     /// Adds a completion to its queue and records a notification if the queue is armed.
     #[inline]
     pub(in super::super) fn complete(&mut self, cq: u32, completion: Completion, solicited: bool) {

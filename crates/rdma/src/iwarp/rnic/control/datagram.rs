@@ -12,7 +12,7 @@
 //! Kind   a queue pair is created for datagrams or for a stream, and never changes.
 //! State  in all but ERR its [`QpState`] is `Idle`, since no stream changes it.
 
-use super::super::refusal::Refusal;
+use super::super::refusal::RequestError;
 use super::super::work::Operation;
 use super::state::{Post, QpState};
 use crate::wire::datagram::QP_MAX;
@@ -37,12 +37,12 @@ impl DatagramState {
     }
 
     /// Decides what happens to posted work.
-    pub(in super::super) fn judge(&self, operation: &Operation) -> Result<Post, Refusal> {
+    pub(in super::super) fn validate_post(&self, operation: &Operation) -> Result<Post, RequestError> {
         match operation {
             _ if self.stopped => Ok(Post::Flushed),
-            _ if !self.sends => Err(Refusal::BadState(QpState::Idle)),
-            Operation::Datagram { qp, .. } if *qp > QP_MAX => Err(Refusal::BadNumber),
-            _ => Ok(Post::Goes),
+            _ if !self.sends => Err(RequestError::BadState(QpState::Idle)),
+            Operation::Datagram { qp, .. } if *qp > QP_MAX => Err(RequestError::BadNumber),
+            _ => Ok(Post::Queued),
         }
     }
 }

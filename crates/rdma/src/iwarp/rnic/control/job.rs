@@ -8,9 +8,9 @@ pub(in super::super) enum Job {
     /// A Send or a Write, of which `sent` bytes have been sent.
     Message { wqe: u64, cursor: Cursor, sent: u32, length: u32 },
     /// The immediate data after a Write.
-    Tell { wqe: u64, data: u64, solicited: bool },
+    Immediate { wqe: u64, data: u64, solicited: bool },
     /// Read requests, one per element, from this element on.
-    Ask { wqe: u64, element: usize, behind: u64 },
+    Requests { wqe: u64, element: usize, behind: u64 },
     /// The response to the peer's oldest read.
-    Answer,
+    Response,
 }

@@ -18,8 +18,8 @@
 use super::super::clocks::Step;
 use super::super::event::Event;
 use super::super::host::smt::StagTable;
-use super::super::outbox::Desk;
-use super::super::refusal::Refusal;
+use super::super::outbox::Outputs;
+use super::super::refusal::RequestError;
 use super::super::work::{Access, Kind, Operation, Status};
 use super::completion;
 use super::datagram::DatagramState;
@@ -27,7 +27,7 @@ use super::job::Job;
 use super::reads::{Irrq, Orrq};
 use super::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use super::send_queue::SendQueue;
-use super::state::{Post, QpAttributes, QpState, StreamTraits, StreamWish};
+use super::state::{Post, QpAttributes, QpState, StreamAction, StreamTraits};
 use crate::wire::rdmap::{Reason, Terminate};
 use alloc::collections::VecDeque;
 use kiban_base::Slab;
@@ -37,7 +37,7 @@ use kiban_base::Slab;
 pub(in super::super) struct Qp {
     pub(in super::super) number: u32,
     /// The number that its completions report: its own number, unless the host set another.
-    pub(in super::super) name: u32,
+    pub(in super::super) qpn: u32,
     pub(in super::super) attributes: QpAttributes,
     pub(in super::super) state: QpState,
     /// Set for a datagram queue pair, which has no stream.
@@ -45,13 +45,13 @@ pub(in super::super) struct Qp {
     /// The traits agreed with the peer; while a stream is being set up, the expected ones.
     pub(in super::super) traits: StreamTraits,
     /// The peer is known to be kiban's, whatever the stream's setup says.
-    pub(in super::super) is_among_own: bool,
+    pub(in super::super) peer_is_kiban: bool,
     /// A stream is being set up: sends are accepted and wait for it.
     pub(in super::super) is_expecting: bool,
     /// The queue pair outlives an orderly close by the peer.
-    pub(in super::super) stays: bool,
+    pub(in super::super) outlives_peer_close: bool,
     /// The peer has closed its stream in order, and the queue pair stays.
-    pub(in super::super) is_alone: bool,
+    pub(in super::super) has_outlived_peer: bool,
     pub(in super::super) sq: SendQueue,
     pub(in super::super) rq: ReceiveQueue,
     pub(in super::super) orrq: Orrq,
@@ -79,30 +79,30 @@ pub(in super::super) struct Qp {
     pub(in super::super) acknowledged: u64,
     /// The number of messages that have arrived here, and how many of them have been acknowledged.
     pub(in super::super) arrived: u64,
-    pub(in super::super) told: u64,
+    pub(in super::super) acked: u64,
     /// A leave announcement is still to be sent; the peer has sent one.
-    pub(in super::super) parts: bool,
-    pub(in super::super) peer_parts: bool,
+    pub(in super::super) leave_pending: bool,
+    pub(in super::super) peer_is_leaving: bool,
     /// A Terminate message to be sent.
     pub(in super::super) terminate: Option<Terminate>,
-    pub(in super::super) wish: StreamWish,
+    pub(in super::super) stream_action: StreamAction,
     /// Whether it is in a TX queue.
-    pub(in super::super) in_line: bool,
+    pub(in super::super) in_tx_queue: bool,
 }
 
 impl Qp {
     pub(in super::super) fn new(number: u32, attributes: QpAttributes) -> Qp {
         Qp {
             number,
-            name: number,
+            qpn: number,
             attributes,
             state: QpState::Idle,
             datagram: None,
             traits: StreamTraits { ird: 0, ord: 0, extensions: false, kiban: false, may_send: false },
-            is_among_own: false,
+            peer_is_kiban: false,
             is_expecting: false,
-            stays: false,
-            is_alone: false,
+            outlives_peer_close: false,
+            has_outlived_peer: false,
             sq: SendQueue::new(attributes.send_work_max),
             rq: ReceiveQueue::new(attributes.receive_work_max),
             orrq: Orrq::default(),
@@ -121,15 +121,15 @@ impl Qp {
                 ..Access::default()
             },
             acknowledges: false,
-            parts: false,
-            peer_parts: false,
+            leave_pending: false,
+            peer_is_leaving: false,
             unacknowledged: VecDeque::new(),
             acknowledged: 0,
             arrived: 0,
-            told: 0,
+            acked: 0,
             terminate: None,
-            wish: StreamWish::Open,
-            in_line: false,
+            stream_action: StreamAction::Open,
+            in_tx_queue: false,
         }
     }
 
@@ -148,37 +148,37 @@ impl Qp {
     /// Returns whether the agreed traits allow this operation.
     #[inline]
     pub(in super::super) fn agrees(&self, operation: &Operation) -> bool {
-        !(operation.is_answered() && self.traits.ord == 0
+        !(operation.has_response() && self.traits.ord == 0
             || operation.needs_extensions() && !self.traits.extensions
-            || operation.needs_own() && !self.traits.kiban)
+            || operation.needs_kiban_peer() && !self.traits.kiban)
     }
 
     /// Decides what happens to work that is posted now.
     #[inline]
-    pub(in super::super) fn judge_post(&self, operation: &Operation) -> Result<Post, Refusal> {
+    pub(in super::super) fn validate_post(&self, operation: &Operation) -> Result<Post, RequestError> {
         if self.datagram.is_some() != matches!(operation, Operation::Datagram { .. }) {
-            return Err(Refusal::OtherKind);
+            return Err(RequestError::OtherKind);
         }
         match (self.state, &self.datagram) {
-            (QpState::Idle, Some(state)) => state.judge(operation),
-            (QpState::Idle, None) if !self.is_expecting => Err(Refusal::BadState(QpState::Idle)),
-            (QpState::Idle | QpState::Rts, _) if !self.agrees(operation) => Err(Refusal::NotAgreed),
-            (QpState::Idle, None) => Ok(Post::Waits),
-            (QpState::Rts, _) => Ok(Post::Goes),
+            (QpState::Idle, Some(state)) => state.validate_post(operation),
+            (QpState::Idle, None) if !self.is_expecting => Err(RequestError::BadState(QpState::Idle)),
+            (QpState::Idle | QpState::Rts, _) if !self.agrees(operation) => Err(RequestError::NotAgreed),
+            (QpState::Idle, None) => Ok(Post::AwaitsStream),
+            (QpState::Rts, _) => Ok(Post::Queued),
             // Completions keep the posting order.
-            (QpState::Closing, _) => Ok(Post::Late),
+            (QpState::Closing, _) => Ok(Post::FlushedInOrder),
             (QpState::Terminate | QpState::Error, _) => Ok(Post::Flushed),
         }
     }
 
     /// Appends the queue pair to its TX queue, unless it is in it.
     #[inline]
-    pub(in super::super) fn want_service(&mut self, desk: &mut Desk) {
-        if !self.in_line {
-            self.in_line = true;
+    pub(in super::super) fn schedule(&mut self, outputs: &mut Outputs) {
+        if !self.in_tx_queue {
+            self.in_tx_queue = true;
             match self.datagram {
-                None => desk.line.push_back(self.number),
-                Some(_) => desk.datagram_line.push_back(self.number),
+                None => outputs.tx_queue.push_back(self.number),
+                Some(_) => outputs.datagram_tx_queue.push_back(self.number),
             }
         }
     }
@@ -187,84 +187,84 @@ impl Qp {
     #[inline]
     pub(in super::super) fn await_arrival(&mut self, wqe: u64) {
         if self.acknowledges {
-            self.sq.asked(wqe);
+            self.sq.on_request_sent(wqe);
             self.unacknowledged.push_back(wqe);
         }
     }
 
     /// Counts a message from the peer that has been placed completely, for acknowledgement.
     #[inline]
-    pub(in super::super) fn has_arrived(&mut self, desk: &mut Desk) {
+    pub(in super::super) fn has_arrived(&mut self, outputs: &mut Outputs) {
         if self.acknowledges {
             self.arrived += 1;
-            self.want_service(desk);
+            self.schedule(outputs);
         }
     }
 
     /// Returns whether an acknowledgement or a leave announcement is to be sent.
     #[inline]
-    pub(in super::super) fn owes_acknowledgement(&self) -> bool {
-        (self.arrived != self.told || self.parts) && (self.is_up() || self.terminate.is_some())
+    pub(in super::super) fn acknowledgement_pending(&self) -> bool {
+        (self.arrived != self.acked || self.leave_pending) && (self.is_up() || self.terminate.is_some())
     }
 
     /// Records that `arrived` of our messages have arrived. Returns false if fewer were outstanding.
-    pub(in super::super) fn on_acknowledgement(&mut self, arrived: u64, desk: &mut Desk) -> bool {
+    pub(in super::super) fn on_acknowledgement(&mut self, arrived: u64, outputs: &mut Outputs) -> bool {
         while self.acknowledged < arrived {
             let Some(wqe) = self.unacknowledged.pop_front() else { return false };
             self.acknowledged += 1;
-            self.sq.answered(wqe);
+            self.sq.on_response(wqe);
         }
-        self.sweep(desk);
+        self.complete_finished(outputs);
         true
     }
 
     /// Completes finished work requests, in order.
     #[inline]
-    pub(in super::super) fn sweep(&mut self, desk: &mut Desk) {
+    pub(in super::super) fn complete_finished(&mut self, outputs: &mut Outputs) {
         while let Some((work, status)) = self.sq.pop(self.confirmed) {
             let told = work.signalled || self.attributes.signal_all || status != Status::Success;
             if told {
-                desk.clocks.step(Step::Complete);
+                outputs.clocks.step(Step::Complete);
                 let bytes = match work.operation.kind() {
                     Kind::Read => work.data.length() as u32,
                     Kind::CompareSwap | Kind::FetchAdd => 8,
                     _ => 0,
                 };
-                let completion = completion::of_send(self.name, &work, status, bytes);
-                desk.complete(self.attributes.send_cq, completion, false);
+                let completion = completion::of_send(self.qpn, &work, status, bytes);
+                outputs.complete(self.attributes.send_cq, completion, false);
             }
             // A WQE with a local fence may be able to start now.
             if self.sq.next().is_some_and(|(_, wqe)| wqe.work.local_fence) {
-                self.want_service(desk);
+                self.schedule(outputs);
             }
         }
-        if self.state == QpState::Closing && self.sq.is_empty() && self.wish == StreamWish::Open {
-            self.wish = StreamWish::Finish;
-            self.want_service(desk);
+        if self.state == QpState::Closing && self.sq.is_empty() && self.stream_action == StreamAction::Open {
+            self.stream_action = StreamAction::Finish;
+            self.schedule(outputs);
         }
     }
 
     /// Flushes all posted work, in order. Work that is already done keeps its status.
-    pub(in super::super) fn flush(&mut self, desk: &mut Desk) {
-        self.sweep(desk);
+    pub(in super::super) fn flush(&mut self, outputs: &mut Outputs) {
+        self.complete_finished(outputs);
         self.job = None;
         self.asking = None;
         self.orrq.entries.clear();
         self.irrq.entries.clear();
         self.unacknowledged.clear();
-        self.flush_sends(desk);
+        self.flush_sends(outputs);
         let incoming = self.rq.incoming.take().map(|incoming| incoming.work);
         for work in incoming.into_iter().chain(core::mem::take(&mut self.rq.wqes)) {
-            let completion = completion::of_receive(self.name, work.id, Status::Flushed, Kind::Receive, 0);
-            desk.complete(self.attributes.receive_cq, completion, true);
+            let completion = completion::of_receive(self.qpn, work.id, Status::Flushed, Kind::Receive, 0);
+            outputs.complete(self.attributes.receive_cq, completion, true);
         }
     }
 
     /// Flushes the whole send queue, in order.
-    pub(in super::super) fn flush_sends(&mut self, desk: &mut Desk) {
+    pub(in super::super) fn flush_sends(&mut self, outputs: &mut Outputs) {
         while let Some(work) = self.sq.pop_front() {
-            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
-            desk.complete(self.attributes.send_cq, completion, false);
+            let completion = completion::of_send(self.qpn, &work, Status::Flushed, 0);
+            outputs.complete(self.attributes.send_cq, completion, false);
         }
     }
 
@@ -274,10 +274,10 @@ impl Qp {
         &mut self,
         terminate: Option<Terminate>,
         oldest: Option<(u64, Status)>,
-        desk: &mut Desk,
+        outputs: &mut Outputs,
     ) {
         if self.datagram.is_some() {
-            return self.fail_datagrams(desk);
+            return self.fail_datagrams(outputs);
         }
         if !self.is_up() {
             return;
@@ -285,81 +285,82 @@ impl Qp {
         if let Some((number, status)) = oldest {
             self.sq.done(number, status);
             // Earlier work requests were sent and are flushed; the one at fault keeps its own status.
-            self.flush_before(number, desk);
+            self.flush_before(number, outputs);
         }
-        desk.event(Event::QpFailed { qp: self.number, reason: terminate.as_ref().map(|last| last.reason) });
+        outputs
+            .event(Event::QpFailed { qp: self.number, reason: terminate.as_ref().map(|last| last.reason) });
         match terminate {
-            Some(last) if self.wish == StreamWish::Open || self.state == QpState::Closing => {
+            Some(last) if self.stream_action == StreamAction::Open || self.state == QpState::Closing => {
                 self.terminate = Some(last);
                 self.state = QpState::Terminate;
             }
             _ => {
                 self.state = QpState::Error;
-                self.wish = StreamWish::Abort;
+                self.stream_action = StreamAction::Abort;
             }
         }
-        self.flush(desk);
-        self.want_service(desk);
+        self.flush(outputs);
+        self.schedule(outputs);
     }
 
-    fn flush_before(&mut self, number: u64, desk: &mut Desk) {
-        self.sweep(desk);
+    fn flush_before(&mut self, number: u64, outputs: &mut Outputs) {
+        self.complete_finished(outputs);
         while let Some((first, _)) = self.sq.front()
             && first < number
         {
             let Some(work) = self.sq.pop_front() else { break };
-            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
-            desk.complete(self.attributes.send_cq, completion, false);
+            let completion = completion::of_send(self.qpn, &work, Status::Flushed, 0);
+            outputs.complete(self.attributes.send_cq, completion, false);
         }
-        self.sweep(desk);
+        self.complete_finished(outputs);
     }
 
     /// Gives up: the expected stream will never come, or the peer that left does not return.
-    pub(in super::super) fn give_up(&mut self, desk: &mut Desk) {
+    pub(in super::super) fn give_up(&mut self, outputs: &mut Outputs) {
         if let Some((number, _)) = self.sq.front() {
             self.sq.done(number, Status::Lost);
         }
         self.is_expecting = false;
         self.state = QpState::Error;
-        self.wish = StreamWish::Abort;
-        desk.event(Event::QpFailed { qp: self.number, reason: None });
-        self.flush(desk);
+        self.stream_action = StreamAction::Abort;
+        outputs.event(Event::QpFailed { qp: self.number, reason: None });
+        self.flush(outputs);
     }
 
     /// Handles the end of the stream. `in_order`: the close was orderly.
-    pub(in super::super) fn stream_gone(&mut self, in_order: bool, desk: &mut Desk) {
+    pub(in super::super) fn on_stream_closed(&mut self, in_order: bool, outputs: &mut Outputs) {
         if self.state == QpState::Idle {
             return;
         }
         // The operating system of a killed peer closes its stream in order too.
-        let in_order = in_order && (self.peer_parts || !self.acknowledges);
-        if in_order && self.stays && self.state == QpState::Rts && self.rq.incoming.is_none() {
-            self.is_alone = true;
+        let in_order = in_order && (self.peer_is_leaving || !self.acknowledges);
+        if in_order && self.outlives_peer_close && self.state == QpState::Rts && self.rq.incoming.is_none() {
+            self.has_outlived_peer = true;
             if !self.sq.is_empty() {
-                desk.event(Event::Abandoned { qp: self.number });
+                outputs.event(Event::Abandoned { qp: self.number });
             }
             return;
         }
         if self.is_up() && !(in_order && self.sq.is_empty()) {
             let oldest = self.sq.front().map(|(number, _)| (number, Status::Lost));
             if let Some((number, _)) = oldest
-                && (!in_order || self.stays)
+                && (!in_order || self.outlives_peer_close)
             {
                 self.sq.done(number, Status::Lost);
             }
         }
         if self.is_up() && !in_order {
-            desk.event(Event::QpFailed { qp: self.number, reason: None });
+            outputs.event(Event::QpFailed { qp: self.number, reason: None });
         }
         self.state = QpState::Error;
         self.terminate = None;
-        self.wish = StreamWish::Abort;
-        self.flush(desk);
+        self.stream_action = StreamAction::Abort;
+        self.flush(outputs);
     }
 
     /// Handles the peer's Terminate.
-    pub(in super::super) fn on_terminate(&mut self, terminate: &Terminate, desk: &mut Desk) {
-        desk.event(Event::PeerTerminated { qp: self.number, reason: terminate.reason });
+    pub(in super::super) fn on_terminate(&mut self, terminate: &Terminate, outputs: &mut Outputs) {
+        outputs.event(Event::PeerTerminated { qp: self.number, reason: terminate.reason });
         let status = match terminate.reason {
             Reason { layer: 0 | 1, kind: 1, .. } => Status::RemoteAccess,
             Reason { layer: 0, kind: 2, .. } | Reason::LOCAL_ERROR => Status::RemoteOperation,
@@ -367,7 +368,7 @@ impl Qp {
         };
         // A refused read is identified by the request in the Terminate: reads before it may succeed later. A
         // Write or a Send has left, so only work that has not completed yet can still report the error.
-        let refused = terminate.read_request.and_then(|request| self.orrq.asked_for(&request));
+        let refused = terminate.read_request.and_then(|request| self.orrq.find_read(&request));
         let oldest = match (refused, self.orrq.entries.front()) {
             (Some(number), _) => Some(number),
             (None, Some(entry)) if terminate.read_request.is_some() => Some(entry.wqe),
@@ -376,11 +377,11 @@ impl Qp {
         self.state = QpState::Error;
         if let Some(number) = oldest {
             self.sq.done(number, status);
-            self.flush_before(number, desk);
+            self.flush_before(number, outputs);
         }
-        self.wish = StreamWish::Finish;
-        self.flush(desk);
-        self.want_service(desk);
+        self.stream_action = StreamAction::Finish;
+        self.flush(outputs);
+        self.schedule(outputs);
     }
 
     /// Returns the number of bytes that the next receive takes, if one is posted.
@@ -396,14 +397,14 @@ impl Qp {
     pub(in super::super) fn take_receive(
         &mut self,
         srqs: &mut Slab<SharedReceiveQueue>,
-        desk: &mut Desk,
+        outputs: &mut Outputs,
     ) -> Option<super::super::work::ReceiveWork> {
         let Some(number) = self.attributes.srq else { return self.rq.wqes.pop_front() };
         let srq = srqs.get_mut(number)?;
         let work = srq.wqes.pop_front();
         if srq.wqes.len() < srq.limit {
             srq.limit = 0;
-            desk.event(Event::SrqLimit { srq: number });
+            outputs.event(Event::SrqLimit { srq: number });
         }
         work
     }
@@ -413,12 +414,12 @@ impl Qp {
         &self,
         smt: &mut StagTable,
         srqs: &mut Slab<SharedReceiveQueue>,
-        desk: &mut Desk,
+        outputs: &mut Outputs,
     ) {
         smt.release_windows(self.number);
         smt.release_pd(self.attributes.pd);
         for cq in [self.attributes.send_cq, self.attributes.receive_cq] {
-            if let Some(cq) = desk.cqs.get_mut(cq) {
+            if let Some(cq) = outputs.cqs.get_mut(cq) {
                 cq.users = cq.users.saturating_sub(1);
             }
         }
@@ -428,15 +429,15 @@ impl Qp {
     }
 
     /// Fails a datagram queue pair: posted work is flushed.
-    pub(in super::super) fn fail_datagrams(&mut self, desk: &mut Desk) {
+    pub(in super::super) fn fail_datagrams(&mut self, outputs: &mut Outputs) {
         if self.state == QpState::Error {
             return;
         }
         self.state = QpState::Error;
-        desk.event(Event::QpFailed { qp: self.number, reason: None });
+        outputs.event(Event::QpFailed { qp: self.number, reason: None });
         if self.attributes.srq.is_some() {
-            desk.event(Event::LastReceive { qp: self.number });
+            outputs.event(Event::LastReceive { qp: self.number });
         }
-        self.flush(desk);
+        self.flush(outputs);
     }
 }

@@ -4,32 +4,32 @@
 //! IRRQ  the peer's requests, at most as many as agreed (IRD). The send module alternates between their
 //!       responses and the send queue, message by message.
 
-use super::super::work::{Place, Sge};
+use super::super::work::{Sge, TaggedAddress};
 use crate::wire::rdmap::ReadRequest;
 use alloc::collections::VecDeque;
 
 /// An outstanding request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Asked {
+pub(in super::super) enum OutstandingRequest {
     /// A read of the peer's memory into an element, of which `here` bytes have arrived.
-    Read { source: Place, sink: Sge, here: u32 },
+    Read { source: TaggedAddress, sink: Sge, here: u32 },
     /// An atomic operation.
     Atomic { identifier: u32 },
 }
 
 /// A request of ours without a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Outbound {
+pub(in super::super) struct OrrqEntry {
     /// The WQE that it belongs to.
     pub(in super::super) wqe: u64,
-    pub(in super::super) asked: Asked,
+    pub(in super::super) asked: OutstandingRequest,
 }
 
 /// A response to be sent to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Owed {
+pub(in super::super) enum IrrqEntry {
     /// Bytes of local memory, of which `sent` have been sent.
-    Read { source: Place, sink: Place, length: u32, sent: u32 },
+    Read { source: TaggedAddress, sink: TaggedAddress, length: u32, sent: u32 },
     /// The previous value of eight bytes.
     Atomic { identifier: u32, original: u64 },
 }
@@ -37,16 +37,16 @@ pub(in super::super) enum Owed {
 /// Outbound RDMA-Read request queue.
 #[derive(Debug, Default)]
 pub(in super::super) struct Orrq {
-    pub(in super::super) entries: VecDeque<Outbound>,
+    pub(in super::super) entries: VecDeque<OrrqEntry>,
     /// The identifier of the next atomic request.
     pub(in super::super) identifier: u32,
 }
 
 impl Orrq {
     /// Returns the WQE whose read request equals `request`. Of identical requests, the oldest matches.
-    pub(in super::super) fn asked_for(&self, request: &ReadRequest) -> Option<u64> {
-        let its = |entry: &&Outbound| {
-            matches!(entry.asked, Asked::Read { sink, source, .. } if source == request.source
+    pub(in super::super) fn find_read(&self, request: &ReadRequest) -> Option<u64> {
+        let its = |entry: &&OrrqEntry| {
+            matches!(entry.asked, OutstandingRequest::Read { sink, source, .. } if source == request.source
                 && (sink.stag, sink.address, sink.length)
                     == (request.sink.stag, request.sink.offset, request.length))
         };
@@ -57,5 +57,5 @@ impl Orrq {
 /// Inbound RDMA-Read request queue.
 #[derive(Debug, Default)]
 pub(in super::super) struct Irrq {
-    pub(in super::super) entries: VecDeque<Owed>,
+    pub(in super::super) entries: VecDeque<IrrqEntry>,
 }

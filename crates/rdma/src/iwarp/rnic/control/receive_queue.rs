@@ -25,12 +25,12 @@ pub(in super::super) struct ReceiveQueue {
     /// The message of which segments are still to come.
     pub(in super::super) incoming: Option<Incoming>,
     /// A message waits for a receive.
-    pub(in super::super) is_dry: bool,
+    pub(in super::super) awaits_receive: bool,
 }
 
 impl ReceiveQueue {
     pub(in super::super) fn new(most: usize) -> ReceiveQueue {
-        ReceiveQueue { wqes: VecDeque::new(), most, incoming: None, is_dry: false }
+        ReceiveQueue { wqes: VecDeque::new(), most, incoming: None, awaits_receive: false }
     }
 }
 

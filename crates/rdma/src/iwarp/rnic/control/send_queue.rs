@@ -132,7 +132,7 @@ impl SendQueue {
     }
 
     /// Counts another outstanding request of a WQE.
-    pub(in super::super) fn asked(&mut self, number: u64) {
+    pub(in super::super) fn on_request_sent(&mut self, number: u64) {
         if let Some(Wqe {
             progress: Progress::Started { unanswered } | Progress::Sent { unanswered, .. },
             ..
@@ -143,7 +143,7 @@ impl SendQueue {
     }
 
     /// Counts a response to a request of a WQE.
-    pub(in super::super) fn answered(&mut self, number: u64) {
+    pub(in super::super) fn on_response(&mut self, number: u64) {
         if let Some(Wqe {
             progress: Progress::Started { unanswered } | Progress::Sent { unanswered, .. },
             ..

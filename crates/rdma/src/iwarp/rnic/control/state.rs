@@ -61,7 +61,7 @@ pub struct StreamTraits {
 
 /// What a queue pair requests of its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StreamWish {
+pub enum StreamAction {
     /// Continue.
     Open,
     /// Send what is queued, then close in order.
@@ -74,11 +74,11 @@ pub enum StreamWish {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Post {
     /// Sent in its turn.
-    Goes,
+    Queued,
     /// Waits for the stream.
-    Waits,
+    AwaitsStream,
     /// Flushed after the work that is still to be sent.
-    Late,
+    FlushedInOrder,
     /// Flushed at once.
     Flushed,
 }

@@ -15,8 +15,8 @@ use super::super::control::completion;
 use super::super::control::qp::Qp;
 use super::super::control::state::QpState;
 use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
-use super::super::host::smt::{StagTable, Use};
-use super::super::outbox::Desk;
+use super::super::host::smt::{AccessKind, StagTable};
+use super::super::outbox::Outputs;
 use super::super::work::{Completion, Data, Kind, Operation, SendWork, Status};
 use super::receive::Tables;
 use crate::wire::datagram::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, QP_MAX};
@@ -34,24 +34,24 @@ const PRIVILEGED: u32 = 1 << 31;
 pub(in super::super) fn gather(
     qp: &mut Qp,
     smt: &StagTable,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     room: &mut Vec<u8>,
 ) -> Option<[u8; 16]> {
     qp.datagram.filter(|state| state.goes() && qp.state == QpState::Idle)?;
     let (number, wqe) = qp.sq.front()?;
     match fill(qp, &wqe.work, smt, room) {
         Ok(gid) => {
-            desk.counters.datagrams_out += 1;
-            desk.counters.payload_out_bytes += (room.len() - HEADER_BYTES) as u64;
+            outputs.counters.datagrams_out += 1;
+            outputs.counters.payload_out_bytes += (room.len() - HEADER_BYTES) as u64;
             qp.sq.done(number, Status::Success);
-            qp.sweep(desk);
+            qp.complete_finished(outputs);
             Some(gid)
         }
         Err(status) => {
-            desk.counters.local_errors += 1;
+            outputs.counters.local_errors += 1;
             qp.sq.done(number, status);
-            qp.sweep(desk);
-            qp.flush_sends(desk);
+            qp.complete_finished(outputs);
+            qp.flush_sends(outputs);
             if let Some(state) = &mut qp.datagram {
                 state.stopped = true;
             }
@@ -69,10 +69,10 @@ fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result
         return Err(Status::LocalLength);
     }
     let owner = qp.owner();
-    dmac::check_all(smt, owner, &work.data, Use::LocalRead).map_err(|_| Status::LocalProtection)?;
+    dmac::check_all(smt, owner, &work.data, AccessKind::LocalRead).map_err(|_| Status::LocalProtection)?;
     let own = qp.datagram.map_or(0, |state| state.qkey);
     let qkey = if qkey & PRIVILEGED != 0 { own } else { qkey };
-    let header = Header { destination, source: qp.name & QP_MAX, qkey, solicited: work.solicited, immediate };
+    let header = Header { destination, source: qp.qpn & QP_MAX, qkey, solicited: work.solicited, immediate };
     room.clear();
     room.resize(HEADER_BYTES, 0);
     header.write(room);
@@ -101,7 +101,7 @@ pub(in super::super) fn take(
     header: &Header,
     payload: &[u8],
 ) {
-    let counters = &mut tables.desk.counters;
+    let counters = &mut tables.outputs.counters;
     let Some(state) = qp.datagram.filter(|state| state.receives && qp.state == QpState::Idle) else {
         counters.datagrams_unready += 1;
         return;
@@ -120,23 +120,23 @@ pub(in super::super) fn take(
         counters.datagrams_too_long += 1;
         return;
     };
-    let Some(work) = qp.take_receive(tables.srqs, tables.desk) else { return };
+    let Some(work) = qp.take_receive(tables.srqs, tables.outputs) else { return };
     let (owner, mut cursor) = (qp.owner(), Cursor::default());
     let put = [&grh[..], payload].into_iter().try_for_each(|part| {
         dmac::scatter(tables.smt, owner, &work.sges, &mut cursor, SharedBytes::from(part)).map(drop)
     });
-    let desk = &mut *tables.desk;
+    let outputs = &mut *tables.outputs;
     if put.is_err() {
         // The receive names memory that it may not access: a local error, which fails the queue pair.
-        let told = completion::of_receive(qp.name, work.id, Status::LocalProtection, Kind::Receive, 0);
-        desk.complete(qp.attributes.receive_cq, told, true);
-        desk.counters.local_errors += 1;
-        qp.fail_datagrams(desk);
+        let told = completion::of_receive(qp.qpn, work.id, Status::LocalProtection, Kind::Receive, 0);
+        outputs.complete(qp.attributes.receive_cq, told, true);
+        outputs.counters.local_errors += 1;
+        qp.fail_datagrams(outputs);
         return;
     }
-    desk.counters.datagrams_in += 1;
-    desk.counters.placed_bytes += bytes as u64;
-    let told = completion::of_receive(qp.name, work.id, Status::Success, Kind::Receive, told_bytes);
+    outputs.counters.datagrams_in += 1;
+    outputs.counters.placed_bytes += bytes as u64;
+    let told = completion::of_receive(qp.qpn, work.id, Status::Success, Kind::Receive, told_bytes);
     let (immediate, source) = (header.immediate.map(u64::from), Some(header.source));
-    desk.complete(qp.attributes.receive_cq, Completion { immediate, source, ..told }, header.solicited);
+    outputs.complete(qp.attributes.receive_cq, Completion { immediate, source, ..told }, header.solicited);
 }

@@ -12,11 +12,11 @@
 use super::super::clocks::Step;
 use super::super::control::completion;
 use super::super::control::qp::Qp;
-use super::super::control::reads::{Asked, Owed};
+use super::super::control::reads::{IrrqEntry, OutstandingRequest};
 use super::super::control::receive_queue::{Incoming, SharedReceiveQueue};
 use super::super::host::dmac::{self, Cursor, PIECES_MAX};
-use super::super::host::smt::{StagTable, Use, Violation};
-use super::super::outbox::Desk;
+use super::super::host::smt::{AccessKind, StagTable, Violation};
+use super::super::outbox::Outputs;
 use super::super::work::{Data, Kind, Operation, Status};
 use crate::wire::ddp::{self, Header, Placing, UNTAGGED_BYTES, queue};
 use crate::wire::rdmap::{
@@ -28,9 +28,9 @@ use kiban_base::{Region, SharedBytes, Slab};
 
 /// The result of validating a segment.
 #[derive(Debug)]
-pub enum Judged {
+pub enum Validation {
     /// This many bytes of the segment are needed for a decision.
-    Wants(usize),
+    NeedMore(usize),
     /// The payload goes to the host's memory.
     Place(Placement),
     /// The segment had no payload for the host and is done.
@@ -41,7 +41,7 @@ pub enum Judged {
 
 /// The result of taking a complete segment ([`super::super::Rnic::take`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum SegmentResult {
     /// The segment was executed.
     Whole,
     /// No receive is posted, and the queue pair waits for one: take the segment again when one is posted.
@@ -59,7 +59,7 @@ pub struct Placement {
     segment_bytes: usize,
     header_bytes: usize,
     /// Payload bytes placed so far.
-    here: usize,
+    placed: usize,
 }
 
 impl Placement {
@@ -71,7 +71,7 @@ impl Placement {
     /// Returns the number of payload bytes not placed yet.
     #[inline]
     pub const fn missing(&self) -> usize {
-        self.segment_bytes - self.header_bytes - self.here
+        self.segment_bytes - self.header_bytes - self.placed
     }
 }
 
@@ -79,7 +79,7 @@ impl Placement {
 pub(in super::super) struct Tables<'a> {
     pub(in super::super) smt: &'a mut StagTable,
     pub(in super::super) srqs: &'a mut Slab<SharedReceiveQueue>,
-    pub(in super::super) desk: &'a mut Desk,
+    pub(in super::super) outputs: &'a mut Outputs,
 }
 
 /// Steps of a memory lookup: for a Write they come before everything else, for a response or a message after
@@ -116,57 +116,57 @@ const fn remote(violation: Violation) -> Reason {
 }
 
 /// Validates a segment of `length` bytes whose first bytes are in `front`.
-pub(in super::super) fn judge(
+pub(in super::super) fn validate(
     qp: &mut Qp,
     mut tables: Tables<'_>,
     front: &[u8],
     length: usize,
-) -> Result<Judged, Reason> {
+) -> Result<Validation, Reason> {
     let Some(&first) = front.first() else {
         // RFC 5044 §8: a length that no DDP header fits into.
         return if length == 0 {
-            Err(fail(qp, tables.desk, fault(Reason::MPA_LENGTH), front, 0))
+            Err(fail(qp, tables.outputs, fault(Reason::MPA_LENGTH), front, 0))
         } else {
-            Ok(Judged::Wants(1))
+            Ok(Validation::NeedMore(1))
         };
     };
     let header_bytes = ddp::header_bytes(first);
     if length < header_bytes {
-        return Err(fail(qp, tables.desk, fault(Reason::MPA_LENGTH), front, length));
+        return Err(fail(qp, tables.outputs, fault(Reason::MPA_LENGTH), front, length));
     }
     if front.len() < header_bytes {
-        return Ok(Judged::Wants(header_bytes));
+        return Ok(Validation::NeedMore(header_bytes));
     }
     if !qp.traits.may_send {
         // RFC 5044 §7.1.2: the initiator has sent, so the responder may send.
         qp.traits.may_send = true;
-        qp.want_service(tables.desk);
+        qp.schedule(tables.outputs);
     }
     match resolve(qp, &mut tables, front, length) {
         Ok(judged) => Ok(judged),
-        Err(wrong) => Err(fail(qp, tables.desk, wrong, front, length)),
+        Err(wrong) => Err(fail(qp, tables.outputs, wrong, front, length)),
     }
 }
 
 /// Ends the stream because of a segment.
 pub(in super::super) fn fail(
     qp: &mut Qp,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     (reason, read_request): Fault,
     front: &[u8],
     length: usize,
 ) -> Reason {
-    desk.count_fault(reason);
+    outputs.count_fault(reason);
     let header = front.first().and_then(|&first| front.get(..ddp::header_bytes(first)));
     // RFC 5040 §4.8: no header is attached for errors below DDP, or for an unknown DDP version.
     let attach = reason.layer != 2 && !matches!(reason, Reason::TAGGED_VERSION | Reason::UNTAGGED_VERSION);
     let segment = header.filter(|_| attach).map(|header| (length as u16, header.iter().copied().collect()));
-    qp.fail(Some(Terminate { reason, segment, read_request }), None, desk);
+    qp.fail(Some(Terminate { reason, segment, read_request }), None, outputs);
     reason
 }
 
-fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) -> Result<Judged, Fault> {
-    let desk = &mut *tables.desk;
+fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) -> Result<Validation, Fault> {
+    let outputs = &mut *tables.outputs;
     let is_tagged = ddp::is_tagged(front[0]);
     let (header, header_bytes) = Header::read(front)
         .map_err(|_| fault(if is_tagged { Reason::TAGGED_VERSION } else { Reason::UNTAGGED_VERSION }))?;
@@ -178,7 +178,7 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
     })?;
     if opcode.is_tagged() != is_tagged
         || opcode.is_extension() && !qp.traits.extensions
-        || opcode.is_own() && !qp.traits.kiban
+        || opcode.is_kiban_extension() && !qp.traits.kiban
     {
         return Err(fault(Reason::OPERATION_OPCODE));
     }
@@ -186,21 +186,21 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
     let is_whole = front.len() >= length;
     // A segment that is needed whole is validated again, and recorded, once it is.
     if is_tagged || opcode.is_send() || is_whole {
-        desk.clocks.step(Step::ReceiveHeader(header_bytes as u32));
-        desk.clocks.step(Step::CheckHeader);
+        outputs.clocks.step(Step::ReceiveHeader(header_bytes as u32));
+        outputs.clocks.step(Step::CheckHeader);
     }
-    let mut placement = Placement { header, opcode, segment_bytes: length, header_bytes, here: 0 };
+    let mut placement = Placement { header, opcode, segment_bytes: length, header_bytes, placed: 0 };
     match header.placing {
         Placing::Tagged { stag, offset } if opcode == Opcode::Write => {
             // RFC 5040 §5.1: the tag of a Write without payload is not checked.
             if payload > 0 {
-                desk.clocks.steps(LOOK_UP);
+                outputs.clocks.steps(LOOK_UP);
                 if !qp.allows.remote_write {
                     return Err(fault(Reason::REMOTE_ACCESS));
                 }
                 tables
                     .smt
-                    .check(stag, qp.owner(), Use::RemoteWrite, offset, payload as u64)
+                    .check(stag, qp.owner(), AccessKind::RemoteWrite, offset, payload as u64)
                     .map_err(tagged)?;
             }
         }
@@ -208,14 +208,14 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
             if payload > 0 {
                 return Err(fault(Reason::TAGGED_BOUNDS));
             }
-            let is_known = matches!(stag, acknowledge::STAYS | acknowledge::PARTS);
-            if !is_known || !qp.acknowledges || !qp.on_acknowledgement(offset, desk) {
+            let is_known = matches!(stag, acknowledge::STAYS | acknowledge::LEAVING);
+            if !is_known || !qp.acknowledges || !qp.on_acknowledgement(offset, outputs) {
                 return Err(fault(Reason::OPERATION_OPCODE));
             }
-            qp.peer_parts |= stag == acknowledge::PARTS;
-            desk.counters.segments_in += 1;
-            qp.want_service(desk);
-            return Ok(Judged::Done);
+            qp.peer_is_leaving |= stag == acknowledge::LEAVING;
+            outputs.counters.segments_in += 1;
+            qp.schedule(outputs);
+            return Ok(Validation::Done);
         }
         Placing::Tagged { stag, offset } => check_response(qp, stag, offset, payload as u64, header.last)?,
         Placing::Untagged { queue: number, sequence, offset, .. } => {
@@ -242,7 +242,7 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
                     return Err(fault(Reason::UNTAGGED_TOO_LONG));
                 }
                 if !is_whole {
-                    return Ok(Judged::Wants(length));
+                    return Ok(Validation::NeedMore(length));
                 }
             }
             let bytes = &front[header_bytes..length.min(front.len())];
@@ -252,50 +252,51 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
                 Opcode::AtomicResponse => on_atomic_response(qp, tables, bytes)?,
                 Opcode::Terminate => {
                     let last = Terminate::read(bytes).map_err(|_| fault(Reason::OPERATION_STREAM))?;
-                    tables.desk.counters.terminates_in += 1;
-                    qp.on_terminate(&last, tables.desk);
+                    tables.outputs.counters.terminates_in += 1;
+                    qp.on_terminate(&last, tables.outputs);
                 }
                 Opcode::Immediate | Opcode::ImmediateSolicited => {
                     let Ok(data) = <[u8; IMMEDIATE_BYTES]>::try_from(bytes) else {
                         return Err(fault(Reason::OPERATION_STREAM));
                     };
                     if !open_message(qp, tables, &placement, offset, 0)? {
-                        return Ok(Judged::Dry);
+                        return Ok(Validation::Dry);
                     }
                     finish_message(qp, tables, &placement, Some(u64::from_be_bytes(data)))?;
-                    qp.has_arrived(tables.desk);
+                    qp.has_arrived(tables.outputs);
                 }
                 _ => {
                     if !open_message(qp, tables, &placement, offset, payload)? {
-                        return Ok(Judged::Dry);
+                        return Ok(Validation::Dry);
                     }
-                    return Ok(begin(tables.desk, placement));
+                    return Ok(begin(tables.outputs, placement));
                 }
             }
             qp.sequence_in[number as usize] = sequence.wrapping_add(1);
-            tables.desk.counters.segments_in += 1;
-            return Ok(Judged::Done);
+            tables.outputs.counters.segments_in += 1;
+            return Ok(Validation::Done);
         }
     }
-    placement.here = 0;
-    Ok(begin(tables.desk, placement))
+    placement.placed = 0;
+    Ok(begin(tables.outputs, placement))
 }
 
-fn begin(desk: &mut Desk, placement: Placement) -> Judged {
-    desk.counters.segments_in += 1;
+fn begin(outputs: &mut Outputs, placement: Placement) -> Validation {
+    outputs.counters.segments_in += 1;
     if placement.missing() > 0 {
         if placement.opcode != Opcode::Write {
-            desk.clocks.steps(LOOK_UP);
+            outputs.clocks.steps(LOOK_UP);
         }
-        desk.clocks.step(Step::DmaRequest);
-        desk.clocks.step(Step::ReceivePayload(placement.missing() as u32));
+        outputs.clocks.step(Step::DmaRequest);
+        outputs.clocks.step(Step::ReceivePayload(placement.missing() as u32));
     }
-    Judged::Place(placement)
+    Validation::Place(placement)
 }
 
 /// Checks that a read response matches the oldest request and continues where the last segment ended.
 fn check_response(qp: &Qp, stag: u32, offset: u64, payload: u64, last: bool) -> Result<(), Fault> {
-    let Some(Asked::Read { sink, here, .. }) = qp.orrq.entries.front().map(|entry| entry.asked) else {
+    let Some(OutstandingRequest::Read { sink, here, .. }) = qp.orrq.entries.front().map(|entry| entry.asked)
+    else {
         // No read is outstanding.
         return Err(fault(Reason::OPERATION_OPCODE));
     };
@@ -326,7 +327,7 @@ fn open_message(
         if offset != 0 {
             return Err(fault(Reason::UNTAGGED_OFFSET));
         }
-        let Some(work) = qp.take_receive(tables.srqs, tables.desk) else {
+        let Some(work) = qp.take_receive(tables.srqs, tables.outputs) else {
             if !qp.attributes.waits_for_receives {
                 return Err(fault(Reason::UNTAGGED_NO_BUFFER));
             }
@@ -348,8 +349,8 @@ fn open_message(
     if u64::from(incoming.bytes) + payload as u64 > incoming.room {
         let id = incoming.work.id;
         qp.rq.incoming = None;
-        let told = completion::of_receive(qp.name, id, Status::LocalLength, Kind::Receive, 0);
-        tables.desk.complete(qp.attributes.receive_cq, told, true);
+        let told = completion::of_receive(qp.qpn, id, Status::LocalLength, Kind::Receive, 0);
+        tables.outputs.complete(qp.attributes.receive_cq, told, true);
         return Err(fault(Reason::UNTAGGED_TOO_LONG));
     }
     Ok(true)
@@ -379,11 +380,11 @@ fn finish_message(
         Placing::Untagged { ulp: data, .. } if opcode.carries_immediate() => Some(u64::from(data)),
         _ => immediate,
     };
-    let told = completion::of_receive(qp.name, incoming.work.id, Status::Success, kind, incoming.bytes);
-    tables.desk.counters.messages_in += 1;
-    tables.desk.clocks.step(Step::Complete);
+    let told = completion::of_receive(qp.qpn, incoming.work.id, Status::Success, kind, incoming.bytes);
+    tables.outputs.counters.messages_in += 1;
+    tables.outputs.clocks.step(Step::Complete);
     let told = super::super::work::Completion { immediate, invalidated, ..told };
-    tables.desk.complete(qp.attributes.receive_cq, told, opcode.is_solicited());
+    tables.outputs.complete(qp.attributes.receive_cq, told, opcode.is_solicited());
     Ok(())
 }
 
@@ -399,15 +400,15 @@ fn on_read_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Result
         }
         tables
             .smt
-            .check(source.stag, qp.owner(), Use::RemoteRead, source.offset, u64::from(length))
+            .check(source.stag, qp.owner(), AccessKind::RemoteRead, source.offset, u64::from(length))
             .map_err(|violation| (remote(violation), Some(request)))?;
     }
     if sink.offset.checked_add(u64::from(length)).is_none() {
         return Err((Reason::REMOTE_WRAP, Some(request)));
     }
-    qp.irrq.entries.push_back(Owed::Read { source, sink, length, sent: 0 });
-    tables.desk.counters.reads_in += 1;
-    qp.want_service(tables.desk);
+    qp.irrq.entries.push_back(IrrqEntry::Read { source, sink, length, sent: 0 });
+    tables.outputs.counters.reads_in += 1;
+    qp.schedule(tables.outputs);
     Ok(())
 }
 
@@ -426,23 +427,24 @@ fn on_atomic_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Resu
     }
     let list = tables
         .smt
-        .check(target.stag, qp.owner(), Use::RemoteAtomic, target.offset, 8)
+        .check(target.stag, qp.owner(), AccessKind::RemoteAtomic, target.offset, 8)
         .map_err(|violation| fault(remote(violation)))?;
     let mut value = [0; 8];
     list.read(target.offset, &mut value).ok_or(fault(Reason::REMOTE_BOUNDS))?;
     let original = u64::from_ne_bytes(value);
     let changed = atomic.apply(original).to_ne_bytes();
     list.write(target.offset, SharedBytes::from(&changed[..])).ok_or(fault(Reason::REMOTE_BOUNDS))?;
-    qp.irrq.entries.push_back(Owed::Atomic { identifier, original });
-    tables.desk.counters.atomics_in += 1;
-    qp.want_service(tables.desk);
+    qp.irrq.entries.push_back(IrrqEntry::Atomic { identifier, original });
+    tables.outputs.counters.atomics_in += 1;
+    qp.schedule(tables.outputs);
     Ok(())
 }
 
 fn on_atomic_response(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Result<(), Fault> {
     let response = AtomicResponse::read(bytes).map_err(|_| fault(Reason::OPERATION_STREAM))?;
     let oldest = qp.orrq.entries.front().copied();
-    let Some((wqe, Asked::Atomic { identifier })) = oldest.map(|entry| (entry.wqe, entry.asked)) else {
+    let Some((wqe, OutstandingRequest::Atomic { identifier })) = oldest.map(|entry| (entry.wqe, entry.asked))
+    else {
         return Err(fault(Reason::OPERATION_OPCODE));
     };
     if identifier != response.identifier {
@@ -453,13 +455,13 @@ fn on_atomic_response(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Res
     let Some(Data::Elements(sges)) = qp.sq.get(wqe).map(|wqe| &wqe.work.data) else { return Ok(()) };
     let mut cursor = Cursor::default();
     if dmac::scatter(tables.smt, owner, sges, &mut cursor, SharedBytes::from(&value[..])).is_err() {
-        qp.sink_is_gone(wqe, tables.desk);
+        qp.sink_is_gone(wqe, tables.outputs);
         return Ok(());
     }
     qp.orrq.entries.pop_front();
-    qp.sq.answered(wqe);
-    qp.sweep(tables.desk);
-    qp.want_service(tables.desk);
+    qp.sq.on_response(wqe);
+    qp.complete_finished(tables.outputs);
+    qp.schedule(tables.outputs);
     Ok(())
 }
 
@@ -478,7 +480,7 @@ pub(in super::super) fn place(
         return Err(Reason::LOCAL_ERROR);
     }
     let owner = qp.owner();
-    let here = placement.here as u64;
+    let here = placement.placed as u64;
     let put = match (placement.header.placing, &mut qp.rq.incoming) {
         (Placing::Tagged { stag, offset }, _) => {
             let at = offset.wrapping_add(here);
@@ -490,9 +492,9 @@ pub(in super::super) fn place(
         }
         (Placing::Untagged { .. }, None) => Err(Violation::Stag),
     };
-    placement.here += bytes.len();
-    tables.desk.counters.placed_bytes += bytes.len() as u64;
-    put.map_err(|violation| withdrawn(qp, tables.desk, placement, violation))
+    placement.placed += bytes.len();
+    tables.outputs.counters.placed_bytes += bytes.len() as u64;
+    put.map_err(|violation| on_invalidated(qp, tables.outputs, placement, violation))
 }
 
 /// Returns memory for the next bytes of a payload, for a lower layer that stores them there itself.
@@ -511,7 +513,7 @@ pub(in super::super) fn landing(
     }
     let found = match (placement.header.placing, &qp.rq.incoming) {
         (Placing::Tagged { stag, offset }, _) => {
-            let mut at = offset.wrapping_add(placement.here as u64);
+            let mut at = offset.wrapping_add(placement.placed as u64);
             let list = tables.smt.check(stag, owner, placement.purpose(), at, missing as u64);
             list.and_then(|list| {
                 let mut left = missing;
@@ -528,13 +530,13 @@ pub(in super::super) fn landing(
         }
         (Placing::Untagged { .. }, None) => Err(Violation::Stag),
     };
-    found.map_err(|violation| withdrawn(qp, tables.desk, placement, violation))
+    found.map_err(|violation| on_invalidated(qp, tables.outputs, placement, violation))
 }
 
 /// Records that `bytes` bytes were stored where [`landing`] said.
-pub(in super::super) fn landed(qp: &mut Qp, desk: &mut Desk, placement: &mut Placement, bytes: usize) {
-    placement.here += bytes;
-    desk.counters.landed_bytes += bytes as u64;
+pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &mut Placement, bytes: usize) {
+    placement.placed += bytes;
+    outputs.counters.landed_bytes += bytes as u64;
     if let (Placing::Untagged { .. }, Some(incoming)) = (placement.header.placing, &mut qp.rq.incoming) {
         dmac::skip(&incoming.work.sges, &mut incoming.cursor, bytes);
     }
@@ -542,16 +544,16 @@ pub(in super::super) fn landed(qp: &mut Qp, desk: &mut Desk, placement: &mut Pla
 
 /// Handles memory that was invalidated during a segment, or was never valid for it. Whose error it is depends
 /// on who named the memory.
-fn withdrawn(qp: &mut Qp, desk: &mut Desk, placement: &Placement, violation: Violation) -> Reason {
+fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, violation: Violation) -> Reason {
     match placement.opcode {
         Opcode::Write => {
             let mut header = [0; UNTAGGED_BYTES];
             let filled = placement.header.write(&mut header);
-            fail(qp, desk, tagged(violation), &header[..filled], placement.segment_bytes)
+            fail(qp, outputs, tagged(violation), &header[..filled], placement.segment_bytes)
         }
         Opcode::ReadResponse => {
             if let Some(entry) = qp.orrq.entries.front().copied() {
-                qp.sink_is_gone(entry.wqe, desk);
+                qp.sink_is_gone(entry.wqe, outputs);
             }
             Reason::LOCAL_ERROR
         }
@@ -559,19 +561,19 @@ fn withdrawn(qp: &mut Qp, desk: &mut Desk, placement: &Placement, violation: Vio
             // A local receive names memory that it may not access.
             if let Some(incoming) = qp.rq.incoming.take() {
                 let id = incoming.work.id;
-                let told = completion::of_receive(qp.name, id, Status::LocalProtection, Kind::Receive, 0);
-                desk.complete(qp.attributes.receive_cq, told, true);
+                let told = completion::of_receive(qp.qpn, id, Status::LocalProtection, Kind::Receive, 0);
+                outputs.complete(qp.attributes.receive_cq, told, true);
             }
-            desk.counters.local_errors += 1;
+            outputs.counters.local_errors += 1;
             let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
-            qp.fail(Some(last), None, desk);
+            qp.fail(Some(last), None, outputs);
             Reason::LOCAL_ERROR
         }
     }
 }
 
 /// Completes a segment whose payload is all in place.
-pub(in super::super) fn finish(
+pub(in super::super) fn deliver(
     qp: &mut Qp,
     tables: &mut Tables<'_>,
     placement: &Placement,
@@ -583,24 +585,24 @@ pub(in super::super) fn finish(
     match placement.opcode {
         Opcode::Write => {
             if placement.header.last {
-                tables.desk.counters.writes_in += 1;
-                qp.has_arrived(tables.desk);
+                tables.outputs.counters.writes_in += 1;
+                qp.has_arrived(tables.outputs);
             }
         }
         Opcode::ReadResponse => finish_response(qp, tables, placement),
         _ => {
             if let Some(incoming) = &mut qp.rq.incoming {
-                incoming.bytes += placement.here as u32;
+                incoming.bytes += placement.placed as u32;
             }
             if placement.header.last {
                 if let Err(wrong) = finish_message(qp, tables, placement, None) {
                     let mut header = [0; UNTAGGED_BYTES];
                     let filled = placement.header.write(&mut header);
-                    return Err(fail(qp, tables.desk, wrong, &header[..filled], placement.segment_bytes));
+                    return Err(fail(qp, tables.outputs, wrong, &header[..filled], placement.segment_bytes));
                 }
                 let sequence = &mut qp.sequence_in[queue::SEND as usize];
                 *sequence = sequence.wrapping_add(1);
-                qp.has_arrived(tables.desk);
+                qp.has_arrived(tables.outputs);
             }
         }
     }
@@ -611,14 +613,14 @@ pub(in super::super) fn finish(
 fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) {
     let Some(entry) = qp.orrq.entries.front_mut() else { return };
     let number = entry.wqe;
-    if let Asked::Read { here, .. } = &mut entry.asked {
-        *here += placement.here as u32;
+    if let OutstandingRequest::Read { here, .. } = &mut entry.asked {
+        *here += placement.placed as u32;
     }
     if !placement.header.last {
         return;
     }
     qp.orrq.entries.pop_front();
-    qp.sq.answered(number);
+    qp.sq.on_response(number);
     if let Some(wqe) = qp.sq.get(number)
         && wqe.is_answered()
         && let Operation::Read { invalidate: true, .. } = wqe.work.operation
@@ -629,25 +631,25 @@ fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) 
             let _ = tables.smt.invalidate(sge.stag, qp.attributes.pd, qp.number);
         }
     }
-    qp.sweep(tables.desk);
-    qp.want_service(tables.desk);
+    qp.complete_finished(tables.outputs);
+    qp.schedule(tables.outputs);
 }
 
 impl Placement {
-    const fn purpose(&self) -> Use {
+    const fn purpose(&self) -> AccessKind {
         match self.opcode {
-            Opcode::Write => Use::RemoteWrite,
-            _ => Use::LocalWrite,
+            Opcode::Write => AccessKind::RemoteWrite,
+            _ => AccessKind::LocalWrite,
         }
     }
 }
 
 impl Qp {
     /// Fails the queue pair because the memory for a response was invalidated.
-    fn sink_is_gone(&mut self, wqe: u64, desk: &mut Desk) {
-        desk.counters.local_errors += 1;
+    fn sink_is_gone(&mut self, wqe: u64, outputs: &mut Outputs) {
+        outputs.counters.local_errors += 1;
         let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
-        self.fail(Some(last), Some((wqe, Status::LocalProtection)), desk);
+        self.fail(Some(last), Some((wqe, Status::LocalProtection)), outputs);
     }
 
     /// Stops the stream until a receive is posted.
@@ -655,7 +657,7 @@ impl Qp {
         match self.attributes.srq.and_then(|srq| srqs.get_mut(srq)) {
             Some(srq) if !srq.waiters.contains(&self.number) => srq.waiters.push(self.number),
             Some(_) => {}
-            None => self.rq.is_dry = true,
+            None => self.rq.awaits_receive = true,
         }
     }
 }

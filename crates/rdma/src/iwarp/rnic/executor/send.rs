@@ -12,12 +12,12 @@ use super::super::clocks::Step;
 use super::super::config::Config;
 use super::super::control::job::Job;
 use super::super::control::qp::Qp;
-use super::super::control::reads::{Asked, Outbound, Owed};
-use super::super::control::state::{QpState, StreamWish};
+use super::super::control::reads::{IrrqEntry, OrrqEntry, OutstandingRequest};
+use super::super::control::state::{QpState, StreamAction};
 use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
-use super::super::host::smt::{StagTable, Use, Violation};
-use super::super::outbox::Desk;
-use super::super::work::{Data, Operation, Place, SendWork, Sge, Status};
+use super::super::host::smt::{AccessKind, StagTable, Violation};
+use super::super::outbox::Outputs;
+use super::super::work::{Data, Operation, SendWork, Sge, Status, TaggedAddress};
 use crate::wire::ddp::{Header, Placing, UNTAGGED_BYTES, queue};
 use crate::wire::rdmap::{
     ATOMIC_REQUEST_BYTES, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, Terminate, acknowledge,
@@ -34,7 +34,7 @@ pub trait ToLlp {
 }
 
 /// The sink tag in a zero-length read request. Some peers reject a tag of zero.
-const NOWHERE: u32 = 1;
+const ZERO_LENGTH_STAG: u32 = 1;
 
 /// Steps from a queue pair's request to the work resolver.
 const ACCEPT: &[Step] = &[Step::Request, Step::Requester, Step::Acceptor, Step::Accept];
@@ -55,18 +55,18 @@ enum Next {
 pub(in super::super) fn next_segment(
     qp: &mut Qp,
     smt: &mut StagTable,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     config: &Config,
     llp: &mut impl ToLlp,
 ) -> bool {
     loop {
         // Messages never interleave; a Terminate follows the acknowledgement of what arrived before it.
-        if qp.owes_acknowledgement() && qp.job.is_none() {
-            acknowledge(qp, desk, llp);
+        if qp.acknowledgement_pending() && qp.job.is_none() {
+            send_acknowledgement(qp, outputs, llp);
             return true;
         }
         if let Some(last) = qp.terminate.take() {
-            say_why(qp, &last, desk, llp);
+            send_terminate(qp, &last, outputs, llp);
             return true;
         }
         if !qp.is_up() || !qp.traits.may_send {
@@ -74,15 +74,15 @@ pub(in super::super) fn next_segment(
         }
         let job = match qp.job {
             Some(job) => job,
-            None => match resolve(qp, smt, desk) {
+            None => match resolve(qp, smt, outputs) {
                 Next::Job(job) => job,
                 Next::Nothing => return false,
                 Next::Again => continue,
             },
         };
-        match generate(qp, job, smt, desk, config, llp) {
+        match generate(qp, job, smt, outputs, config, llp) {
             Ok(true) => {
-                desk.counters.segments_out += 1;
+                outputs.counters.segments_out += 1;
                 return true;
             }
             // A request that must wait for the response to another.
@@ -93,28 +93,28 @@ pub(in super::super) fn next_segment(
 }
 
 /// Sends the number of messages received so far, and whether this end is leaving.
-fn acknowledge(qp: &mut Qp, desk: &mut Desk, llp: &mut impl ToLlp) {
-    qp.told = qp.arrived;
-    let stag = if core::mem::take(&mut qp.parts) { acknowledge::PARTS } else { acknowledge::STAYS };
+fn send_acknowledgement(qp: &mut Qp, outputs: &mut Outputs, llp: &mut impl ToLlp) {
+    qp.acked = qp.arrived;
+    let stag = if core::mem::take(&mut qp.leave_pending) { acknowledge::LEAVING } else { acknowledge::STAYS };
     let placing = Placing::Tagged { stag, offset: qp.arrived };
     let mut bytes = [0; UNTAGGED_BYTES];
     let filled = Header { last: true, ulp: Opcode::Acknowledge.octet(), placing }.write(&mut bytes);
     llp.segment(&bytes[..filled], Payload::Bytes(&[]));
     qp.segments_out += 1;
-    desk.counters.segments_out += 1;
+    outputs.counters.segments_out += 1;
 }
 
 /// Sends the Terminate.
-fn say_why(qp: &mut Qp, last: &Terminate, desk: &mut Desk, llp: &mut impl ToLlp) {
-    untagged(qp, llp, Opcode::Terminate, queue::TERMINATE, Payload::Bytes(&last.bytes()));
-    desk.counters.terminates_out += 1;
-    desk.counters.segments_out += 1;
+fn send_terminate(qp: &mut Qp, last: &Terminate, outputs: &mut Outputs, llp: &mut impl ToLlp) {
+    send_untagged(qp, llp, Opcode::Terminate, queue::TERMINATE, Payload::Bytes(&last.bytes()));
+    outputs.counters.terminates_out += 1;
+    outputs.counters.segments_out += 1;
     qp.state = QpState::Error;
-    qp.wish = StreamWish::Finish;
+    qp.stream_action = StreamAction::Finish;
 }
 
 /// Selects the next message.
-fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
+fn resolve(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Next {
     let owes = !qp.irrq.entries.is_empty();
     let goes_on = match qp.asking {
         Some(_) => qp.orrq.entries.len() < usize::from(qp.traits.ord),
@@ -122,7 +122,7 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
     };
     if owes && !(qp.sq_turn && goes_on) {
         qp.sq_turn = true;
-        return Next::Job(*qp.job.insert(Job::Answer));
+        return Next::Job(*qp.job.insert(Job::Response));
     }
     qp.sq_turn = false;
     // A multi-element read that waits for responses delays the work requests after it, but not our own
@@ -135,43 +135,43 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
         return Next::Job(*qp.job.insert(asking));
     }
     let Some(number) = may_start(qp) else { return Next::Nothing };
-    desk.clocks.steps(&[Step::FetchWqe, Step::Fence]);
-    desk.clocks.steps(ACCEPT);
+    outputs.clocks.steps(&[Step::FetchWqe, Step::Fence]);
+    outputs.clocks.steps(ACCEPT);
     qp.sq.start();
     // Work posted before the stream was connected was checked against the expected traits only.
     let agrees = qp.sq.get(number).is_some_and(|wqe| qp.agrees(&wqe.work.operation));
     let Some(wqe) = qp.sq.get_mut(number) else { return Next::Nothing };
-    desk.clocks.step(Step::CheckOperation);
+    outputs.clocks.step(Step::CheckOperation);
     if !agrees {
-        fail_locally(qp, number, Status::LocalOperation, desk);
+        fail_locally(qp, number, Status::LocalOperation, outputs);
         return Next::Again;
     }
-    match check(&wqe.work, smt, (qp.attributes.pd, qp.number), desk) {
+    match check(&wqe.work, smt, (qp.attributes.pd, qp.number), outputs) {
         Ok(Some(job)) => {
             let job = match job {
                 Job::Message { cursor, sent, length, .. } => {
                     Job::Message { wqe: number, cursor, sent, length }
                 }
-                Job::Tell { data, solicited, .. } => Job::Tell { wqe: number, data, solicited },
-                Job::Ask { element, .. } => Job::Ask { wqe: number, element, behind: 0 },
-                Job::Answer => Job::Answer,
+                Job::Immediate { data, solicited, .. } => Job::Immediate { wqe: number, data, solicited },
+                Job::Requests { element, .. } => Job::Requests { wqe: number, element, behind: 0 },
+                Job::Response => Job::Response,
             };
             qp.job = Some(job);
             Next::Job(job)
         }
         Ok(None) => {
-            let done = in_place(&mut wqe.work.operation, smt, (qp.attributes.pd, qp.number));
+            let done = execute_locally(&mut wqe.work.operation, smt, (qp.attributes.pd, qp.number));
             match done {
                 Ok(()) => {
                     qp.sq.done(number, Status::Success);
-                    qp.sweep(desk);
+                    qp.complete_finished(outputs);
                 }
-                Err(status) => fail_locally(qp, number, status, desk),
+                Err(status) => fail_locally(qp, number, status, outputs),
             }
             Next::Again
         }
         Err(status) => {
-            fail_locally(qp, number, status, desk);
+            fail_locally(qp, number, status, outputs);
             Next::Again
         }
     }
@@ -185,15 +185,15 @@ fn may_start(qp: &Qp) -> Option<u64> {
     let waits = work.fence && unanswered > 0
         || work.local_fence && !qp.sq.is_alone()
         // With an ORD of zero, waiting is futile: the request fails in its turn.
-        || work.operation.is_answered() && unanswered >= usize::from(qp.traits.ord.max(1));
+        || work.operation.has_response() && unanswered >= usize::from(qp.traits.ord.max(1));
     (!waits).then_some(number)
 }
 
 /// Fails the queue pair because of an invalid local WQE. The peer learns only that a local error occurred.
-fn fail_locally(qp: &mut Qp, number: u64, status: Status, desk: &mut Desk) {
-    desk.counters.local_errors += 1;
+fn fail_locally(qp: &mut Qp, number: u64, status: Status, outputs: &mut Outputs) {
+    outputs.counters.local_errors += 1;
     let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
-    qp.fail(Some(last), Some((number, status)), desk);
+    qp.fail(Some(last), Some((number, status)), outputs);
 }
 
 /// Checks a WQE and returns its job, with WQE number 0, or none if it sends nothing.
@@ -201,7 +201,7 @@ fn check(
     work: &SendWork,
     smt: &StagTable,
     owner: (u32, u32),
-    desk: &mut Desk,
+    outputs: &mut Outputs,
 ) -> Result<Option<Job>, Status> {
     let length = u32::try_from(work.data.length()).map_err(|_| Status::LocalLength)?;
     let elements = match &work.data {
@@ -210,27 +210,27 @@ fn check(
     };
     // Requests transfer none of our bytes now: the memory for the response is checked here and looked up when
     // the response arrives.
-    let steps = if work.operation.is_answered() { JUDGE } else { FETCH };
+    let steps = if work.operation.has_response() { JUDGE } else { FETCH };
     for _ in 0..elements {
-        desk.clocks.steps(steps);
+        outputs.clocks.steps(steps);
     }
     let may = |purpose| dmac::check_all(smt, owner, &work.data, purpose).map_err(|_| Status::LocalProtection);
     match work.operation {
         Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Write { .. } => {
-            may(Use::LocalRead)?;
+            may(AccessKind::LocalRead)?;
             Ok(Some(Job::Message { wqe: 0, cursor: Cursor::default(), sent: 0, length }))
         }
-        Operation::Immediate { data } => Ok(Some(Job::Tell { wqe: 0, data, solicited: work.solicited })),
+        Operation::Immediate { data } => Ok(Some(Job::Immediate { wqe: 0, data, solicited: work.solicited })),
         Operation::Read { .. } => {
-            may(Use::LocalWrite)?;
-            Ok(Some(Job::Ask { wqe: 0, element: 0, behind: 0 }))
+            may(AccessKind::LocalWrite)?;
+            Ok(Some(Job::Requests { wqe: 0, element: 0, behind: 0 }))
         }
         Operation::Atomic { .. } => {
-            may(Use::LocalWrite)?;
+            may(AccessKind::LocalWrite)?;
             if length < 8 {
                 return Err(Status::LocalLength);
             }
-            Ok(Some(Job::Ask { wqe: 0, element: 0, behind: 0 }))
+            Ok(Some(Job::Requests { wqe: 0, element: 0, behind: 0 }))
         }
         Operation::LocalInvalidate { .. } | Operation::Register { .. } | Operation::Bind { .. } => Ok(None),
         // Streams carry no datagrams: the request was refused when it was posted.
@@ -239,7 +239,11 @@ fn check(
 }
 
 /// Executes an operation that sends nothing.
-fn in_place(operation: &mut Operation, smt: &mut StagTable, (pd, qp): (u32, u32)) -> Result<(), Status> {
+fn execute_locally(
+    operation: &mut Operation,
+    smt: &mut StagTable,
+    (pd, qp): (u32, u32),
+) -> Result<(), Status> {
     match operation {
         Operation::LocalInvalidate { stag } => {
             smt.invalidate(*stag, pd, qp).map_err(|_| Status::LocalProtection)
@@ -257,28 +261,28 @@ fn generate(
     qp: &mut Qp,
     job: Job,
     smt: &StagTable,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     config: &Config,
     llp: &mut impl ToLlp,
 ) -> Result<bool, ()> {
     match job {
-        Job::Message { wqe, .. } => match message(qp, job, smt, desk, config, llp) {
+        Job::Message { wqe, .. } => match message(qp, job, smt, outputs, config, llp) {
             Ok(()) => Ok(true),
             Err(_) => {
-                fail_locally(qp, wqe, Status::LocalProtection, desk);
+                fail_locally(qp, wqe, Status::LocalProtection, outputs);
                 Err(())
             }
         },
-        Job::Tell { wqe, data, solicited } => {
+        Job::Immediate { wqe, data, solicited } => {
             let opcode = if solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
-            untagged(qp, llp, opcode, queue::SEND, Payload::Bytes(&data.to_be_bytes()));
+            send_untagged(qp, llp, opcode, queue::SEND, Payload::Bytes(&data.to_be_bytes()));
             qp.await_arrival(wqe);
             qp.sq.sent(wqe, qp.segments_out);
             qp.job = None;
             Ok(true)
         }
-        Job::Ask { wqe, element, behind } => ask(qp, wqe, element, behind, desk, llp),
-        Job::Answer => answer(qp, smt, desk, llp),
+        Job::Requests { wqe, element, behind } => send_request(qp, wqe, element, behind, outputs, llp),
+        Job::Response => send_response(qp, smt, outputs, llp),
     }
 }
 
@@ -287,7 +291,7 @@ fn message(
     qp: &mut Qp,
     job: Job,
     smt: &StagTable,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     config: &Config,
     llp: &mut impl ToLlp,
 ) -> Result<(), Violation> {
@@ -321,7 +325,7 @@ fn message(
     };
     let mut header = Header { last: false, ulp: opcode.octet(), placing };
     let room = (llp.segment_bytes() - header.length()).min((length - sent) as usize);
-    desk.clocks.step(Step::SegmentLength);
+    outputs.clocks.step(Step::SegmentLength);
     let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
     let payload = match &wqe.work.data {
         Data::Inline(bytes) => Payload::Bytes(&bytes[sent as usize..sent as usize + room]),
@@ -332,12 +336,12 @@ fn message(
     };
     let taken = payload.len() as u32;
     header.last = sent + taken == length;
-    desk.clocks.step(Step::Header(header.length() as u32));
+    outputs.clocks.step(Step::Header(header.length() as u32));
     if matches!(payload, Payload::Pieces(pieces) if !pieces.is_empty()) {
-        desk.clocks.step(Step::ReadDma);
+        outputs.clocks.step(Step::ReadDma);
     }
-    desk.clocks.step(Step::WritePayload(taken));
-    desk.counters.payload_out_bytes += u64::from(taken);
+    outputs.clocks.step(Step::WritePayload(taken));
+    outputs.counters.payload_out_bytes += u64::from(taken);
     let mut bytes = [0; UNTAGGED_BYTES];
     let filled = header.write(&mut bytes);
     llp.segment(&bytes[..filled], payload);
@@ -348,7 +352,7 @@ fn message(
     }
     qp.job = match wqe.work.operation {
         Operation::Write { immediate: Some(data), .. } => {
-            Some(Job::Tell { wqe: number, data, solicited: wqe.work.solicited })
+            Some(Job::Immediate { wqe: number, data, solicited: wqe.work.solicited })
         }
         _ => None,
     };
@@ -365,12 +369,12 @@ fn message(
 
 /// Sends one request: the next element of a read, or an atomic operation. Returns `Ok(false)` if the ORD is
 /// reached.
-fn ask(
+fn send_request(
     qp: &mut Qp,
     number: u64,
     element: usize,
     behind: u64,
-    desk: &mut Desk,
+    outputs: &mut Outputs,
     llp: &mut impl ToLlp,
 ) -> Result<bool, ()> {
     if qp.orrq.entries.len() >= usize::from(qp.traits.ord) {
@@ -392,33 +396,38 @@ fn ask(
             qp.orrq.identifier = identifier.wrapping_add(1);
             let request = AtomicRequest { identifier, target: remote, atomic };
             payload = request.bytes().into_iter().collect();
-            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Atomic { identifier } });
+            qp.orrq
+                .entries
+                .push_back(OrrqEntry { wqe: number, asked: OutstandingRequest::Atomic { identifier } });
             (opcode, more) = (Opcode::AtomicRequest, None);
         }
         Operation::Read { remote, .. } => {
             let full = |from: usize| (from..sges.len()).find(|&at| sges[at].length > 0);
             let (sink, index) = match full(element) {
                 Some(index) => (sges[index], index),
-                None => (Sge { stag: NOWHERE, address: 0, length: 0 }, sges.len()),
+                None => (Sge { stag: ZERO_LENGTH_STAG, address: 0, length: 0 }, sges.len()),
             };
-            let source = Place { stag: remote.stag, offset: remote.offset.wrapping_add(behind) };
-            let place = Place { stag: sink.stag, offset: sink.address };
+            let source = TaggedAddress { stag: remote.stag, offset: remote.offset.wrapping_add(behind) };
+            let place = TaggedAddress { stag: sink.stag, offset: sink.address };
             let request = ReadRequest { sink: place, length: sink.length, source };
             payload = request.bytes().into_iter().collect();
-            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Read { source, sink, here: 0 } });
+            qp.orrq.entries.push_back(OrrqEntry {
+                wqe: number,
+                asked: OutstandingRequest::Read { source, sink, here: 0 },
+            });
             (opcode, more) = (Opcode::ReadRequest, full(index + 1).map(|next| (next, sink.length)));
         }
         _ => return Ok(false),
     }
-    qp.sq.asked(number);
-    desk.clocks.step(Step::SegmentLength);
-    desk.clocks.step(Step::Header((UNTAGGED_BYTES + payload.len()) as u32));
-    untagged(qp, llp, opcode, queue::READ_REQUEST, Payload::Bytes(&payload));
+    qp.sq.on_request_sent(number);
+    outputs.clocks.step(Step::SegmentLength);
+    outputs.clocks.step(Step::Header((UNTAGGED_BYTES + payload.len()) as u32));
+    send_untagged(qp, llp, opcode, queue::READ_REQUEST, Payload::Bytes(&payload));
     // Each request is a message of its own: the next one is scheduled again.
     qp.job = None;
     match more {
         Some((element, length)) => {
-            qp.asking = Some(Job::Ask { wqe: number, element, behind: behind + u64::from(length) });
+            qp.asking = Some(Job::Requests { wqe: number, element, behind: behind + u64::from(length) });
         }
         None => qp.sq.sent(number, qp.segments_out),
     }
@@ -426,29 +435,34 @@ fn ask(
 }
 
 /// Sends one segment of a response to the peer.
-fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -> Result<bool, ()> {
+fn send_response(
+    qp: &mut Qp,
+    smt: &StagTable,
+    outputs: &mut Outputs,
+    llp: &mut impl ToLlp,
+) -> Result<bool, ()> {
     let owner = qp.owner();
     let Some(owed) = qp.irrq.entries.front().copied() else {
         qp.job = None;
         return Ok(false);
     };
     match owed {
-        Owed::Atomic { identifier, original } => {
+        IrrqEntry::Atomic { identifier, original } => {
             let bytes = AtomicResponse { identifier, original }.bytes();
             qp.irrq.entries.pop_front();
             qp.job = None;
-            untagged(qp, llp, Opcode::AtomicResponse, queue::ATOMIC_RESPONSE, Payload::Bytes(&bytes));
+            send_untagged(qp, llp, Opcode::AtomicResponse, queue::ATOMIC_RESPONSE, Payload::Bytes(&bytes));
         }
-        Owed::Read { source, sink, length, sent } => {
+        IrrqEntry::Read { source, sink, length, sent } => {
             let placing =
                 Placing::Tagged { stag: sink.stag, offset: sink.offset.wrapping_add(u64::from(sent)) };
             let mut header = Header { last: false, ulp: Opcode::ReadResponse.octet(), placing };
             if sent == 0 {
-                desk.clocks.steps(ACCEPT);
-                desk.clocks.step(Step::CheckOperation);
-                desk.clocks.steps(if length > 0 { FETCH } else { &[] });
+                outputs.clocks.steps(ACCEPT);
+                outputs.clocks.step(Step::CheckOperation);
+                outputs.clocks.steps(if length > 0 { FETCH } else { &[] });
             }
-            desk.clocks.step(Step::SegmentLength);
+            outputs.clocks.step(Step::SegmentLength);
             let room = (llp.segment_bytes() - header.length()).min((length - sent) as usize);
             let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
             if room > 0 {
@@ -456,26 +470,26 @@ fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -
                 // The memory was valid when the peer requested it, but is not any more: the read cannot be
                 // answered.
                 if dmac::gather_place(smt, owner, source.stag, rest, room, &mut pieces).is_err() {
-                    desk.counters.reads_withdrawn += 1;
+                    outputs.counters.reads_withdrawn += 1;
                     let request = ReadRequest { sink, length, source };
                     let last = Terminate {
                         reason: Reason::REMOTE_STAG,
                         segment: Some((0, ArrayVec::new())),
                         read_request: Some(request),
                     };
-                    qp.fail(Some(last), None, desk);
+                    qp.fail(Some(last), None, outputs);
                     return Err(());
                 }
             }
             let payload = Payload::Pieces(&pieces);
             let taken = payload.len() as u32;
             header.last = sent + taken == length;
-            desk.clocks.step(Step::Header(header.length() as u32));
+            outputs.clocks.step(Step::Header(header.length() as u32));
             if taken > 0 {
-                desk.clocks.step(Step::ReadDma);
+                outputs.clocks.step(Step::ReadDma);
             }
-            desk.clocks.step(Step::WritePayload(taken));
-            desk.counters.payload_out_bytes += u64::from(taken);
+            outputs.clocks.step(Step::WritePayload(taken));
+            outputs.counters.payload_out_bytes += u64::from(taken);
             let mut bytes = [0; UNTAGGED_BYTES];
             let filled = header.write(&mut bytes);
             llp.segment(&bytes[..filled], payload);
@@ -484,7 +498,7 @@ fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -
                 qp.irrq.entries.pop_front();
                 qp.job = None;
             } else if let Some(front) = qp.irrq.entries.front_mut() {
-                *front = Owed::Read { source, sink, length, sent: sent + taken };
+                *front = IrrqEntry::Read { source, sink, length, sent: sent + taken };
             }
         }
     }
@@ -492,7 +506,7 @@ fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -
 }
 
 /// Sends a single-segment untagged message with the next MSN of its queue. MSNs wrap (RFC 5041 §4.3).
-fn untagged(qp: &mut Qp, llp: &mut impl ToLlp, opcode: Opcode, queue: u32, payload: Payload<'_>) {
+fn send_untagged(qp: &mut Qp, llp: &mut impl ToLlp, opcode: Opcode, queue: u32, payload: Payload<'_>) {
     let sequence = qp.sequence_out[queue as usize];
     let placing = Placing::Untagged { ulp: 0, queue, sequence, offset: 0 };
     let mut bytes = [0; UNTAGGED_BYTES];

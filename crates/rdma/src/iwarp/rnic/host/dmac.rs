@@ -6,7 +6,7 @@
 //! Checks   every element is checked again for every segment, so an invalidated tag transfers nothing more.
 
 use super::super::work::{Data, Sge};
-use super::smt::{StagTable, Use, Violation};
+use super::smt::{AccessKind, StagTable, Violation};
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
@@ -121,7 +121,7 @@ pub(in super::super) fn gather<'a>(
     let mut taken = 0;
     while taken < room && !pieces.is_full() {
         let Some(sge) = cursor.rest(sges) else { break };
-        let list = smt.check(sge.stag, owner, Use::LocalRead, sge.address, u64::from(sge.length))?;
+        let list = smt.check(sge.stag, owner, AccessKind::LocalRead, sge.address, u64::from(sge.length))?;
         let (mut address, mut wanted) = (sge.address, (sge.length as usize).min(room - taken));
         while wanted > 0 && !pieces.is_full() {
             let (region, length) = list.find(address, wanted).ok_or(Violation::Bounds)?;
@@ -145,7 +145,7 @@ pub(in super::super) fn gather_place<'a>(
     room: usize,
     pieces: &mut ArrayVec<Piece<'a>, PIECES_MAX>,
 ) -> Result<usize, Violation> {
-    let list = smt.check(stag, owner, Use::RemoteRead, address, length)?;
+    let list = smt.check(stag, owner, AccessKind::RemoteRead, address, length)?;
     let room = room.min(usize::try_from(length).unwrap_or(usize::MAX));
     let mut taken = 0;
     while taken < room && !pieces.is_full() {
@@ -168,7 +168,7 @@ pub(in super::super) fn scatter(
     while !bytes.is_empty() {
         let Some(sge) = cursor.rest(sges) else { break };
         let count = bytes.len().min(sge.length as usize);
-        let list = smt.check(sge.stag, owner, Use::LocalWrite, sge.address, count as u64)?;
+        let list = smt.check(sge.stag, owner, AccessKind::LocalWrite, sge.address, count as u64)?;
         list.write(sge.address, bytes.part(0, count)).ok_or(Violation::Bounds)?;
         bytes = bytes.after(count);
         cursor.offset += count as u32;
@@ -190,7 +190,7 @@ pub(in super::super) fn landing(
     while room > 0 && !places.is_full() {
         let Some(sge) = cursor.rest(sges) else { break };
         let count = room.min(sge.length as usize);
-        let list = smt.check(sge.stag, owner, Use::LocalWrite, sge.address, count as u64)?;
+        let list = smt.check(sge.stag, owner, AccessKind::LocalWrite, sge.address, count as u64)?;
         let (region, count) = list.find(sge.address, count).ok_or(Violation::Bounds)?;
         places.extend(region.part(sge.address, count));
         cursor.offset += count as u32;
@@ -214,7 +214,7 @@ pub(in super::super) fn check_all(
     smt: &StagTable,
     owner: (u32, u32),
     data: &Data,
-    purpose: Use,
+    purpose: AccessKind,
 ) -> Result<(), Violation> {
     let Data::Elements(sges) = data else { return Ok(()) };
     sges.iter()

@@ -7,7 +7,7 @@
 //!          exposes a part of a region, to everyone in the domain (type 1) or to one queue pair (type 2).
 //! Checks   in the order tag, owner, rights, bounds: the peer learns no more than the Terminate says.
 
-use super::super::refusal::Refusal;
+use super::super::refusal::RequestError;
 use super::super::work::{Access, Binding};
 use super::pblmt::BufferList;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ pub(in super::super) enum Violation {
 
 /// The kind of memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Use {
+pub(in super::super) enum AccessKind {
     LocalRead,
     LocalWrite,
     RemoteRead,
@@ -42,19 +42,19 @@ pub(in super::super) enum Use {
 }
 
 impl Access {
-    const fn allows(self, purpose: Use) -> bool {
+    const fn allows(self, purpose: AccessKind) -> bool {
         match purpose {
-            Use::LocalRead => true,
-            Use::LocalWrite => self.local_write,
-            Use::RemoteRead => self.remote_read,
-            Use::RemoteWrite => self.remote_write,
-            Use::RemoteAtomic => self.remote_atomic,
+            AccessKind::LocalRead => true,
+            AccessKind::LocalWrite => self.local_write,
+            AccessKind::RemoteRead => self.remote_read,
+            AccessKind::RemoteWrite => self.remote_write,
+            AccessKind::RemoteAtomic => self.remote_atomic,
         }
     }
 }
 
 #[derive(Debug)]
-enum What {
+enum EntryKind {
     /// Memory; `windows` windows are bound to it.
     Region { list: BufferList, windows: u32, blocks_max: usize },
     /// A part of a region. A type 2 window is bound to a queue pair.
@@ -70,7 +70,7 @@ struct Entry {
     address: u64,
     length: u64,
     access: Access,
-    what: What,
+    what: EntryKind,
 }
 
 /// Tags come from a keyed hash, so one multiplication mixes them enough.
@@ -102,7 +102,7 @@ pub(in super::super) struct StagTable {
     /// Number of bound type 2 windows.
     windows_of_qps: usize,
     /// Memory whose tag was invalidated; lower layers may still reference it.
-    pub(in super::super) withdrawn: Vec<Region>,
+    pub(in super::super) invalidated: Vec<Region>,
     /// Each protection domain's number of users.
     pds: Slab<u32>,
 }
@@ -123,27 +123,27 @@ impl StagTable {
             key: (rng.draw(), rng.draw()),
             made: 0,
             windows_of_qps: 0,
-            withdrawn: Vec::new(),
+            invalidated: Vec::new(),
             pds: Slab::new(pds_max, rng.draw_u32()),
         }
     }
 
     // ---- protection domains
 
-    pub(in super::super) fn create_pd(&mut self) -> Result<u32, Refusal> {
-        self.pds.insert(0).ok_or(Refusal::TooMany)
+    pub(in super::super) fn create_pd(&mut self) -> Result<u32, RequestError> {
+        self.pds.insert(0).ok_or(RequestError::TooMany)
     }
 
-    pub(in super::super) fn destroy_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+    pub(in super::super) fn destroy_pd(&mut self, pd: u32) -> Result<(), RequestError> {
         match self.pds.get(pd) {
-            None => Err(Refusal::UnknownPd),
-            Some(1..) => Err(Refusal::InUse),
-            Some(0) => self.pds.remove(pd).map(|_| ()).ok_or(Refusal::UnknownPd),
+            None => Err(RequestError::UnknownPd),
+            Some(1..) => Err(RequestError::InUse),
+            Some(0) => self.pds.remove(pd).map(|_| ()).ok_or(RequestError::UnknownPd),
         }
     }
 
-    pub(in super::super) fn hold_pd(&mut self, pd: u32) -> Result<(), Refusal> {
-        self.pds.get_mut(pd).map(|users| *users += 1).ok_or(Refusal::UnknownPd)
+    pub(in super::super) fn hold_pd(&mut self, pd: u32) -> Result<(), RequestError> {
+        self.pds.get_mut(pd).map(|users| *users += 1).ok_or(RequestError::UnknownPd)
     }
 
     pub(in super::super) fn release_pd(&mut self, pd: u32) {
@@ -159,9 +159,9 @@ impl StagTable {
         self.entries.len()
     }
 
-    fn add(&mut self, pd: u32, mut entry: Entry) -> Result<u32, Refusal> {
+    fn add(&mut self, pd: u32, mut entry: Entry) -> Result<u32, RequestError> {
         if self.entries.len() >= self.most {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
         self.hold_pd(pd)?;
         loop {
@@ -179,7 +179,7 @@ impl StagTable {
         }
     }
 
-    fn blank(pd: u32, what: What) -> Entry {
+    fn blank(pd: u32, what: EntryKind) -> Entry {
         Entry { stag: 0, pd, valid: false, address: 0, length: 0, access: Access::NONE, what }
     }
 
@@ -190,29 +190,32 @@ impl StagTable {
         address: u64,
         blocks: Vec<Region>,
         access: Access,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestError> {
         if blocks.len() > self.blocks_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
         check_access(access)?;
         let blocks_max = blocks.len();
-        let list = BufferList::new(blocks, address).ok_or(Refusal::BadAddress)?;
+        let list = BufferList::new(blocks, address).ok_or(RequestError::BadAddress)?;
         let length = list.length();
-        let what = What::Region { list, windows: 0, blocks_max };
+        let what = EntryKind::Region { list, windows: 0, blocks_max };
         self.add(pd, Entry { valid: true, address, length, access, ..Self::blank(pd, what) })
     }
 
     /// Allocates a region without memory, for registration by a work request.
-    pub(in super::super) fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, Refusal> {
+    pub(in super::super) fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, RequestError> {
         if blocks_max > self.blocks_max {
-            return Err(Refusal::TooMany);
+            return Err(RequestError::TooMany);
         }
-        self.add(pd, Self::blank(pd, What::Region { list: BufferList::default(), windows: 0, blocks_max }))
+        self.add(
+            pd,
+            Self::blank(pd, EntryKind::Region { list: BufferList::default(), windows: 0, blocks_max }),
+        )
     }
 
     /// Allocates an unbound window.
-    pub(in super::super) fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
-        self.add(pd, Self::blank(pd, What::Window { region: None, type_2, qp: 0 }))
+    pub(in super::super) fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
+        self.add(pd, Self::blank(pd, EntryKind::Window { region: None, type_2, qp: 0 }))
     }
 
     #[inline]
@@ -225,21 +228,21 @@ impl StagTable {
     }
 
     /// Returns the full tag of a region or window whose key a work request may have changed.
-    pub(in super::super) fn whole(&self, stag: u32) -> Option<u32> {
+    pub(in super::super) fn current_stag(&self, stag: u32) -> Option<u32> {
         self.entries.get(&(stag >> KEY_BITS)).map(|entry| entry.stag)
     }
 
     /// Removes a tag and returns its memory to the owner.
-    pub(in super::super) fn remove(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
-        let entry = self.entry(stag).ok_or(Refusal::UnknownStag)?;
-        if let What::Region { windows: 1.., .. } = entry.what {
-            return Err(Refusal::InUse);
+    pub(in super::super) fn remove(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
+        let entry = self.entry(stag).ok_or(RequestError::UnknownStag)?;
+        if let EntryKind::Region { windows: 1.., .. } = entry.what {
+            return Err(RequestError::InUse);
         }
-        let entry = self.entries.remove(&(stag >> KEY_BITS)).ok_or(Refusal::UnknownStag)?;
+        let entry = self.entries.remove(&(stag >> KEY_BITS)).ok_or(RequestError::UnknownStag)?;
         self.release_pd(entry.pd);
         match entry.what {
-            What::Region { list, .. } => Ok(list.into_blocks()),
-            What::Window { region, type_2, .. } => {
+            EntryKind::Region { list, .. } => Ok(list.into_blocks()),
+            EntryKind::Window { region, type_2, .. } => {
                 self.windows_of_qps -= usize::from(type_2 && entry.valid);
                 self.withdraw_shown(region);
                 self.unbound(region);
@@ -249,11 +252,11 @@ impl StagTable {
     }
 
     /// Exchanges the memory of two regions. No window may be bound to either.
-    pub(in super::super) fn exchange(&mut self, one: u32, other: u32) -> Result<(), Refusal> {
+    pub(in super::super) fn exchange(&mut self, one: u32, other: u32) -> Result<(), RequestError> {
         for stag in [one, other] {
-            match self.entry(stag).ok_or(Refusal::UnknownStag)?.what {
-                What::Region { windows: 0, .. } => {}
-                _ => return Err(Refusal::InUse),
+            match self.entry(stag).ok_or(RequestError::UnknownStag)?.what {
+                EntryKind::Region { windows: 0, .. } => {}
+                _ => return Err(RequestError::InUse),
             }
         }
         if one == other {
@@ -269,20 +272,20 @@ impl StagTable {
 
     /// Records a window's region as withdrawn: its bytes may be queued for sending.
     fn withdraw_shown(&mut self, region: Option<u32>) {
-        if let Some(Entry { what: What::Region { list, .. }, .. }) =
+        if let Some(Entry { what: EntryKind::Region { list, .. }, .. }) =
             region.and_then(|region| self.entries.get(&(region >> KEY_BITS)))
         {
-            self.withdrawn.extend(list.blocks().iter().cloned());
+            self.invalidated.extend(list.blocks().iter().cloned());
         }
     }
 
     /// Unbinds all windows of a region.
     pub(in super::super) fn unbind_windows(&mut self, stag: u32) {
-        if !matches!(self.entry(stag), Some(Entry { what: What::Region { windows: 1.., .. }, .. })) {
+        if !matches!(self.entry(stag), Some(Entry { what: EntryKind::Region { windows: 1.., .. }, .. })) {
             return;
         }
         for entry in self.entries.values_mut() {
-            if let What::Window { region, type_2, .. } = &mut entry.what
+            if let EntryKind::Window { region, type_2, .. } = &mut entry.what
                 && *region == Some(stag)
             {
                 *region = None;
@@ -290,14 +293,14 @@ impl StagTable {
                 entry.valid = false;
             }
         }
-        if let Some(Entry { what: What::Region { windows, .. }, .. }) = self.entry_mut(stag) {
+        if let Some(Entry { what: EntryKind::Region { windows, .. }, .. }) = self.entry_mut(stag) {
             *windows = 0;
         }
     }
 
     /// Counts one window less on a region.
     fn unbound(&mut self, region: Option<u32>) {
-        if let Some(What::Region { windows, .. }) =
+        if let Some(EntryKind::Region { windows, .. }) =
             region.and_then(|region| self.entries.get_mut(&(region >> KEY_BITS))).map(|entry| &mut entry.what)
         {
             *windows = windows.saturating_sub(1);
@@ -312,7 +315,7 @@ impl StagTable {
         pd: u32,
         qp: u32,
     ) -> Result<(), Violation> {
-        if let Some(Entry { access, what: What::Region { .. }, .. }) = self.entry(stag)
+        if let Some(Entry { access, what: EntryKind::Region { .. }, .. }) = self.entry(stag)
             && !(access.remote_read || access.remote_write || access.remote_atomic)
         {
             return Err(Violation::Access);
@@ -326,7 +329,7 @@ impl StagTable {
             return;
         }
         let bound = |entry: &Entry| {
-            entry.valid && matches!(entry.what, What::Window { type_2: true, qp, .. } if qp == gone)
+            entry.valid && matches!(entry.what, EntryKind::Window { type_2: true, qp, .. } if qp == gone)
         };
         let stags: Vec<(u32, u32)> =
             self.entries.values().filter(|entry| bound(entry)).map(|entry| (entry.stag, entry.pd)).collect();
@@ -346,15 +349,15 @@ impl StagTable {
         }
         match &mut entry.what {
             // Windows bound to it would expose memory that is no longer registered.
-            What::Region { windows: 1.., .. } => return Err(Violation::Access),
-            What::Region { list, .. } => {
+            EntryKind::Region { windows: 1.., .. } => return Err(Violation::Access),
+            EntryKind::Region { list, .. } => {
                 entry.valid = false;
-                self.withdrawn.extend(list.blocks().iter().cloned());
+                self.invalidated.extend(list.blocks().iter().cloned());
             }
             // A type 1 window is unbound only by its owner (verbs: such a tag cannot be invalidated).
-            What::Window { type_2: false, .. } => return Err(Violation::Access),
-            What::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
-            What::Window { region, .. } => {
+            EntryKind::Window { type_2: false, .. } => return Err(Violation::Access),
+            EntryKind::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
+            EntryKind::Window { region, .. } => {
                 let region = region.take();
                 entry.valid = false;
                 self.windows_of_qps -= 1;
@@ -378,7 +381,7 @@ impl StagTable {
         if entry.pd != pd {
             return Err(Violation::Stream);
         }
-        let What::Region { list, blocks_max, .. } = &mut entry.what else { return Err(Violation::Stag) };
+        let EntryKind::Region { list, blocks_max, .. } = &mut entry.what else { return Err(Violation::Stag) };
         if entry.valid || check_access(access).is_err() {
             return Err(Violation::Access);
         }
@@ -401,7 +404,7 @@ impl StagTable {
     ) -> Result<(), Violation> {
         let entry = self.entries.get(&(window >> KEY_BITS)).filter(|entry| entry.pd == pd);
         let entry = entry.ok_or(Violation::Stag)?;
-        let What::Window { type_2, .. } = entry.what else { return Err(Violation::Stag) };
+        let EntryKind::Window { type_2, .. } = entry.what else { return Err(Violation::Stag) };
         // A type 2 window can be bound again only after it was invalidated.
         if type_2 && entry.valid {
             return Err(Violation::Access);
@@ -415,7 +418,7 @@ impl StagTable {
                 return Err(Violation::Stream);
             }
             if !region.access.bind
-                || !matches!(region.what, What::Region { .. })
+                || !matches!(region.what, EntryKind::Region { .. })
                 || wants_write && !region.access.local_write
             {
                 return Err(Violation::Access);
@@ -425,7 +428,9 @@ impl StagTable {
             }
         }
         let entry = self.entries.get_mut(&(window >> KEY_BITS)).ok_or(Violation::Stag)?;
-        let What::Window { region, qp: owner, .. } = &mut entry.what else { return Err(Violation::Stag) };
+        let EntryKind::Window { region, qp: owner, .. } = &mut entry.what else {
+            return Err(Violation::Stag);
+        };
         let before = core::mem::replace(region, binding.map(|binding| binding.region));
         *owner = qp;
         entry.stag = window;
@@ -434,7 +439,7 @@ impl StagTable {
         self.windows_of_qps += usize::from(type_2 && binding.is_some());
         if let Some(binding) = binding {
             (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
-            if let Some(What::Region { windows, .. }) =
+            if let Some(EntryKind::Region { windows, .. }) =
                 self.entries.get_mut(&(binding.region >> KEY_BITS)).map(|entry| &mut entry.what)
             {
                 *windows += 1;
@@ -451,13 +456,14 @@ impl StagTable {
         &self,
         stag: u32,
         (pd, qp): (u32, u32),
-        purpose: Use,
+        purpose: AccessKind,
         address: u64,
         length: u64,
     ) -> Result<&BufferList, Violation> {
         let entry = self.entry(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
         // Ownership comes first, so that nobody learns the bounds or rights of another's window.
-        let is_others = matches!(entry.what, What::Window { type_2: true, qp: owner, .. } if owner != qp);
+        let is_others =
+            matches!(entry.what, EntryKind::Window { type_2: true, qp: owner, .. } if owner != qp);
         if entry.pd != pd || is_others {
             return Err(Violation::Stream);
         }
@@ -469,15 +475,15 @@ impl StagTable {
             return Err(Violation::Bounds);
         }
         match &entry.what {
-            What::Region { list, .. } => Ok(list),
+            EntryKind::Region { list, .. } => Ok(list),
             // Windows are for peers only: the owner uses the region's tag.
-            What::Window { .. } if matches!(purpose, Use::LocalRead | Use::LocalWrite) => {
+            EntryKind::Window { .. } if matches!(purpose, AccessKind::LocalRead | AccessKind::LocalWrite) => {
                 Err(Violation::Access)
             }
-            What::Window { region, .. } => {
+            EntryKind::Window { region, .. } => {
                 let region = region.and_then(|region| self.entry(region)).filter(|region| region.valid);
                 match region.map(|region| &region.what) {
-                    Some(What::Region { list, .. }) => Ok(list),
+                    Some(EntryKind::Region { list, .. }) => Ok(list),
                     _ => Err(Violation::Stag),
                 }
             }
@@ -486,9 +492,9 @@ impl StagTable {
 }
 
 /// Peers may write only where the owner may (RDMA verbs §7.3; InfiniBand C10-56).
-fn check_access(access: Access) -> Result<(), Refusal> {
+fn check_access(access: Access) -> Result<(), RequestError> {
     if (access.remote_write || access.remote_atomic) && !access.local_write {
-        return Err(Refusal::BadAccess);
+        return Err(RequestError::BadAccess);
     }
     Ok(())
 }
