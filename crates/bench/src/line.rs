@@ -112,13 +112,13 @@ pub(crate) fn run(options: &Options) {
         "line: one session, {} MiB, percent of {LIMIT_MBIT_PER_SECOND:.4} Mbit/s, virtual time",
         bytes >> 20
     ))
-    .numbers("window KB")
-    .numbers("0 to 1")
-    .numbers("1 to 0")
-    .numbers("both at once: 0 to 1")
-    .numbers("1 to 0")
-    .words("target")
-    .words("");
+    .number_column("window KB")
+    .number_column("0 to 1")
+    .number_column("1 to 0")
+    .number_column("both at once: 0 to 1")
+    .number_column("1 to 0")
+    .text_column("target")
+    .text_column("");
     let show = |percent: Option<f64>| percent.map_or("-".to_owned(), figure_percent);
     for window_kib in ONE_WINDOWS_KIB {
         let there = one(window_kib, [1, 0], bytes)[0];
@@ -144,16 +144,16 @@ pub(crate) fn run(options: &Options) {
         "line: many sessions, {} MiB in all, while all are active, virtual time",
         bytes >> 20
     ))
-    .numbers("window KB")
-    .numbers("sessions")
-    .numbers("sum Mbit/s")
-    .numbers("%")
-    .numbers("least share")
-    .numbers("greatest")
-    .numbers("over s")
-    .numbers("sent again")
-    .numbers("starved")
-    .words("99 %, 0.9");
+    .number_column("window KB")
+    .number_column("sessions")
+    .number_column("sum Mbit/s")
+    .number_column("%")
+    .number_column("least share")
+    .number_column("greatest")
+    .number_column("over s")
+    .number_column("sent again")
+    .number_column("starved")
+    .text_column("99 %, 0.9");
     for window_kib in MANY_WINDOWS_KIB {
         for sessions in MANY_SESSIONS {
             let reached = together(window_kib, sessions, bytes);

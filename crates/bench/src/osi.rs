@@ -16,14 +16,14 @@
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::Gate;
+use kiban_ftam::door::AuthService;
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ impl Place {
         config.responder.fdata_bytes = row.fdata_bytes;
         config.tower.transport.tpdu_bytes_max = row.tpdu_bytes;
         let users = Users::read(&self.0.join("users")).expect("it was written");
-        let gate = Gate::new(users, Attempts::new(Patience::default()));
+        let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
         let service = Service::new(config, Arc::new(gate)).expect("the directory is there");
         runtime.block_on(async {
             let listener =
@@ -114,7 +114,7 @@ impl Place {
     }
 
     fn connect(&self, runtime: &Runtime, address: SocketAddr, row: &Row) -> Client {
-        let mut tower = TowerConfig::default();
+        let mut tower = StackConfig::default();
         tower.transport.tpdu_bytes_max = row.tpdu_bytes;
         let config = ClientConfig {
             host: address.ip().to_string(),
@@ -284,12 +284,12 @@ const VALUES: Oid = Oid::of("1.0.8571.2.4");
 /// Grants associations and their ends, in a task: where.
 fn answer_associations() -> SocketAddr {
     let loopback = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(loopback, TowerConfig::default(), None, PATIENCE).expect("a port is free");
+    let listener = Listener::bind(loopback, StackConfig::default(), None, PATIENCE).expect("a port is free");
     let address = listener.address().expect("it is bound");
     tokio::spawn(async move {
         while let Ok(arrival) = listener.accept().await {
             tokio::spawn(async move {
-                let asked = arrival.asked().await.expect("the benchmark asks");
+                let asked = arrival.request().await.expect("the benchmark asks");
                 let association = asked.accept(Acceptance::default()).expect("it can be had");
                 while let Ok(event) = association.receive().await {
                     if let Event::ReleaseAsked { .. } = event {

@@ -251,7 +251,11 @@ pub(crate) fn text(status: &Status) -> String {
     };
     text += &ports(status).to_string();
     if !status.circuits.is_empty() {
-        let mut table = Table::new("circuits").words("port").words("vc").words("peer").words("InATMARP");
+        let mut table = Table::new("circuits")
+            .text_column("port")
+            .text_column("vc")
+            .text_column("peer")
+            .text_column("InATMARP");
         for circuit in &status.circuits {
             let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
             table.row([circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()]);
@@ -279,17 +283,17 @@ pub(crate) fn link_cell(table: &mut Table, name: &str, link: &str) -> String {
 
 pub(crate) fn ports(status: &Status) -> Table {
     let mut table = Table::new("ports")
-        .words("port")
-        .words("link")
-        .words("state")
-        .words("addresses")
-        .numbers("Mbit/s in")
-        .numbers("out")
-        .numbers("units in")
-        .numbers("out")
-        .numbers("waiting")
-        .numbers("lost")
-        .numbers("losses");
+        .text_column("port")
+        .text_column("link")
+        .text_column("state")
+        .text_column("addresses")
+        .number_column("Mbit/s in")
+        .number_column("out")
+        .number_column("units in")
+        .number_column("out")
+        .number_column("waiting")
+        .number_column("lost")
+        .number_column("losses");
     for port in &status.ports {
         let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
         let lost: u64 = port.lost.values().sum();
@@ -316,17 +320,17 @@ pub(crate) fn ports(status: &Status) -> Table {
 
 pub(crate) fn services(status: &Status) -> Table {
     let mut table = Table::new("services")
-        .words("service")
-        .words("kind")
-        .words("listens on")
-        .words("state")
-        .numbers("sessions")
-        .numbers("at most")
-        .numbers("so far")
-        .numbers("refused")
-        .numbers("cut")
-        .numbers("bytes in")
-        .numbers("bytes out");
+        .text_column("service")
+        .text_column("kind")
+        .text_column("listens on")
+        .text_column("state")
+        .number_column("sessions")
+        .number_column("at most")
+        .number_column("so far")
+        .number_column("refused")
+        .number_column("cut")
+        .number_column("bytes in")
+        .number_column("bytes out");
     for service in &status.services {
         let counter = |name: &str| service.counters.get(name).copied().unwrap_or(0).to_string();
         table.row([

@@ -15,13 +15,13 @@ pub(crate) fn bar(count: u64, quiet: bool) -> ProgressBar {
 /// Round trips, a row each size.
 pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
     let mut table = sizes(Table::new(title), results.len())
-        .numbers("round trips")
-        .numbers("min us")
-        .numbers("p50 us")
-        .numbers("p99 us")
-        .numbers("p99.9 us")
-        .numbers("max us")
-        .numbers("CPU %");
+        .number_column("round trips")
+        .number_column("min us")
+        .number_column("p50 us")
+        .number_column("p99 us")
+        .number_column("p99.9 us")
+        .number_column("max us")
+        .number_column("CPU %");
     for result in results {
         let times = [result.min_us, result.p50_us, result.p99_us, result.p999_us, result.max_us];
         let cells = size(result.bytes, results.len())
@@ -37,12 +37,12 @@ pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
 /// Streams, a row each size.
 pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
     let mut table = sizes(Table::new(title), results.len())
-        .numbers("messages")
-        .numbers("lost")
-        .numbers("seconds")
-        .numbers("MB/s")
-        .numbers("messages/s")
-        .numbers("CPU %");
+        .number_column("messages")
+        .number_column("lost")
+        .number_column("seconds")
+        .number_column("MB/s")
+        .number_column("messages/s")
+        .number_column("CPU %");
     for result in results {
         table.row(size(result.bytes, results.len()).chain([
             result.count.to_string(),
@@ -58,7 +58,7 @@ pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
 
 /// One size stands in the title, several in a column.
 fn sizes(table: Table, rows: usize) -> Table {
-    if rows > 1 { table.numbers("bytes") } else { table }
+    if rows > 1 { table.number_column("bytes") } else { table }
 }
 
 fn size(bytes: u32, rows: usize) -> impl Iterator<Item = String> {

@@ -4,7 +4,7 @@
 use clap::{Args, Subcommand};
 use kiban_ftam::osi::association::{Association, Listener, Parameters};
 use kiban_ftam::osi::echo;
-use kiban_ftam::osi::echo::Told;
+use kiban_ftam::osi::echo::EchoReport;
 use kiban_ftam::osi::probe;
 use kiban_ftam::osi::probe::{Caller, Report, Target, Verdict};
 use kiban_lab::messages::PingPong;
@@ -190,9 +190,9 @@ impl Echo {
 }
 
 fn table(title: String, result: &PingPong) -> Table {
-    let mut table = Table::new(title).numbers("round trips");
+    let mut table = Table::new(title).number_column("round trips");
     for head in ["min us", "p50 us", "p99 us", "p99.9 us", "max us"] {
-        table = table.numbers(head);
+        table = table.number_column(head);
     }
     let times = [result.min_us, result.p50_us, result.p99_us, result.p999_us, result.max_us];
     table.row(std::iter::once(result.count.to_string()).chain(times.map(|time| format!("{time:.2}"))));
@@ -200,8 +200,8 @@ fn table(title: String, result: &PingPong) -> Table {
 }
 
 /// One association, in a line.
-fn line(told: &Told) -> String {
-    let Told { peer, application, values, bytes, failure } = told;
+fn line(told: &EchoReport) -> String {
+    let EchoReport { peer, application, values, bytes, failure } = told;
     let what = match application {
         Some(application) => format!("application {application}, {values} values, {bytes} bytes echoed"),
         None => "no association".into(),
@@ -243,7 +243,8 @@ impl Probe {
 }
 
 fn findings(title: String, report: &Report) -> Table {
-    let mut table = Table::new(title).words("layer").words("question").words("").words("answer");
+    let mut table =
+        Table::new(title).text_column("layer").text_column("question").text_column("").text_column("answer");
     let mut layer = "";
     for finding in &report.findings {
         let verdict = match finding.verdict {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_lab::tour::{self, Cargo, LEGS, Row};
+use kiban_lab::tour::{self, Payload, Row, TRANSFERS};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,14 +34,14 @@ pub(crate) struct Tour {
 impl Tour {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let cargo = match &self.file {
-            None => Cargo::generated(tour::GENERATED_BYTES),
+            None => Payload::generated(tour::GENERATED_BYTES),
             Some(path) => {
-                Cargo::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
+                Payload::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
             }
         };
         let bar = self.bar(cargo.len());
         let mut rows = Vec::new();
-        for (done, leg) in LEGS.into_iter().enumerate() {
+        for (done, leg) in TRANSFERS.into_iter().enumerate() {
             let before = done as u64 * cargo.len();
             bar.set_message(match leg.sessions {
                 1 => format!("board {} to {}, one session", leg.sender, 1 - leg.sender),
@@ -52,18 +52,18 @@ impl Tour {
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
         bar.set_message("VI over a cLAN-like link");
-        let before = LEGS.len() as u64 * cargo.len();
+        let before = TRANSFERS.len() as u64 * cargo.len();
         let row = tour::vi::run(&cargo, &mut |bytes| bar.set_position(before + bytes));
         rows.push(row.map_err(|failure| failure.to_string())?);
-        for (done, (by, over)) in tour::rdma::LEGS.into_iter().enumerate() {
+        for (done, (by, over)) in tour::rdma::TRANSFERS.into_iter().enumerate() {
             bar.set_message(tour::rdma::name(by, over));
-            let before = (LEGS.len() + 1 + done) as u64 * cargo.len();
+            let before = (TRANSFERS.len() + 1 + done) as u64 * cargo.len();
             let row = tour::rdma::run(by, over, &cargo, &mut |bytes| bar.set_position(before + bytes));
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
-        for (done, over) in tour::osi::LEGS.into_iter().enumerate() {
+        for (done, over) in tour::osi::TRANSFERS.into_iter().enumerate() {
             bar.set_message(tour::osi::name(over));
-            let before = (LEGS.len() + 1 + tour::rdma::LEGS.len() + done) as u64 * cargo.len();
+            let before = (TRANSFERS.len() + 1 + tour::rdma::TRANSFERS.len() + done) as u64 * cargo.len();
             let row = tour::osi::run(over, &cargo, &mut |bytes| bar.set_position(before + bytes));
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
@@ -79,7 +79,10 @@ impl Tour {
             ProgressStyle::with_template("{msg:32} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec}")
                 .expect("the template is well formed");
         ProgressBar::with_draw_target(
-            Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len() + tour::osi::LEGS.len()) as u64),
+            Some(
+                bytes
+                    * (TRANSFERS.len() + 1 + tour::rdma::TRANSFERS.len() + tour::osi::TRANSFERS.len()) as u64,
+            ),
             target,
         )
         .with_style(style)

@@ -2,7 +2,7 @@
 
 use crate::way::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
-use kiban_ftam::osi::relay::{Called, Event, Relay, Route, Said, Settings};
+use kiban_ftam::osi::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
 use kiban_ftam::osi::socket;
 use kiban_osi::wire::{tpkt, xot};
 use kiban_osi::x25::{Address, AddressBlock, Call, Facilities, Modulo};
@@ -135,7 +135,7 @@ impl Xot {
             packet_bytes: self.packet_bytes,
             window: self.window,
             modulo,
-            patience: Duration::from_secs(self.patience),
+            state_timeout: Duration::from_secs(self.patience),
             circuits_max: self.circuits as usize,
         };
         let (json, quiet) = (self.json, self.quiet);
@@ -187,7 +187,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
 }
 
 /// What has happened, in a line.
-fn line(said: &Said) -> String {
+fn line(said: &CircuitEvent) -> String {
     let called = |called: &str| if called.is_empty() { String::new() } else { format!(" calls {called}") };
     match &said.event {
         Event::Open { from, called: whom, to } => {

@@ -12,7 +12,7 @@
 //! values answer which. MMS, X.400 or X.500 decide the same things, with more values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
 use std::error::Error;
@@ -53,12 +53,12 @@ async fn main() -> Outcome {
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<Listener> {
-    Listener::bind(address, TowerConfig::default(), None, PATIENCE)
+    Listener::bind(address, StackConfig::default(), None, PATIENCE)
 }
 
 /// Answers one association.
 async fn serve(listener: &Listener) -> Outcome {
-    let asked = listener.accept().await?.asked().await?;
+    let asked = listener.accept().await?.request().await?;
     println!("server: asked for {}", asked.associate().application_context);
     let association = asked.accept(Acceptance::default())?;
     loop {

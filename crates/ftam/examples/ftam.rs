@@ -20,14 +20,14 @@
 //!
 //! Local files are in a directory of the client's own, out of which no name leads, as is the server's.
 
-use kiban_ftam::client::{Client, ClientConfig, Said};
+use kiban_ftam::client::{Client, ClientConfig, FailureLine};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::Gate;
+use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, Patience, Users, hash};
+use kiban_ftam::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job, Outcome};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::{Document, PathnameAttribute, ReadAttributes, TextParameters};
 use std::error::Error;
 use std::fs;
@@ -85,7 +85,7 @@ async fn main() -> Result<(), Failed> {
 fn service(directory: &Directory) -> Result<Service, Failed> {
     // As `kiban ftam passwd` writes it; a service reads its users from a file.
     let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
-    let gate = Gate::new(Users::parse(&users, "users.toml")?, Attempts::new(Patience::default()));
+    let gate = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
     Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(gate))?)
 }
 
@@ -103,7 +103,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
             password: Some(password.into()),
             ..initiator::Config::default()
         },
-        tower: TowerConfig::default(),
+        tower: StackConfig::default(),
         board: None,
         tls: None,
         timeout: PATIENCE,
@@ -131,7 +131,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
 /// Does a job. One that may have to be gone on with, over another association, has the number of an activity;
 /// ours have none.
 async fn run(client: &mut Client, job: Job) -> Result<Outcome, Failed> {
-    client.run(job, None).await.map_err(|failure| Said(&failure).to_string().into())
+    client.run(job, None).await.map_err(|failure| FailureLine(&failure).to_string().into())
 }
 
 fn local(name: &str) -> Result<Path, Failed> {

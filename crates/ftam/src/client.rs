@@ -16,7 +16,7 @@ use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_tokio::{Attachment, Stream};
 use std::fmt;
@@ -43,7 +43,7 @@ pub struct ClientConfig {
     /// The proposed FTAM parameters and the initiator's identity.
     pub initiator: initiator::Config,
     /// Settings of the layers below FTAM.
-    pub tower: TowerConfig,
+    pub tower: StackConfig,
     /// The running board whose TCP is used ([`kiban_tokio::Attachment`]); `None` uses the system's TCP.
     pub board: Option<String>,
     /// The TLS connector; `None` connects without TLS.
@@ -96,7 +96,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Local(path, error) => write!(f, "{} cannot be opened: {error}", path.display()),
             ConnectError::Socket(error) => write!(f, "it cannot be connected to: {error}"),
             ConnectError::Tls(error) => error.fmt(f),
-            ConnectError::Refused(failure) => write!(f, "it refused: {}", Said(failure)),
+            ConnectError::Refused(failure) => write!(f, "it refused: {}", FailureLine(failure)),
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
             ConnectError::Lost => f.write_str("it closed the connection before it answered"),
             ConnectError::Timeout(timeout) => write!(f, "it did not answer within {timeout:?}"),
@@ -107,9 +107,9 @@ impl fmt::Display for ConnectError {
 impl std::error::Error for ConnectError {}
 
 /// Formats a failure on one line, in the standard's words.
-pub struct Said<'a>(pub &'a Failure);
+pub struct FailureLine<'a>(pub &'a Failure);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for FailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { diagnostics, local, cancelled, misuse, .. } = self.0;
         let mut words: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
@@ -206,8 +206,14 @@ impl Client {
             let _ = tell.send(Event::Lost);
         }
         let disconnected = Arc::default();
-        let user =
-            Asking { initiator, disk, commanded, tell, advance, disconnected: Arc::clone(&disconnected) };
+        let user = InitiatorUser {
+            initiator,
+            disk,
+            commanded,
+            tell,
+            advance,
+            disconnected: Arc::clone(&disconnected),
+        };
         let mut tower = config.tower.clone();
         tower.session.transport_called = config.initiator.called.transport.clone();
         tower.session.transport_calling = config.initiator.calling.transport.clone();
@@ -274,7 +280,7 @@ impl Client {
 }
 
 /// The initiator as the user of its association.
-struct Asking {
+struct InitiatorUser {
     initiator: Initiator,
     disk: DirectoryDisk,
     commanded: mpsc::UnboundedReceiver<Command>,
@@ -283,7 +289,7 @@ struct Asking {
     disconnected: Arc<OnceLock<Disconnected>>,
 }
 
-impl User for Asking {
+impl User for InitiatorUser {
     fn work(&mut self, machine: &mut Machine, room_bytes: usize) {
         while let Ok(command) = self.commanded.try_recv() {
             let began = match command {
@@ -327,7 +333,7 @@ impl User for Asking {
     }
 }
 
-impl Asking {
+impl InitiatorUser {
     fn pass_on(&mut self) {
         while let Some(event) = self.initiator.event() {
             // The receiver may have been dropped.

@@ -13,20 +13,20 @@ use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
 use kiban_os::Clock;
 use kiban_os::lines::LogLimiter;
 use kiban_os::{ignore_poison, lock};
-use kiban_osi::ftam::filestore::{Doorkeeper, Judgement, Refusal, Visitor};
+use kiban_osi::ftam::filestore::{AuthRefusal, AuthResult, Authenticator, Credentials};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// How many passwords are verified at a time.
-pub const JUDGED_AT_A_TIME: usize = 4;
+pub const VERIFICATIONS_MAX: usize = 4;
 /// The longest delay before a verification. A visitor who would have to wait longer is refused at once, and
 /// nothing is verified.
 pub const WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// The authentication state that all associations of a filestore share.
 #[derive(Debug)]
-pub struct Gate {
+pub struct AuthService {
     users: RwLock<Arc<Users>>,
     attempts: Mutex<Attempts>,
     permits: Semaphore,
@@ -37,14 +37,14 @@ pub struct Gate {
     clock: Clock,
 }
 
-impl Gate {
+impl AuthService {
     /// Creates a gate for these users.
-    pub fn new(users: Users, attempts: Attempts) -> Gate {
+    pub fn new(users: Users, attempts: Attempts) -> AuthService {
         let clock = Clock::new();
-        Gate {
+        AuthService {
             users: RwLock::new(Arc::new(users)),
             attempts: Mutex::new(attempts),
-            permits: Semaphore::new(JUDGED_AT_A_TIME),
+            permits: Semaphore::new(VERIFICATIONS_MAX),
             memories: Mutex::default(),
             lines: Mutex::new(LogLimiter::new(clock.now())),
             clock,
@@ -56,7 +56,7 @@ impl Gate {
         *ignore_poison(self.users.write()) = Arc::new(users);
     }
 
-    async fn judge(&self, visitor: Visitor) -> Judgement {
+    async fn judge(&self, visitor: Credentials) -> AuthResult {
         // A name too long for any user counts as the empty name, so that long names do not fill the memory.
         let user = visitor.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
         let address = visitor.address.parse().map_or(visitor.address.clone(), |ip| origin_of(ip).to_string());
@@ -69,7 +69,7 @@ impl Gate {
                 if let Some(untold) = lock(&self.lines).try_take(now) {
                     tracing::warn!(user, address, untold, "too many failures: not judged");
                 }
-                return Judgement::Refused(Refusal::Later);
+                return AuthResult::Refused(AuthRefusal::Later);
             }
             if not_before > now {
                 tokio::time::sleep(not_before.since(now)).await;
@@ -103,18 +103,18 @@ impl Gate {
         match verified {
             Ok(Ok(admission)) => {
                 attempts().succeeded(&user);
-                Judgement::Admitted(admission)
+                AuthResult::Admitted(admission)
             }
             // There was not enough memory for the verification.
-            Ok(Err(Refusal::Later)) => Judgement::Refused(Refusal::Later),
+            Ok(Err(AuthRefusal::Later)) => AuthResult::Refused(AuthRefusal::Later),
             Ok(Err(refusal)) => {
                 attempts().failed(&user, &address, self.clock.now());
                 tracing::warn!(user, address, ?refusal, "not let in");
-                Judgement::Refused(refusal)
+                AuthResult::Refused(refusal)
             }
             Err(why) => {
                 tracing::warn!(user, address, why, "no thread for judging a password");
-                Judgement::Refused(Refusal::Later)
+                AuthResult::Refused(AuthRefusal::Later)
             }
         }
     }
@@ -122,21 +122,21 @@ impl Gate {
 
 /// The authentication of one association.
 #[derive(Debug)]
-pub struct Door {
-    gate: Arc<Gate>,
+pub struct PasswordAuthenticator {
+    gate: Arc<AuthService>,
     bell: Arc<Notify>,
-    asked: Option<oneshot::Receiver<Judgement>>,
+    asked: Option<oneshot::Receiver<AuthResult>>,
 }
 
-impl Door {
+impl PasswordAuthenticator {
     /// Creates a door in this gate; it rings the bell when a verification is done.
-    pub fn new(gate: Arc<Gate>, bell: Arc<Notify>) -> Door {
-        Door { gate, bell, asked: None }
+    pub fn new(gate: Arc<AuthService>, bell: Arc<Notify>) -> PasswordAuthenticator {
+        PasswordAuthenticator { gate, bell, asked: None }
     }
 }
 
-impl Doorkeeper for Door {
-    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+impl Authenticator for PasswordAuthenticator {
+    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
         let Some(asked) = &mut self.asked else {
             let (tell, asked) = oneshot::channel();
             self.asked = Some(asked);
@@ -146,15 +146,15 @@ impl Doorkeeper for Door {
                 let _ = tell.send(gate.judge(visitor).await);
                 bell.notify_one();
             });
-            return Judgement::Wait;
+            return AuthResult::Wait;
         };
         match asked.try_recv() {
             Ok(judgement) => {
                 self.asked = None;
                 judgement
             }
-            Err(oneshot::error::TryRecvError::Empty) => Judgement::Wait,
-            Err(oneshot::error::TryRecvError::Closed) => Judgement::Refused(Refusal::Later),
+            Err(oneshot::error::TryRecvError::Empty) => AuthResult::Wait,
+            Err(oneshot::error::TryRecvError::Closed) => AuthResult::Refused(AuthRefusal::Later),
         }
     }
 }

@@ -8,13 +8,13 @@ use kiban_osi::ftam::{Machine, State};
 use kiban_osi::network::Origin;
 use kiban_osi::stack::end as board;
 use kiban_osi::stack::meter::Meter;
-use kiban_osi::stack::stream::Wish;
+use kiban_osi::stack::stream::ConnectionAction;
 use kiban_osi::transport::Disconnected;
 use std::io;
 use std::time::Duration;
 
 /// The time a peer has to fetch the last data of an association.
-const FAREWELL: Duration = Duration::from_secs(30);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A user of the file service at this end.
 pub(super) trait User {
@@ -29,7 +29,7 @@ pub(super) trait User {
         None
     }
     /// Reports that nothing has moved for too long, and that the association is being aborted.
-    fn silent(&mut self) {}
+    fn on_idle_timeout(&mut self) {}
 }
 
 /// An end, its user, and the stopwatch.
@@ -37,14 +37,14 @@ pub(super) struct FileEnd<U: User> {
     pub(super) end: board::End,
     pub(super) user: U,
     pub(super) stopwatch: Stopwatch,
-    told: bool,
+    end_reported: bool,
     /// How long nothing may move while a file is selected.
-    silence_max: Option<Duration>,
+    idle_timeout: Option<Duration>,
     moved: Instant,
     /// Bytes that were waiting to be sent at the last check.
     waited_bytes: usize,
     /// When the association must be over: bytes still waiting then are not sent.
-    cut: Instant,
+    close_deadline: Instant,
     over: Option<Instant>,
 }
 
@@ -54,19 +54,19 @@ impl<U: User> FileEnd<U> {
             end,
             user,
             stopwatch,
-            told: false,
-            silence_max: None,
+            end_reported: false,
+            idle_timeout: None,
             moved: Instant::ZERO,
             waited_bytes: 0,
-            cut: Instant::NEVER,
+            close_deadline: Instant::NEVER,
             over: None,
         }
     }
 
     /// Sets the inactivity limit: the association is aborted if nothing moves for this long while a file is
     /// selected.
-    pub(super) fn cut_after(mut self, silence: Duration) -> FileEnd<U> {
-        self.silence_max = Some(silence);
+    pub(super) fn with_idle_timeout(mut self, silence: Duration) -> FileEnd<U> {
+        self.idle_timeout = Some(silence);
         self
     }
 
@@ -76,18 +76,18 @@ impl<U: User> FileEnd<U> {
         if std::mem::replace(&mut self.waited_bytes, waits_bytes) != waits_bytes {
             self.moved = now;
         }
-        let is_over = self.end.wish() == Wish::Close;
+        let is_over = self.end.connection_action() == ConnectionAction::Close;
         let in_hand = !matches!(self.end.machine().state(), State::Closed | State::Initialized);
-        self.cut = match self.silence_max {
-            _ if is_over => *self.over.get_or_insert(now) + FAREWELL,
+        self.close_deadline = match self.idle_timeout {
+            _ if is_over => *self.over.get_or_insert(now) + CLOSE_TIMEOUT,
             Some(silence) if in_hand => self.moved + silence,
             _ => Instant::NEVER,
         };
-        if now < self.cut {
+        if now < self.close_deadline {
             return;
         }
         if !is_over {
-            self.user.silent();
+            self.user.on_idle_timeout();
             self.end.ended(Origin::Provider, now, &mut self.stopwatch);
         }
         self.end.outgoing().clear();
@@ -100,7 +100,7 @@ impl<U: User> FileEnd<U> {
     }
 
     fn tell_end(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.end_reported, true) {
             self.user.ended();
         }
     }
@@ -139,7 +139,7 @@ impl<U: User> pump::End for FileEnd<U> {
             self.user.work(self.end.machine(), room);
             let mut moved = self.end.settle(now, &mut self.stopwatch);
             // The socket is already connected: see `client` and `serve`.
-            if self.end.wish() == Wish::Connect {
+            if self.end.connection_action() == ConnectionAction::Connect {
                 self.end.connected(now, &mut self.stopwatch);
                 moved = true;
             }
@@ -151,7 +151,7 @@ impl<U: User> pump::End for FileEnd<U> {
             self.end.set_tsdu_bytes_max(bytes);
         }
         self.watch(now);
-        if self.end.wish() == Wish::Close {
+        if self.end.connection_action() == ConnectionAction::Close {
             self.tell_end();
         }
         self.stopwatch.rest();
@@ -167,10 +167,10 @@ impl<U: User> pump::End for FileEnd<U> {
     }
 
     fn deadline(&self) -> Instant {
-        self.end.deadline().min(self.cut)
+        self.end.deadline().min(self.close_deadline)
     }
 
     fn is_over(&self) -> bool {
-        self.end.wish() == Wish::Close
+        self.end.connection_action() == ConnectionAction::Close
     }
 }

@@ -17,21 +17,21 @@
 //! Limits     [`ServiceConfig`] names them.
 
 use super::disk::{DirectoryDisk, Protected, Settings};
-use super::door::{Door, Gate};
+use super::door::{AuthService, PasswordAuthenticator};
 use super::end::{FileEnd, User};
-use super::strangers::Strangers;
+use super::strangers::Unauthenticated;
 use super::timing::Stopwatch;
-use crate::osi::lanes::{Lanes, into_lane};
+use crate::osi::lanes::{RuntimePool, into_runtime};
 use crate::osi::pump::pump;
 use crate::osi::socket;
 use kiban_os::Clock;
 use kiban_os::lines::LogLimiter;
 use kiban_os::lock;
-use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, Locks, Path, Refused};
-use kiban_osi::ftam::responder::{self, Responder, Setback, Store};
+use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, LockError, Locks, Path};
+use kiban_osi::ftam::responder::{self, FailureReport, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role, State};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::{ErrorIdentifier, Kind as FpduKind};
 use std::future::Future;
 use std::io;
@@ -47,7 +47,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Maximum TSDU length of a stranger: a CONNECT with all parameters, and one segment of data that did not fit
 /// into it.
-pub const STRANGER_BYTES_MAX: usize = 128 << 10;
+pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of a served filestore.
 #[derive(Clone)]
@@ -61,15 +61,15 @@ pub struct ServiceConfig {
     /// The services to offer.
     pub responder: responder::Config,
     /// Settings of the layers below.
-    pub tower: TowerConfig,
+    pub tower: StackConfig,
     /// The TLS acceptor; `None` for no TLS.
     pub tls: Option<TlsAcceptor>,
     /// Maximum number of connections.
     pub associations_max: usize,
     /// Maximum number of connections that have not initialized.
-    pub strangers_max: usize,
+    pub unauthenticated_max: usize,
     /// How long nothing may move while a file is selected.
-    pub silence_max: Duration,
+    pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
     /// How long associations may continue after the service is told to stop.
@@ -79,9 +79,9 @@ pub struct ServiceConfig {
 impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
-        let mut tower = TowerConfig::default();
+        let mut tower = StackConfig::default();
         // No FTAM PDU except data is longer, and strangers can ask for it.
-        tower.session.user_data_bytes_max = STRANGER_BYTES_MAX;
+        tower.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
             disk: Settings::default(),
@@ -90,8 +90,8 @@ impl ServiceConfig {
             tower,
             tls: None,
             associations_max: 4096,
-            strangers_max: 1024,
-            silence_max: Duration::from_secs(15 * 60),
+            unauthenticated_max: 1024,
+            idle_timeout: Duration::from_secs(15 * 60),
             tls_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
         }
@@ -101,12 +101,12 @@ impl ServiceConfig {
 /// A filestore that is being served.
 pub struct Service {
     config: ServiceConfig,
-    gate: Arc<Gate>,
+    gate: Arc<AuthService>,
     locks: Arc<Mutex<Locks>>,
-    strangers: Arc<Mutex<Strangers<AbortHandle>>>,
+    unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     /// Rate limit for log lines about strangers.
     lines: Arc<Mutex<LogLimiter>>,
-    lanes: Lanes,
+    lanes: RuntimePool,
     clock: Clock,
 }
 
@@ -115,12 +115,12 @@ impl Service {
     ///
     /// # Errors
     /// The directory cannot be opened, or the system gives no threads.
-    pub fn new(config: ServiceConfig, gate: Arc<Gate>) -> io::Result<Service> {
+    pub fn new(config: ServiceConfig, gate: Arc<AuthService>) -> io::Result<Service> {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
-        let (lanes, clock) = (Lanes::new()?, Clock::new());
+        let (lanes, clock) = (RuntimePool::new()?, Clock::new());
         let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
-        Ok(Service { config, gate, locks, strangers: Arc::default(), lines, lanes, clock })
+        Ok(Service { config, gate, locks, unauthenticated: Arc::default(), lines, lanes, clock })
     }
 
     /// Serves connections until `stop` is ready; then lets associations end.
@@ -142,7 +142,7 @@ impl Service {
                             tracing::warn!(%error, untold, "a connection cannot be accepted");
                         }
                         self.evict();
-                        tokio::time::sleep(socket::BREATH).await;
+                        tokio::time::sleep(socket::ACCEPT_PAUSE).await;
                     }
                 },
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
@@ -167,7 +167,7 @@ impl Service {
             return;
         }
         let lane = self.lanes.of(number);
-        let socket = match into_lane(socket, lane) {
+        let socket = match into_runtime(socket, lane) {
             Ok(socket) => socket,
             Err(error) => return tracing::error!(%peer, %error, "the connection cannot be driven"),
         };
@@ -197,10 +197,10 @@ impl Service {
             }
         };
         // Held until it is inserted: a connection that ends before that removes itself afterwards.
-        let mut strangers = lock(&self.strangers);
+        let mut strangers = lock(&self.unauthenticated);
         let task = tasks.spawn_on(driven, lane);
         strangers.add(number, peer.ip(), task);
-        let too_many = strangers.len() > self.config.strangers_max;
+        let too_many = strangers.len() > self.config.unauthenticated_max;
         drop(strangers);
         if too_many {
             self.evict();
@@ -209,7 +209,7 @@ impl Service {
 
     /// Evicts the stranger that must go first, if there is one.
     fn evict(&self) -> bool {
-        let evicted = lock(&self.strangers).evict();
+        let evicted = lock(&self.unauthenticated).evict();
         let Some((origin, oldest)) = evicted else { return false };
         oldest.abort();
         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
@@ -221,24 +221,24 @@ impl Service {
     fn served(&self, number: u64, peer: SocketAddr) -> io::Result<Served> {
         let bell = Arc::new(Notify::new());
         let mut tower = self.config.tower.clone();
-        tower.transport.tsdu_bytes_max = tower.transport.tsdu_bytes_max.min(STRANGER_BYTES_MAX);
+        tower.transport.tsdu_bytes_max = tower.transport.tsdu_bytes_max.min(UNAUTHENTICATED_BYTES_MAX);
         Ok(Served {
             responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
                 .protecting(self.config.protected.clone()),
             locks: SharedLocks(self.locks.clone()),
-            door: Door::new(self.gate.clone(), bell.clone()),
+            authenticator: PasswordAuthenticator::new(self.gate.clone(), bell.clone()),
             tower,
             tsdu_bytes_max: self.config.tower.transport.tsdu_bytes_max,
-            silence_max: self.config.silence_max,
-            strangers: self.strangers.clone(),
-            strangers_lines: self.lines.clone(),
+            silence_max: self.config.idle_timeout,
+            strangers: self.unauthenticated.clone(),
+            unauthenticated_lines: self.lines.clone(),
             lines: LogLimiter::new(self.clock.now()),
             clock: self.clock,
             peer,
             number,
             bell,
-            is_known: false,
+            is_authenticated: false,
         })
     }
 }
@@ -254,17 +254,17 @@ async fn drive(
     let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
     let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
     let silence_max = served.silence_max;
-    let mut end =
-        FileEnd::new(End::new(machine, &served.tower), served, Stopwatch::off()).cut_after(silence_max);
+    let mut end = FileEnd::new(End::new(machine, &served.tower), served, Stopwatch::off())
+        .with_idle_timeout(silence_max);
     end.end.connected(clock.now(), &mut ());
     tracing::debug!(%peer, "connected");
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();
     let broken = end.end.broken();
     // The end of a stranger is not worth a line when there are thousands.
-    let untold = match end.user.is_known {
+    let untold = match end.user.is_authenticated {
         true => Some(0),
-        false => lock(&end.user.strangers_lines).try_take(clock.now()),
+        false => lock(&end.user.unauthenticated_lines).try_take(clock.now()),
     };
     let Some(untold) = untold else { return };
     tracing::info!(
@@ -310,53 +310,55 @@ struct Served {
     responder: Responder,
     disk: DirectoryDisk,
     locks: SharedLocks,
-    door: Door,
+    authenticator: PasswordAuthenticator,
     /// Settings of the layers for a stranger.
-    tower: TowerConfig,
+    tower: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
     silence_max: Duration,
-    strangers: Arc<Mutex<Strangers<AbortHandle>>>,
-    strangers_lines: Arc<Mutex<LogLimiter>>,
+    strangers: Arc<Mutex<Unauthenticated<AbortHandle>>>,
+    unauthenticated_lines: Arc<Mutex<LogLimiter>>,
     /// Rate limit for log lines about this association.
     lines: LogLimiter,
     clock: Clock,
     peer: SocketAddr,
     number: u64,
     bell: Arc<Notify>,
-    is_known: bool,
+    is_authenticated: bool,
 }
 
 impl User for Served {
     fn work(&mut self, machine: &mut Machine, room_bytes: usize) {
-        let mut store = Store { disk: &mut self.disk, locks: &mut self.locks, door: &mut self.door };
+        let mut store =
+            Store { disk: &mut self.disk, locks: &mut self.locks, authenticator: &mut self.authenticator };
         self.responder.work(machine, &mut store, room_bytes);
         self.disk.write_out();
-        if !self.is_known && machine.state() == State::Initialized {
-            self.is_known = true;
+        if !self.is_authenticated && machine.state() == State::Initialized {
+            self.is_authenticated = true;
             lock(&self.strangers).remove(self.number);
         }
         self.tell_setbacks();
     }
 
     fn tsdu_bytes_max(&self) -> Option<usize> {
-        self.is_known.then_some(self.tsdu_bytes_max)
+        self.is_authenticated.then_some(self.tsdu_bytes_max)
     }
 
-    fn silent(&mut self) {
+    fn on_idle_timeout(&mut self) {
         let (user, file) = (self.responder.user(), self.responder.file());
         tracing::warn!(peer = %self.peer, user, file, "nothing has moved for too long: cut");
     }
 
     fn ended(&mut self) {
-        let mut store = Store { disk: &mut self.disk, locks: &mut self.locks, door: &mut self.door };
+        let mut store =
+            Store { disk: &mut self.disk, locks: &mut self.locks, authenticator: &mut self.authenticator };
         self.responder.end(&mut store);
     }
 }
 
 impl Served {
     fn tell_setbacks(&mut self) {
-        while let Some(Setback { kind, file, item }) = self.responder.setback() {
+        while let Some(FailureReport { kind, file, item }) = self.responder.next_failure() {
             // The gate has already logged visitors that it refused.
             let at_door = [
                 ErrorIdentifier::USER_NOT_ALLOWED,
@@ -393,11 +395,11 @@ impl Drop for Served {
 struct SharedLocks(Arc<Mutex<Locks>>);
 
 impl Concurrency for SharedLocks {
-    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused> {
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, LockError> {
         lock(&self.0).take(path, control)
     }
 
-    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused> {
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), LockError> {
         lock(&self.0).change(hold, control)
     }
 

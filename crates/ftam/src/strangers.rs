@@ -21,7 +21,7 @@ pub(super) fn origin_of(address: IpAddr) -> IpAddr {
 
 /// The strangers, each with the means to close it.
 #[derive(Debug)]
-pub(super) struct Strangers<T> {
+pub(super) struct Unauthenticated<T> {
     /// By connection number: the oldest has the lowest.
     all: BTreeMap<u64, (IpAddr, T)>,
     by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
@@ -29,13 +29,13 @@ pub(super) struct Strangers<T> {
     crowds: BTreeSet<(usize, IpAddr)>,
 }
 
-impl<T> Default for Strangers<T> {
-    fn default() -> Strangers<T> {
-        Strangers { all: BTreeMap::new(), by_origin: BTreeMap::new(), crowds: BTreeSet::new() }
+impl<T> Default for Unauthenticated<T> {
+    fn default() -> Unauthenticated<T> {
+        Unauthenticated { all: BTreeMap::new(), by_origin: BTreeMap::new(), crowds: BTreeSet::new() }
     }
 }
 
-impl<T> Strangers<T> {
+impl<T> Unauthenticated<T> {
     /// Adds a stranger; numbers must increase.
     pub(super) fn add(&mut self, number: u64, address: IpAddr, away: T) {
         let origin = origin_of(address);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_crowd_from_one_place_loses_its_oldest_and_nobody_elses() {
-        let mut strangers = Strangers::default();
+        let mut strangers = Unauthenticated::default();
         strangers.add(1, from("192.0.2.1"), 'a');
         (2..100).for_each(|number| strangers.add(number, from("192.0.2.2"), 'b'));
         strangers.add(100, from("192.0.2.3"), 'c');

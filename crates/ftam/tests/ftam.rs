@@ -3,11 +3,11 @@
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::{Durability, Settings};
-use kiban_ftam::door::Gate;
+use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
@@ -52,7 +52,7 @@ impl Place {
         config.disk.durability = Durability::Never;
         change(&mut config);
         let users = Users::read(&self.0.join("users")).unwrap();
-        let gate = Gate::new(users, Attempts::new(Patience::default()));
+        let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
         let service = Service::new(config, Arc::new(gate)).unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -74,7 +74,7 @@ impl Place {
                 checkpoint_bytes: 100_000,
                 ..initiator::Config::default()
             },
-            tower: TowerConfig::default(),
+            tower: StackConfig::default(),
             board: None,
             tls: None,
             timeout: PATIENCE,
@@ -187,7 +187,7 @@ fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
         let failure = eve.recover(docket_of(7)).await.unwrap_err();
         let said: Vec<i64> = failure.diagnostics.iter().map(|item| item.error_identifier).collect();
         assert!(
-            failure.local == Some(kiban_osi::ftam::filestore::Trouble::Changed) || said == [6004],
+            failure.local == Some(kiban_osi::ftam::filestore::DiskError::Changed) || said == [6004],
             "{failure:?}"
         );
         eve.close().await;

@@ -9,7 +9,7 @@
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
 use kiban_osi::session::{AbortReason, Versions};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::{Selector, Selectors, transport};
@@ -80,14 +80,14 @@ fn is_disconnected(failure: &Failure) -> bool {
 #[tokio::test]
 async fn josistack_asks_us_and_has_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(address, TowerConfig::default(), None, PATIENCE).expect("a free port");
+    let listener = Listener::bind(address, StackConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
     // TPDUs of 65531, 128 and 2048 octets; selectors of two octets, of none and four, of one and five.
     let associations = [["16", "0000", "0001"], ["7", "", "00000001"], ["11", "6b", "6b6962616e"]];
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
         let arrival = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("it connects");
-        let asked = arrival.expect("a connection").asked().await.expect("it asks");
+        let asked = arrival.expect("a connection").request().await.expect("it asks");
         let associate = asked.associate();
         assert_eq!(associate.application_context, MMS);
         let user_information = associate.user_information.clone();

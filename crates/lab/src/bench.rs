@@ -26,7 +26,7 @@ use kiban_os::clock::{Clock, unix_seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, date};
-use crate::load::{Foreign, Meter, ProcMeter};
+use crate::load::{ForeignLoad, Meter, ProcMeter};
 use crate::stats::Summary;
 use crate::table::{Table, figure};
 use crate::trial::Trial;
@@ -290,7 +290,7 @@ pub struct Bench {
     meter: Box<dyn Meter>,
     environment: Environment,
     records: Vec<Record>,
-    trouble: Option<io::Error>,
+    record_error: Option<io::Error>,
 }
 
 type Sample<'a> = (&'a str, &'a mut dyn FnMut(&mut Trial) -> f64);
@@ -309,7 +309,15 @@ impl Bench {
     pub fn with_meter(name: &str, options: Options, clock: Clock, meter: Box<dyn Meter>) -> Self {
         assert!(options.repeats > 0, "a benchmark needs at least one repeat");
         let environment = Environment::read();
-        Self { name: name.to_owned(), options, clock, meter, environment, records: Vec::new(), trouble: None }
+        Self {
+            name: name.to_owned(),
+            options,
+            clock,
+            meter,
+            environment,
+            records: Vec::new(),
+            record_error: None,
+        }
     }
 
     /// Returns the options; changes apply to the benchmarks that follow.
@@ -380,7 +388,7 @@ impl Bench {
             let met = verdicts.iter().filter(|&&verdict| verdict == Verdict::Met).count();
             let _ = writeln!(text, "targets: {met} met, {} missed", verdicts.len() - met);
         }
-        let _ = match (&self.options.dir, &self.trouble) {
+        let _ = match (&self.options.dir, &self.record_error) {
             (None, _) => writeln!(text, "records: none kept"),
             (Some(dir), None) => writeln!(text, "records: {}", self.file(dir).display()),
             (Some(dir), Some(error)) => writeln!(text, "records: NOT KEPT in {}: {error}", dir.display()),
@@ -403,7 +411,7 @@ impl Bench {
 
     fn add(&mut self, record: Record) -> &Record {
         if let Err(error) = self.keep(&record) {
-            self.trouble = Some(error);
+            self.record_error = Some(error);
         }
         self.records.push(record);
         self.records.last().expect("a record was just added")
@@ -457,7 +465,7 @@ impl Bench {
             );
             figures[at] = figure;
             if let (Some(start), Some(end)) = (start, end) {
-                let foreign = Foreign::between(start, end);
+                let foreign = ForeignLoad::between(start, end);
                 quiet &= !foreign.exceeds(self.options.foreign_cores_max);
                 foreign_cores[at] = Some(foreign.cores());
             }
@@ -558,14 +566,14 @@ fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
 
 fn table(name: &str, environment: &Environment, records: &[Record]) -> Table {
     let mut table = Table::new(format!("{name}: {}", environment.line()))
-        .words("benchmark")
-        .words("side")
-        .numbers("median")
-        .numbers("min")
-        .numbers("max")
-        .words("unit")
-        .words("target")
-        .words("");
+        .text_column("benchmark")
+        .text_column("side")
+        .number_column("median")
+        .number_column("min")
+        .number_column("max")
+        .text_column("unit")
+        .text_column("target")
+        .text_column("");
     for record in records {
         let marks: String = record.notes.iter().map(|note| table.note(note)).collect();
         let title = format!("{} {marks}", record.title);

@@ -22,7 +22,7 @@ pub struct Shades {
 impl Shades {
     /// Divides the range of `figures` into five shades.
     pub fn over(figures: impl Iterator<Item = f64>, unit: &str) -> Shades {
-        let (least, most) = ends(figures);
+        let (least, most) = min_max(figures);
         let digits = match least.abs().max(most.abs()) {
             most if most >= 1000.0 => 0,
             most if most >= 10.0 => 1,
@@ -48,7 +48,7 @@ impl Shades {
 }
 
 /// Returns the minimum and the maximum; (0, 1) if there are no values.
-pub(crate) fn ends(figures: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn min_max(figures: impl Iterator<Item = f64>) -> (f64, f64) {
     let ends = figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), figure| {
         (least.min(figure), most.max(figure))
     });
@@ -57,7 +57,7 @@ pub(crate) fn ends(figures: impl Iterator<Item = f64>) -> (f64, f64) {
 
 /// A heat map: rows of cells.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Sheet {
+pub struct HeatMap {
     /// Headings of the columns.
     pub columns: Vec<String>,
     /// Headings of the rows.
@@ -68,11 +68,11 @@ pub struct Sheet {
     pub shades: Shades,
 }
 
-impl Sheet {
+impl HeatMap {
     /// Returns the transposed map.
-    pub fn turned(&self) -> Sheet {
+    pub fn transposed(&self) -> HeatMap {
         let column = |at: usize| self.cells.iter().map(|row| row[at]).collect();
-        Sheet {
+        HeatMap {
             columns: self.rows.clone(),
             rows: self.columns.clone(),
             cells: (0..self.columns.len()).map(column).collect(),
@@ -82,8 +82,10 @@ impl Sheet {
 
     /// Returns the map as a text table, with a shade before each value.
     pub fn table(&self, title: &str) -> Table {
-        let heads =
-            self.columns.iter().fold(Table::new(title).numbers(""), |table, head| table.numbers(head));
+        let heads = self
+            .columns
+            .iter()
+            .fold(Table::new(title).number_column(""), |table, head| table.number_column(head));
         let mut table = heads;
         for (head, row) in self.rows.iter().zip(&self.cells) {
             let cells = row.iter().map(|cell| match cell {
@@ -101,8 +103,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    fn sheet() -> Sheet {
-        Sheet {
+    fn sheet() -> HeatMap {
+        HeatMap {
             columns: vec!["1".into(), "2".into(), "3".into()],
             rows: vec!["a<b".into(), "c".into()],
             cells: vec![vec![Some(0.0), Some(50.0), None], vec![Some(100.0), Some(79.9), Some(80.0)]],
@@ -120,16 +122,16 @@ mod tests {
 
     #[test]
     fn a_turned_map_has_the_same_cells() {
-        let turned = sheet().turned();
+        let turned = sheet().transposed();
         assert_eq!((turned.rows.len(), turned.columns.len()), (3, 2));
         assert_eq!(turned.cells[2], [None, Some(80.0)]);
-        assert_eq!(turned.turned(), sheet());
+        assert_eq!(turned.transposed(), sheet());
     }
 
     #[test]
     fn equal_figures_have_one_shade_and_no_figures_are_no_fault() {
         let shades = Shades::over([3.0, 3.0].into_iter(), "ms");
         assert_eq!((shades.shade(3.0), shades.digits), ('█', 3));
-        assert_eq!(ends(std::iter::empty()), (0.0, 1.0));
+        assert_eq!(min_max(std::iter::empty()), (0.0, 1.0));
     }
 }

@@ -36,12 +36,12 @@ pub struct Reading {
 
 /// The CPU time of other processes between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Foreign {
+pub struct ForeignLoad {
     nanos: u64,
     wall_nanos: u64,
 }
 
-impl Foreign {
+impl ForeignLoad {
     /// Computes the foreign CPU time between a reading and a later one.
     pub fn between(start: Reading, end: Reading) -> Self {
         let busy = end.busy_nanos.saturating_sub(start.busy_nanos);
@@ -193,11 +193,11 @@ mod tests {
             (290, 300, 0.0, false), // /proc/stat is coarser than the process's own CPU clock
             (600, 0, 2.0, true),
         ] {
-            let foreign = Foreign::between(start, reading(busy, own));
+            let foreign = ForeignLoad::between(start, reading(busy, own));
             assert!((foreign.cores() - cores).abs() < 1e-9, "{busy} {own}: {foreign:?}");
             assert_eq!(foreign.exceeds(0.25), disturbed, "{busy} {own}: {foreign:?}");
         }
-        assert_eq!(Foreign::between(start, start).cores(), 0.0);
+        assert_eq!(ForeignLoad::between(start, start).cores(), 0.0);
     }
 
     #[test]

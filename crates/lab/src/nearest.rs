@@ -4,7 +4,7 @@
 const NEAR: f64 = 0.5;
 
 /// Returns a hint for an unknown word: the most similar known word, or a list of all of them.
-pub fn nearest(word: &str, known: &[&str]) -> String {
+pub fn suggest(word: &str, known: &[&str]) -> String {
     let scores = known.iter().map(|other| (strsim::normalized_damerau_levenshtein(word, other), other));
     match scores.max_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((score, other)) if score >= NEAR => format!("did you mean '{other}'?"),
@@ -30,8 +30,8 @@ mod tests {
             ("x", "expected one of: message_bytes, buffer_bytes"),
             ("", "expected one of: message_bytes, buffer_bytes"),
         ] {
-            assert_eq!(nearest(word, &known), expected, "{word}");
+            assert_eq!(suggest(word, &known), expected, "{word}");
         }
-        assert_eq!(nearest("x", &[]), "none exist");
+        assert_eq!(suggest("x", &[]), "none exist");
     }
 }

@@ -77,7 +77,7 @@ pub enum Failure {
     /// A work request failed.
     Work(Kind, Status),
     /// The peer is not a server of this benchmark.
-    Stranger,
+    NotABenchmarkServer,
 }
 
 impl fmt::Display for Failure {
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Nic(error) => error.fmt(f),
             Failure::Work(kind, status) => write!(f, "{kind:?}: {status}"),
-            Failure::Stranger => {
+            Failure::NotABenchmarkServer => {
                 f.write_str("the peer is not a kiban benchmark server: start `kiban rdma serve` there")
             }
         }
@@ -113,23 +113,27 @@ enum Role {
 }
 
 /// The private data of a client's connection request.
-struct Greeting {
+struct ClientRequest {
     role: Role,
     bytes: u32,
     memory: Remote,
 }
 
-impl Greeting {
+impl ClientRequest {
     fn write(&self) -> Vec<u8> {
         [&MAGIC[..], &[self.role as u8], &self.bytes.to_be_bytes(), &self.memory.to_bytes()].concat()
     }
 
-    fn read(bytes: &[u8]) -> Option<Greeting> {
+    fn read(bytes: &[u8]) -> Option<ClientRequest> {
         let (&role, rest) = bytes.strip_prefix(MAGIC)?.split_first()?;
         let (length, rest) = rest.split_first_chunk()?;
         let bytes = u32::from_be_bytes(*length);
         let role = [Role::Counts, Role::Sends, Role::Writes].into_iter().find(|its| *its as u8 == role)?;
-        (bytes <= MESSAGE_BYTES_MAX).then_some(Greeting { role, bytes, memory: Remote::from_bytes(rest)? })
+        (bytes <= MESSAGE_BYTES_MAX).then_some(ClientRequest {
+            role,
+            bytes,
+            memory: Remote::from_bytes(rest)?,
+        })
     }
 }
 
@@ -249,9 +253,9 @@ fn answer(
     request: ConnectionRequest,
     ends: &(dyn Fn() -> bool + Sync),
 ) -> Result<u64, Failure> {
-    let Some(greeting) = Greeting::read(request.private_data()) else {
+    let Some(greeting) = ClientRequest::read(request.private_data()) else {
         request.reject(MAGIC)?;
-        return Err(Failure::Stranger);
+        return Err(Failure::NotABenchmarkServer);
     };
     let end = End::new(context, greeting.bytes)?;
     let said = [&MAGIC[..], &end.memory.remote().to_bytes()].concat();
@@ -292,10 +296,10 @@ fn connect(
     role: Role,
 ) -> Result<(End, Connection, Remote), Failure> {
     let end = End::new(context, plan.bytes)?;
-    let greeting = Greeting { role, bytes: plan.bytes, memory: end.memory.remote() };
+    let greeting = ClientRequest { role, bytes: plan.bytes, memory: end.memory.remote() };
     let connection = end.qp.connect(server, &options(plan.crc, greeting.write()), PATIENCE)?;
     let said = connection.private_data().strip_prefix(MAGIC).and_then(Remote::from_bytes);
-    let peer = said.ok_or(Failure::Stranger)?;
+    let peer = said.ok_or(Failure::NotABenchmarkServer)?;
     Ok((end, connection, peer))
 }
 
@@ -388,7 +392,7 @@ pub fn stream(
         end.qp.post_send(Wr::immediate(0, plan.count))?;
         let counted = done(&end.heard)?.immediate;
         if plan.operation == Operation::Send && counted != Some(plan.count) {
-            return Err(Failure::Stranger);
+            return Err(Failure::NotABenchmarkServer);
         }
     }
     let time = clock.now().since(begun);
@@ -443,8 +447,8 @@ mod tests {
         let ends = AtomicBool::new(false);
         std::thread::scope(|threads| {
             threads.spawn(|| serve(&server, &listener, &|| ends.load(Ordering::Relaxed), &|_| {}));
-            let long = Greeting { role: Role::Sends, bytes: MESSAGE_BYTES_MAX + 1, memory }.write();
-            let short = Greeting { role: Role::Sends, bytes: 1, memory }.write()[..20].to_vec();
+            let long = ClientRequest { role: Role::Sends, bytes: MESSAGE_BYTES_MAX + 1, memory }.write();
+            let short = ClientRequest { role: Role::Sends, bytes: 1, memory }.write()[..20].to_vec();
             for said in [Vec::new(), b"hello".to_vec(), long, short] {
                 let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
                 let refused = qp.connect(listener.address(), &options(false, said), PATIENCE);

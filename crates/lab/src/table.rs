@@ -54,12 +54,12 @@ impl Table {
     }
 
     /// Adds a text column, aligned on the left.
-    pub fn words(self, head: &str) -> Self {
+    pub fn text_column(self, head: &str) -> Self {
         self.column(head, Kind::Words)
     }
 
     /// Adds a column of numbers, aligned on the right.
-    pub fn numbers(self, head: &str) -> Self {
+    pub fn number_column(self, head: &str) -> Self {
         self.column(head, Kind::Numbers)
     }
 
@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn words_stand_left_and_numbers_right() {
-        let mut table = Table::new("Cells").words("circuit").numbers("cells").words("state");
+        let mut table =
+            Table::new("Cells").text_column("circuit").number_column("cells").text_column("state");
         table.row(["1/32", "7", "open"]);
         table.row(["1/100", "12,345"]);
         let expected = "\
@@ -273,7 +274,7 @@ circuit   cells  state
 
     #[test]
     fn a_wide_table_is_folded_at_its_widest_words() {
-        let mut table = Table::new("").words("what").numbers("figure").words("note");
+        let mut table = Table::new("").text_column("what").number_column("figure").text_column("note");
         let long = "an explanation that goes on and on ".repeat(6);
         table.row([long.trim_end(), "3.14", "short"]);
         let text = table.to_string();
@@ -285,9 +286,9 @@ circuit   cells  state
 
     #[test]
     fn a_column_is_not_folded_within_its_words() {
-        let mut table = Table::new("").words("what");
+        let mut table = Table::new("").text_column("what");
         for head in ["first", "second", "third", "fourth"] {
-            table = table.numbers(head);
+            table = table.number_column(head);
         }
         let number = "0".repeat(20);
         table.row(["acknowledgements that wait", &number, &number, &number, &number]);
@@ -297,7 +298,7 @@ circuit   cells  state
 
     #[test]
     fn notes_are_numbered_once_and_folded() {
-        let mut table = Table::new("").words("a");
+        let mut table = Table::new("").text_column("a");
         let mark = table.note("the same");
         assert_eq!(table.note("the same"), mark);
         let other = table.note("word ".repeat(40).trim_end());

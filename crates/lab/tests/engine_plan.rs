@@ -178,12 +178,12 @@ fn all_mistakes_are_named_at_once_in_the_order_of_their_lines() {
 fn impossible_points_are_named_before_anything_runs() {
     let toy = Toy::new(Time::Virtual);
     let plan = toy.plan("question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [12, 13]\ndown = [1, 2]");
-    let what = plan.judge(&toy).expect_err("13 is impossible");
+    let what = plan.validate(&toy).expect_err("13 is impossible");
     assert!(what.starts_with("2 of 4 points are impossible:\n  across=13 down=1 "), "{what}");
     assert!(what.contains("across is never 13: take 12") && !what.contains('…'), "{what}");
     assert_eq!(toy.asked(), 0);
     let plan = toy.plan("question = \"toy\"\n[parameters]\nword = \"a\"\nacross = 12");
-    assert_eq!(plan.judge(&toy), Ok(()));
+    assert_eq!(plan.validate(&toy), Ok(()));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn each_question_can_be_asked_with_its_defaults_or_says_why_not() {
         if question.parameters().iter().all(|parameter| parameter.default.is_some()) {
             let text = format!("question = \"{}\"", question.name());
             let plan = Plan::read(&text, &questions::all()).expect("defaults are a plan");
-            assert_eq!(plan.judge(question), Ok(()), "{}", question.name());
+            assert_eq!(plan.validate(question), Ok(()), "{}", question.name());
         }
     }
     assert!(names.contains(&"wide-area-atm") && names.contains(&"atm-board"), "{names:?}");

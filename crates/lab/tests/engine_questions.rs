@@ -40,9 +40,9 @@ fn sessions_on_a_board_are_those_of_the_figure() {
     let asked =
         point(question, "sessions = 4\nwindow_kib = 16\nsettle_milliseconds = 300\nmilliseconds = 200");
     let metrics = question.trial(&asked, 1).expect("it can be made");
-    assert_eq!((metrics.figures["mbps"], metrics.figures["moving"]), (flow.mbps, flow.moving as f64));
+    assert_eq!((metrics.figures["mbps"], metrics.figures["moving"]), (flow.mbps, flow.active_streams as f64));
     assert_eq!([metrics.figures["busy_sender"], metrics.figures["busy_receiver"]], flow.busy);
-    assert!(flow.mbps > 100.0 && flow.moving == 4, "{flow:?}");
+    assert!(flow.mbps > 100.0 && flow.active_streams == 4, "{flow:?}");
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn impossible_points_are_refused_with_what_is_possible() {
     ] {
         let question = question(name);
         let mut point = point(question, "");
-        assert_eq!(question.judge(&point), Ok(()));
+        assert_eq!(question.validate(&point), Ok(()));
         point.0.insert(parameter.to_owned(), value);
         let expected = Failure::Impossible(expected.to_owned());
-        assert_eq!(question.judge(&point), Err(expected.clone()));
+        assert_eq!(question.validate(&point), Err(expected.clone()));
         assert_eq!(question.trial(&point, 1), Err(expected));
     }
 }
@@ -81,7 +81,7 @@ fn a_point_that_was_judged_possible_can_be_tried() {
                 "profile = \"{profile}\"\nmessage_bytes = {message}\nbuffer_bytes = {buffer}\nmtu_bytes = {mtu}\nmilliseconds = 20"
             );
             let asked = point(question, &parameters);
-            assert_eq!(question.judge(&asked), Ok(()));
+            assert_eq!(question.validate(&asked), Ok(()));
             let metrics = question.trial(&asked, 1).expect("it was judged possible");
             assert!(metrics.figures["mbps"] >= 0.0, "{parameters}");
         }

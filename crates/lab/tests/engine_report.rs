@@ -10,7 +10,7 @@ use tempfile::{TempDir, tempdir};
 fn made(toy: &Toy, plan: &str) -> TempDir {
     let dir = tempdir().expect("a folder");
     let run = toy.open(dir.path(), plan, Shard::ALL);
-    let options = Options { redos_max: 0, ..Options::default() };
+    let options = Options { retries_max: 0, ..Options::default() };
     sweep(toy, &run, None, &options, &|_| {}).expect("it can be made");
     dir
 }

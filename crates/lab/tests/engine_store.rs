@@ -210,7 +210,7 @@ fn real_time_takes_nothing_from_a_cache() {
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache_dir.path());
     let toy = Toy::new(Time::Real);
-    let redos = Options { redos_max: 0, ..Options::default() };
+    let redos = Options { retries_max: 0, ..Options::default() };
     for dir in [&one, &two] {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be made");
@@ -276,7 +276,7 @@ fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
 #[test]
 fn of_real_trials_that_were_made_twice_the_first_counts() {
     let place = tempdir().expect("a folder");
-    let quick = Options { redos_max: 0, ..Options::default() };
+    let quick = Options { retries_max: 0, ..Options::default() };
     let dirs: Vec<_> = [0.0, 1.0]
         .map(|build| {
             let dir = place.path().join(build.to_string());

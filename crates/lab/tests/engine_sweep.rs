@@ -4,7 +4,7 @@ mod engine_common;
 
 use engine_common::Toy;
 use kiban_base::Instant;
-use kiban_lab::engine::sweep::{Lent, Patience, sweep_with};
+use kiban_lab::engine::sweep::{RetryClock, SystemHooks, sweep_with};
 use kiban_lab::engine::{Options, Outcome, Record, Shard, Time, sweep};
 use kiban_lab::load::{Meter, Reading};
 use kiban_os::Clock;
@@ -53,8 +53,8 @@ fn records(dir: &Path) -> Vec<Record> {
 
 fn guarded(toy: &Toy, dir: &Path, plan: &str, cores: &[f64], redos_max: u32) -> Outcome {
     let run = toy.open(dir, plan, Shard::ALL);
-    let options = Options { redos_max, ..Options::default() };
-    let lent = Lent { meter: &mut Script::new(cores), patience: &mut Clock::new() };
+    let options = Options { retries_max: redos_max, ..Options::default() };
+    let lent = SystemHooks { meter: &mut Script::new(cores), patience: &mut Clock::new() };
     sweep_with(toy, &run, None, &options, lent, &|_| {}).expect("it can be written")
 }
 
@@ -77,7 +77,7 @@ fn a_trial_that_is_never_quiet_counts_where_it_was_quietest_and_is_marked() {
     assert_eq!((outcome.made, outcome.redone, outcome.disturbed), (3, 2, 1));
     let marks: Vec<Option<f64>> = records(dir.path()).iter().map(|record| record.foreign_cores).collect();
     assert_eq!(marks, [None, Some(0.5), None]);
-    assert!(outcome.is_whole());
+    assert!(outcome.is_complete());
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
     let toy = Toy { lost: Mutex::new(3), ..Toy::new(Time::Real) };
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0; 9], 2);
     assert_eq!((outcome.made, outcome.redone, outcome.failed), (2, 2, 1));
-    assert!(!outcome.is_whole());
+    assert!(!outcome.is_complete());
     assert_eq!(outcome.failures, ["across=1 down=0.5 nodelay=false word=a seed=1: lost: the peer has gone"]);
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0; 9], 2);
     assert_eq!((outcome.found, outcome.made, outcome.failed), (2, 1, 0));
@@ -107,7 +107,7 @@ fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
 /// A clock on which nothing happens but pauses.
 struct Pauses(Instant);
 
-impl Patience for Pauses {
+impl RetryClock for Pauses {
     fn now(&self) -> Instant {
         self.0
     }
@@ -123,8 +123,8 @@ fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_l
     let patient = |toy: &Toy, seconds| {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let patience = Some(Duration::from_secs(seconds));
-        let options = Options { redos_max: 0, patience, ..Options::default() };
-        let lent = Lent { meter: &mut Script::new(&[]), patience: &mut Pauses(Instant::ZERO) };
+        let options = Options { retries_max: 0, peer_timeout: patience, ..Options::default() };
+        let lent = SystemHooks { meter: &mut Script::new(&[]), patience: &mut Pauses(Instant::ZERO) };
         let told = Mutex::new(Vec::new());
         let outcome = sweep_with(toy, &run, None, &options, lent, &|progress| {
             let next = progress.now.and_then(|trial| trial.point.count("across"));
@@ -147,9 +147,9 @@ fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_l
     assert_eq!((outcome.made, outcome.failed, toy.asked()), (1, 0, 1 + 5));
     assert_eq!(outcome.ended_early.as_deref(), Some("the peer has gone"));
     assert_eq!(told.last(), Some(&(1, None)));
-    assert!(!outcome.is_whole());
+    assert!(!outcome.is_complete());
     let (outcome, _) = patient(&Toy::new(Time::Real), 2);
-    assert_eq!((outcome.found, outcome.made, outcome.is_whole()), (1, 2, true));
+    assert_eq!((outcome.found, outcome.made, outcome.is_complete()), (1, 2, true));
 }
 
 #[test]

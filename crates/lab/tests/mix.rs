@@ -186,7 +186,7 @@ fn the_question_has_its_figures_and_says_what_is_impossible() {
         .collect();
     point.0.insert("seconds".into(), Value::Count(1));
     point.0.insert("policed_mbps".into(), Value::Count(8));
-    question.judge(&point).expect("a good point");
+    question.validate(&point).expect("a good point");
     let metrics = question.trial(&point, 3).expect("a good point");
     let names: Vec<&str> = question.metrics().iter().map(|metric| metric.name).collect();
     assert!(metrics.figures.keys().all(|name| names.contains(&name.as_str())));
@@ -200,6 +200,6 @@ fn the_question_has_its_figures_and_says_what_is_impossible() {
     ] {
         let mut bad = point.clone();
         bad.0.insert(name.into(), value);
-        assert!(question.judge(&bad).expect_err(name).to_string().contains(name));
+        assert!(question.validate(&bad).expect_err(name).to_string().contains(name));
     }
 }

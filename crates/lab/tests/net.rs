@@ -202,7 +202,7 @@ fn trials_bring_figures_and_the_evidence_of_both_ends() {
     // The registry has its description, which can be read and not asked.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
-    assert_eq!(described.judge(&point), Ok(()));
+    assert_eq!(described.validate(&point), Ok(()));
     let refused = described.trial(&point, 1).expect_err("there is no session");
     assert!(refused.to_string().contains("kiban lab sweep HOST"), "{refused}");
 }

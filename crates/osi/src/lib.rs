@@ -126,7 +126,7 @@ pub struct Selectors {
 
 /// The called selectors that a machine accepts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub enum Attached {
+pub enum AcceptedSelectors {
     /// All: the user above decides.
     #[default]
     Any,
@@ -134,12 +134,12 @@ pub enum Attached {
     Only(Vec<Selector>),
 }
 
-impl Attached {
+impl AcceptedSelectors {
     /// Returns whether a called selector is accepted.
     pub fn has(&self, called: &Selector) -> bool {
         match self {
-            Attached::Any => true,
-            Attached::Only(known) => known.contains(called),
+            AcceptedSelectors::Any => true,
+            AcceptedSelectors::Only(known) => known.contains(called),
         }
     }
 }
@@ -147,7 +147,7 @@ impl Attached {
 /// A request that the state table does not allow now, or whose parameters the protocol cannot carry: the
 /// caller's fault. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Misuse {
+pub enum RequestError {
     /// The request is not allowed in this state.
     State,
     /// A parameter is longer than the protocol can carry.
@@ -162,20 +162,20 @@ pub enum Misuse {
     Value,
 }
 
-impl fmt::Display for Misuse {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Misuse::State => "the connection is in no state for this: look at the indications first",
-            Misuse::Length => "a parameter is longer than the protocol carries",
-            Misuse::Unit => "this needs a functional unit that is not selected",
-            Misuse::Token => "this needs a token that the other end holds: ask for it",
-            Misuse::Serial => "the synchronisation point is outside of what may be named now",
-            Misuse::Value => "a parameter has a value that is not possible here",
+            RequestError::State => "the connection is in no state for this: look at the indications first",
+            RequestError::Length => "a parameter is longer than the protocol carries",
+            RequestError::Unit => "this needs a functional unit that is not selected",
+            RequestError::Token => "this needs a token that the other end holds: ask for it",
+            RequestError::Serial => "the synchronisation point is outside of what may be named now",
+            RequestError::Value => "a parameter has a value that is not possible here",
         })
     }
 }
 
-impl core::error::Error for Misuse {}
+impl core::error::Error for RequestError {}
 
 #[doc(hidden)]
 pub use kiban_base::Malformed;

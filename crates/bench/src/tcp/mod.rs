@@ -147,12 +147,12 @@ pub(crate) fn run(options: &Options) {
         settings: grid(&[2, 4, 8, 16], &[true, false], &[false]),
     };
     let mut tuned = Table::new("tcp: settings that were fastest of a grid")
-        .words("side")
-        .numbers("window KiB")
-        .numbers("packets queued")
-        .words("acknowledgements")
-        .words("timestamps")
-        .numbers("Gbit/s then");
+        .text_column("side")
+        .number_column("window KiB")
+        .number_column("packets queued")
+        .text_column("acknowledgements")
+        .text_column("timestamps")
+        .number_column("Gbit/s then");
     let mut row = |name: &str, (setting, goodput): (Setting, f64)| {
         tuned.row([
             name,

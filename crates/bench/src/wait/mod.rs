@@ -280,9 +280,9 @@ fn print(rows: &[Row], hogs: bool) {
             short(figures.optima)
         }),
     ] {
-        let mut table = Table::new(format!("{what} ({head})")).words("traffic");
+        let mut table = Table::new(format!("{what} ({head})")).text_column("traffic");
         for wait in first.policies {
-            table = table.numbers(&label(*wait));
+            table = table.number_column(&label(*wait));
         }
         for row in rows.iter().filter(|row| row.hogs == hogs) {
             let noisy = if row.is_noisy() { " (noisy)" } else { "" };
@@ -305,12 +305,12 @@ fn print(rows: &[Row], hogs: bool) {
 /// How the adaptive policy came by what it found.
 fn print_reports(rows: &[Row]) {
     let mut table = Table::new("what adaptive did, in % of all messages")
-        .words("traffic")
-        .numbers("there at once")
-        .numbers("spinning")
-        .numbers("after a nap")
-        .numbers("woken")
-        .numbers("core lost, times");
+        .text_column("traffic")
+        .number_column("there at once")
+        .number_column("spinning")
+        .number_column("after a nap")
+        .number_column("woken")
+        .number_column("core lost, times");
     for row in rows {
         let Report { waits, at_once, spin_hits, blocks, disturbances, .. } = row.report;
         let percent = |part: u64| short(part as f64 * 100.0 / (waits + at_once) as f64);

@@ -3,7 +3,7 @@
 use kiban_base::{Instant, Rope};
 use kiban_osi::lapb::{self, Role};
 use kiban_osi::network::{Indication, Origin, Reason, Request};
-use kiban_osi::stack::below::Below;
+use kiban_osi::stack::below::NetworkService;
 use kiban_osi::stack::line::{Line, LineConfig};
 use kiban_osi::x25::Call;
 use proptest::prelude::*;

@@ -4,8 +4,8 @@ use kiban_base::{Bytes, Instant};
 use kiban_osi::ftam::{Config, Indication, Machine, Request, Role};
 use kiban_osi::network;
 use kiban_osi::stack::files::Files;
-use kiban_osi::stack::stream::{Stream, Wish};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::stream::{ConnectionAction, Stream};
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::oids;
 
 /// How the two are joined.
@@ -32,7 +32,7 @@ impl Pair {
     pub(crate) fn new(join: Join) -> Pair {
         let files = |role| {
             let abstract_syntaxes = vec![oids::UNSTRUCTURED_BINARY, oids::UNSTRUCTURED_TEXT, oids::FADU];
-            Files::new(Machine::new(Config { role, abstract_syntaxes }), &TowerConfig::default())
+            Files::new(Machine::new(Config { role, abstract_syntaxes }), &StackConfig::default())
         };
         Pair {
             files: [files(Role::Initiator), files(Role::Responder)],
@@ -58,7 +58,7 @@ impl Pair {
 
     /// Whether an end has closed its connection, or is about to.
     pub(crate) fn closes(&self, side: usize) -> bool {
-        self.streams[side].wish() == Wish::Close
+        self.streams[side].connection_action() == ConnectionAction::Close
     }
 
     fn carry(&mut self, from: usize) -> bool {

@@ -108,14 +108,14 @@ impl Switch {
 
 fn text(status: &Status) -> String {
     let mut routes = Table::new(format!("switch {}, {:.0} s", status.name, status.uptime_seconds))
-        .words("from")
-        .words("to")
-        .numbers("cells in")
-        .numbers("cells on")
-        .numbers("frames")
-        .numbers("dropped")
-        .numbers("policed")
-        .numbers("tagged");
+        .text_column("from")
+        .text_column("to")
+        .number_column("cells in")
+        .number_column("cells on")
+        .number_column("frames")
+        .number_column("dropped")
+        .number_column("policed")
+        .number_column("tagged");
     for route in &status.routes {
         let counter = |name: &str| route.counters.get(name).copied().unwrap_or(0).to_string();
         let figures =
@@ -123,16 +123,16 @@ fn text(status: &Status) -> String {
         routes.row([route.from.clone(), route.to.clone()].into_iter().chain(figures.map(counter)));
     }
     let mut links = Table::new("links")
-        .words("link")
-        .words("address")
-        .words("state")
-        .numbers("cells in")
-        .numbers("out")
-        .numbers("unknown")
-        .numbers("HEC wrong")
-        .numbers("waiting")
-        .numbers("lost")
-        .numbers("losses");
+        .text_column("link")
+        .text_column("address")
+        .text_column("state")
+        .number_column("cells in")
+        .number_column("out")
+        .number_column("unknown")
+        .number_column("HEC wrong")
+        .number_column("waiting")
+        .number_column("lost")
+        .number_column("losses");
     for link in &status.links {
         let counter = |name: &str| link.counters.get(name).copied().unwrap_or(0);
         let lost: u64 = link.lost.values().sum();

@@ -97,7 +97,7 @@ impl About {
 
     /// One line each that the responder has said something of.
     pub(super) fn table(&self, title: String) -> Table {
-        let mut table = Table::new(title).words("attribute").words("value");
+        let mut table = Table::new(title).text_column("attribute").text_column("value");
         let number = |number: Option<i64>| number.map(|number| number.to_string());
         let rows = [
             ("filename", Some(self.name.clone())),
@@ -127,8 +127,12 @@ impl About {
 
 /// A directory's entries, a row each.
 pub(super) fn list(title: String, entries: &[About]) -> Table {
-    let mut table =
-        Table::new(title).words("name").words("type").numbers("bytes").words("modified").words("creator");
+    let mut table = Table::new(title)
+        .text_column("name")
+        .text_column("type")
+        .number_column("bytes")
+        .text_column("modified")
+        .text_column("creator");
     for entry in entries {
         let said = |value: &Option<String>| value.clone().unwrap_or_default();
         let slash = if entry.is_directory == Some(true) { "/" } else { "" };

@@ -82,9 +82,9 @@ impl Report {
         }
         if !self.timing.is_empty() {
             let mut table = kiban_lab::table::Table::new("Time of each task")
-                .words("task")
-                .numbers("us")
-                .numbers("turns");
+                .text_column("task")
+                .number_column("us")
+                .number_column("turns");
             for layer in &self.timing {
                 table.row([layer.task.into(), format!("{:.1}", layer.microseconds), layer.turns.to_string()]);
             }

@@ -4,11 +4,11 @@
 use super::address::Remote;
 use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_ftam::client::{Client, ClientConfig, ConnectError, Said, has_docket};
+use kiban_ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
 use kiban_ftam::timing::Stopwatch;
 use kiban_os::Clock;
+use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::filestore::RESERVED;
-use kiban_osi::ftam::filestore::Trouble;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
 use kiban_osi::wire::ftam::ErrorIdentifier;
 use serde::Serialize;
@@ -79,7 +79,7 @@ impl Link {
     /// A job without contents.
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
         let asked = self.client().await?.run(job, None).await;
-        asked.map_err(|failure| format!("{about}: {}", Said(&failure)))
+        asked.map_err(|failure| format!("{about}: {}", FailureLine(&failure)))
     }
 
     /// A job that changes nothing: it is asked again when the association is lost, `retries` times in all.
@@ -96,7 +96,7 @@ impl Link {
                         if is_lost {
                             self.client = None;
                         }
-                        (is_lost, format!("{about}: {}", Said(&failure)))
+                        (is_lost, format!("{about}: {}", FailureLine(&failure)))
                     }
                 },
                 Err(error) => (may_pass(&error), format!("{}: {error}", self.host)),
@@ -172,12 +172,14 @@ impl Link {
                     bar.finish_and_clear();
                     let hint = match failure {
                         Failure { docket: Some(_), .. } => GOES_ON,
-                        Failure { local: Some(Trouble::NotAFile), .. } if matches!(job, Job::Get { .. }) => {
+                        Failure { local: Some(DiskError::NotAFile), .. }
+                            if matches!(job, Job::Get { .. }) =>
+                        {
                             "; --recursive fetches directories"
                         }
                         _ => "",
                     };
-                    return Err(format!("{remote}: {}{hint}", Said(&failure)));
+                    return Err(format!("{remote}: {}{hint}", FailureLine(&failure)));
                 }
             }
         }

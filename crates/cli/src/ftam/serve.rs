@@ -3,11 +3,11 @@
 use crate::way::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
 use kiban_ftam::disk::{Durability, Protected};
-use kiban_ftam::door::Gate;
+use kiban_ftam::door::AuthService;
 use kiban_ftam::osi::secure;
 use kiban_ftam::osi::secure::Identity;
 use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_os::exposure;
 use kiban_os::exposure::Private;
 use kiban_os::unix::names;
@@ -100,7 +100,7 @@ impl Serve {
             let file = self.users.display();
             return Err(format!("{file} has no users: kiban ftam passwd {file} NAME makes one"));
         }
-        let gate = Arc::new(Gate::new(users, Attempts::new(Patience::default())));
+        let gate = Arc::new(AuthService::new(users, Attempts::new(BackoffConfig::default())));
         let mut config = ServiceConfig::new(self.root.clone());
         config.protected = protected.clone();
         config.disk.durability = match self.fsync {
@@ -109,8 +109,8 @@ impl Serve {
             Fsync::Checkpoints => Durability::AtCheckpoints,
         };
         config.associations_max = self.associations_max as usize;
-        config.strangers_max = self.strangers_max as usize;
-        config.silence_max = Duration::from_secs(self.silence_max.into());
+        config.unauthenticated_max = self.strangers_max as usize;
+        config.idle_timeout = Duration::from_secs(self.silence_max.into());
         config.responder.fdata_bytes = self.fdata_bytes as usize;
         config.tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
         if let Some((certificate, key)) = self.tls_cert.clone().zip(self.tls_key.clone()) {

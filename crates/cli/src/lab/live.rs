@@ -178,7 +178,7 @@ mod tests {
             name: "mbps".into(),
             title: title.into(),
             metric: "mbps".into(),
-            drawn: Lines {
+            drawing: Lines {
                 name: String::new(),
                 title: String::new(),
                 description: String::new(),
@@ -188,7 +188,7 @@ mod tests {
                 marks: Vec::new(),
             }
             .picture(),
-            says: String::new(),
+            remark: String::new(),
             text: text.into(),
         };
         let record = json!({

@@ -13,7 +13,7 @@ pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String>
 /// Checks that every point of a plan can be tried. It looks at each, which takes its time where there are
 /// millions.
 pub(super) fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
-    plan.judge(question).map_err(|what| format!("the plan {}: {what}", path.display()))
+    plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
 }
 
 /// Reads a plan as it is written.
@@ -25,7 +25,7 @@ pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question)
         format!("the plan {} cannot be run:\n{}", path.display(), lines.join("\n"))
     })?;
     let question = known::find(&plan.question).expect("a plan is read for a known question");
-    if let Some(command) = question.asked_by() {
+    if let Some(command) = question.own_command() {
         return Err(format!("the plan {}: {} is asked by '{command}'", path.display(), plan.question));
     }
     Ok((plan, question))

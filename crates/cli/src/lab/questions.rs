@@ -25,7 +25,7 @@ impl Questions {
         let chosen: Vec<&dyn Question> = match &self.name {
             None => all,
             Some(name) => vec![questions::find(name).ok_or_else(|| {
-                format!("the question '{name}' is not known; {}", questions::nearest(name))
+                format!("the question '{name}' is not known; {}", questions::suggest(name))
             })?],
         };
         if self.json {
@@ -34,7 +34,7 @@ impl Questions {
         } else if self.name.is_some() {
             chosen.iter().try_for_each(|question| crate::output::print(&page(*question)))?;
         } else {
-            let mut table = Table::new("").words("question").words("time").words("what");
+            let mut table = Table::new("").text_column("question").text_column("time").text_column("what");
             for question in chosen {
                 table.row([question.name(), time(question), question.what()]);
             }
@@ -53,16 +53,17 @@ fn time(question: &dyn Question) -> &'static str {
 
 fn page(question: &dyn Question) -> String {
     let title = format!("{}: {} ({} time)", question.name(), question.what(), time(question));
-    let mut parameters = Table::new(title).words("parameter").words("default").words("what");
+    let mut parameters =
+        Table::new(title).text_column("parameter").text_column("default").text_column("what");
     for parameter in question.parameters() {
         let default = parameter.default.as_ref().map_or("to be said".to_owned(), Value::to_string);
         parameters.row([parameter.name, &default, parameter.what]);
     }
-    let mut metrics = Table::new("").words("metric").words("unit").words("what");
+    let mut metrics = Table::new("").text_column("metric").text_column("unit").text_column("what");
     for metric in question.metrics() {
         metrics.row([metric.name, metric.unit, metric.what]);
     }
-    let how = match question.asked_by() {
+    let how = match question.own_command() {
         Some(command) => format!("It is asked by '{command}'.\n"),
         None => format!("A plan to begin with:\n\n{}", beginning(question)),
     };
@@ -95,7 +96,7 @@ fn object(question: &dyn Question) -> serde_json::Value {
         "name": question.name(),
         "what": question.what(),
         "time": time(question),
-        "asked_by": question.asked_by(),
+        "asked_by": question.own_command(),
         "parameters": parameters.collect::<Vec<_>>(),
         "metrics": metrics.collect::<Vec<_>>(),
     })

@@ -1,7 +1,7 @@
 //! `kiban lab report`.
 
 use clap::Args;
-use kiban_lab::engine::store::put_whole;
+use kiban_lab::engine::store::write_atomically;
 use kiban_lab::engine::{Axes, Explanation, Question};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ impl Report {
         let page = self.html.unwrap_or_else(|| self.dir.join("report.html"));
         let what = question.map_or("", Question::what);
         let html = report.html(what, &format!("kiban lab report {}", self.dir.display()));
-        put_whole(&page, html.as_bytes()).map_err(say)?;
+        write_atomically(&page, html.as_bytes()).map_err(say)?;
         let mut files = vec![page.clone()];
         files.extend(report.write(&to).map_err(say)?);
         for warning in report.warnings() {

@@ -79,7 +79,7 @@ impl Run {
         for failure in &outcome.failures {
             eprintln!("kiban: failed: {failure}");
         }
-        Ok(super::output::status(outcome.is_whole()))
+        Ok(super::output::status(outcome.is_complete()))
     }
 }
 

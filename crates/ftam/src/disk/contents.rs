@@ -6,9 +6,9 @@
 //!            that read is free again.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
-use super::places::trouble;
+use super::places::disk_error;
 use kiban_base::Rope;
-use kiban_osi::ftam::filestore::Trouble;
+use kiban_osi::ftam::filestore::DiskError;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -25,7 +25,7 @@ pub(super) struct Contents {
     written: u64,
     waiting: Rope,
     pieces: usize,
-    trouble: Option<Trouble>,
+    trouble: Option<DiskError>,
 }
 
 impl Contents {
@@ -40,10 +40,10 @@ impl Contents {
     }
 
     /// Writes at offset `at`, which must not be beyond the end.
-    pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), Trouble> {
+    pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), DiskError> {
         self.heard()?;
         if at > self.bytes() {
-            return Err(Trouble::Unable);
+            return Err(DiskError::Unable);
         }
         if at < self.bytes() {
             self.write_out();
@@ -73,30 +73,30 @@ impl Contents {
     }
 
     /// Writes the buffered bytes out and returns the complete file.
-    pub(super) fn whole(&mut self) -> Result<&OwnedFd, Trouble> {
+    pub(super) fn whole(&mut self) -> Result<&OwnedFd, DiskError> {
         self.write_out();
         self.heard()?;
         Ok(&self.file)
     }
 
-    fn heard(&self) -> Result<(), Trouble> {
+    fn heard(&self) -> Result<(), DiskError> {
         self.trouble.map_or(Ok(()), Err)
     }
 
     /// Writes at an offset and returns the offset behind the last byte.
-    fn write_at(&self, mut at: u64, bytes: &Rope) -> Result<u64, Trouble> {
+    fn write_at(&self, mut at: u64, bytes: &Rope) -> Result<u64, DiskError> {
         let mut slices: Vec<IoSlice<'_>> = bytes.runs().map(IoSlice::new).collect();
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             let most = rest.len().min(PIECES_MAX);
             match rustix::io::pwritev(&self.file, &rest[..most], at) {
-                Ok(0) => return Err(Trouble::Full),
+                Ok(0) => return Err(DiskError::Full),
                 Ok(written) => {
                     at += written as u64;
                     IoSlice::advance_slices(&mut rest, written);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(trouble(errno)),
+                Err(errno) => return Err(disk_error(errno)),
             }
         }
         Ok(at)
@@ -123,8 +123,8 @@ mod tests {
         contents.write(0, Rope::copied(b"waits")).unwrap();
         contents.write_out();
         for _ in 0..2 {
-            assert_eq!(contents.write(5, Rope::copied(b"more")), Err(Trouble::Full));
+            assert_eq!(contents.write(5, Rope::copied(b"more")), Err(DiskError::Full));
         }
-        assert_eq!(contents.whole().map(drop), Err(Trouble::Full));
+        assert_eq!(contents.whole().map(drop), Err(DiskError::Full));
     }
 }

@@ -1,7 +1,7 @@
 //! File attributes ("marks") on a host: extended attributes or, if the file system has none, a side file.
 
-use super::places::{self, Place, real, trouble};
-use kiban_osi::ftam::filestore::{MARK_BYTES_MAX, Mark, Marks, Trouble};
+use super::places::{self, DirectoryEntry, disk_error, real};
+use kiban_osi::ftam::filestore::{DiskError, MARK_BYTES_MAX, Mark, Marks};
 use rustix::fs::{AtFlags, XattrFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ fn cannot(errno: Errno) -> bool {
 }
 
 /// Reads the marks of a file, as far as it could be opened.
-pub(super) fn read(file: Option<&OwnedFd>, place: Option<&Place>) -> Result<Marks, Trouble> {
+pub(super) fn read(file: Option<&OwnedFd>, place: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
     let mut marks = beside(place);
     let Some(file) = file else { return Ok(marks) };
     // For most files this one call shows that there is nothing to read.
@@ -33,17 +33,21 @@ pub(super) fn read(file: Option<&OwnedFd>, place: Option<&Place>) -> Result<Mark
             Ok(bytes) => drop(marks.set(mark, &value[..bytes])),
             // RANGE: longer than any mark that is set here.
             Err(Errno::NODATA | Errno::RANGE) => {}
-            Err(errno) => return Err(trouble(errno)),
+            Err(errno) => return Err(disk_error(errno)),
         }
     }
     Ok(marks)
 }
 
 /// Changes the marks of a file that is, or will be, at `place`.
-pub(super) fn change(file: &OwnedFd, place: &Place, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+pub(super) fn change(
+    file: &OwnedFd,
+    place: &DirectoryEntry,
+    changes: &[(Mark, Vec<u8>)],
+) -> Result<(), DiskError> {
     for (at, (mark, value)) in changes.iter().enumerate() {
         if value.len() > MARK_BYTES_MAX {
-            return Err(Trouble::Long);
+            return Err(DiskError::Long);
         }
         let result = match value.is_empty() {
             true => rustix::fs::fremovexattr(file, attribute(*mark)),
@@ -52,14 +56,14 @@ pub(super) fn change(file: &OwnedFd, place: &Place, changes: &[(Mark, Vec<u8>)])
         match result {
             Ok(()) | Err(Errno::NODATA) => {}
             Err(Errno::OPNOTSUPP) => return change_beside(place, &changes[at..]),
-            Err(errno) => return Err(trouble(errno)),
+            Err(errno) => return Err(disk_error(errno)),
         }
     }
     Ok(())
 }
 
 /// Copies the marks of a file to the one that replaces it.
-pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), Trouble> {
+pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), DiskError> {
     for (mark, value) in read(Some(old), None)?.each() {
         real(rustix::fs::fsetxattr(new, attribute(mark), value, XattrFlags::empty()))?;
     }
@@ -67,7 +71,7 @@ pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), Trouble> {
 }
 
 /// Moves the side file of a file that has moved.
-pub(super) fn follow(from: &Place, to: &Place) {
+pub(super) fn follow(from: &DirectoryEntry, to: &DirectoryEntry) {
     forget(to);
     if let Some(old) = places::state_if_there(from.directory.as_fd(), "attributes")
         && rustix::fs::statat(&old, from.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
@@ -78,13 +82,13 @@ pub(super) fn follow(from: &Place, to: &Place) {
 }
 
 /// Removes the side file of a file that was deleted.
-pub(super) fn forget(place: &Place) {
+pub(super) fn forget(place: &DirectoryEntry) {
     if let Some(attributes) = places::state_if_there(place.directory.as_fd(), "attributes") {
         let _ = rustix::fs::unlinkat(&attributes, place.name.as_str(), AtFlags::empty());
     }
 }
 
-fn beside(place: Option<&Place>) -> Marks {
+fn beside(place: Option<&DirectoryEntry>) -> Marks {
     let mut marks = Marks::default();
     let text = place.and_then(|place| {
         let attributes = places::state_if_there(place.directory.as_fd(), "attributes")?;
@@ -100,7 +104,7 @@ fn beside(place: Option<&Place>) -> Marks {
     marks
 }
 
-fn change_beside(place: &Place, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+fn change_beside(place: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
     let mut marks = beside(Some(place));
     marks.change(changes);
     if marks.is_empty() {

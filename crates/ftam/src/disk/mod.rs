@@ -38,9 +38,10 @@ use crate::osi::buffers::Buffer;
 use contents::Contents;
 use kiban_base::{Bytes, Rope};
 use kiban_osi::ftam::filestore::{
-    Begun, Date, Disk, Entry, Handle, Kind, Mark, Path, RECORD_BYTES_MAX, Stamp, Trouble, Way, is_key,
+    Date, Disk, DiskError, Entry, Handle, Kind, Mark, OpenedContents, Path, RECORD_BYTES_MAX, Stamp,
+    WriteMode, is_key,
 };
-use places::{Place, above, directory, enter, open_at, real, trouble};
+use places::{DirectoryEntry, above, directory, disk_error, enter, open_at, real};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -106,10 +107,10 @@ struct Reader {
 struct Writer {
     contents: Contents,
     /// Where the finished file will appear, and where it is until then.
-    place: Place,
+    place: DirectoryEntry,
     new: OwnedFd,
     token: String,
-    way: Way,
+    way: WriteMode,
 }
 
 impl DirectoryDisk {
@@ -143,15 +144,15 @@ impl DirectoryDisk {
     }
 
     /// Returns the kind of a file that peers may access.
-    fn kind(&self, stat: &Stat) -> Result<Kind, Trouble> {
-        if self.protected.has(stat) { Err(Trouble::Denied) } else { kind(stat) }
+    fn kind(&self, stat: &Stat) -> Result<Kind, DiskError> {
+        if self.protected.has(stat) { Err(DiskError::Denied) } else { kind(stat) }
     }
 
     /// Opens a subdirectory as a disk of its own: a user's home.
     ///
     /// # Errors
     /// There is no such directory, or its path leads through a link.
-    pub fn below(&self, home: &Path) -> Result<DirectoryDisk, Trouble> {
+    pub fn below(&self, home: &Path) -> Result<DirectoryDisk, DiskError> {
         let root = directory(self.root.as_fd(), home)?;
         Ok(DirectoryDisk::new(root, self.settings, self.protected.clone()))
     }
@@ -172,7 +173,7 @@ impl DirectoryDisk {
 
     /// Opens a file or directory and returns its status. Nothing else is opened: opening a device may have
     /// effects, and opening a pipe may block.
-    fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), Trouble> {
+    fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), DiskError> {
         let way = if path.is_root() { "." } else { path.as_str() };
         let seen = real(enter(self.root.as_fd(), way, OFlags::PATH | OFlags::NOFOLLOW))?;
         let stat = real(rustix::fs::fstat(&seen))?;
@@ -192,7 +193,7 @@ impl DirectoryDisk {
         file: Option<&OwnedFd>,
         seen: &OwnedFd,
         stat: &Stat,
-    ) -> Result<Entry, Trouble> {
+    ) -> Result<Entry, DiskError> {
         let place = above(self.root.as_fd(), path).ok();
         let date = |seconds: i64| Some(Date(seconds));
         let born = rustix::fs::statx(seen, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
@@ -210,12 +211,12 @@ impl DirectoryDisk {
         })
     }
 
-    fn writer(&mut self, handle: Handle) -> Result<&mut Writer, Trouble> {
-        self.writers.get_mut(&handle).ok_or(Trouble::Unable)
+    fn writer(&mut self, handle: Handle) -> Result<&mut Writer, DiskError> {
+        self.writers.get_mut(&handle).ok_or(DiskError::Unable)
     }
 
     /// Removes contents in `new` that were not resumed in time; returns how many remain.
-    fn sweep(&self, new: &OwnedFd) -> Result<usize, Trouble> {
+    fn sweep(&self, new: &OwnedFd) -> Result<usize, DiskError> {
         let now = kiban_os::clock::unix_seconds() as i64;
         let mut left = 0;
         for name in places::names(new.as_fd(), usize::MAX)? {
@@ -234,17 +235,17 @@ impl DirectoryDisk {
         Ok(left)
     }
 
-    fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let bytes = writer.contents.bytes();
         let contents = writer.contents.whole()?;
-        let Place { directory, name } = &writer.place;
+        let DirectoryEntry { directory, name } = &writer.place;
         let last = self.settings.durability != Durability::Never;
-        if writer.way == Way::Extend {
+        if writer.way == WriteMode::Extend {
             let file =
                 real(enter(directory.as_fd(), name, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY))?;
             let stat = real(rustix::fs::fstat(&file))?;
             if self.kind(&stat)? != Kind::File {
-                return Err(Trouble::NotAFile);
+                return Err(DiskError::NotAFile);
             }
             let old_bytes = stat.st_size as u64;
             let extended = append(contents, &file, bytes, old_bytes)
@@ -263,8 +264,8 @@ impl DirectoryDisk {
             Ok(old) => {
                 let stat = real(rustix::fs::fstat(old))?;
                 match self.kind(&stat)? {
-                    _ if writer.way == Way::New => return Err(Trouble::Exists),
-                    Kind::Directory => return Err(Trouble::NotAFile),
+                    _ if writer.way == WriteMode::New => return Err(DiskError::Exists),
+                    Kind::Directory => return Err(DiskError::NotAFile),
                     Kind::File => {}
                 }
                 real(rustix::fs::fchmod(contents, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
@@ -273,14 +274,14 @@ impl DirectoryDisk {
             Err(Errno::NOENT) => marks::forget(&writer.place),
             // A file that may be replaced, but not read, loses its marks.
             Err(Errno::ACCESS) => {}
-            Err(errno) => return Err(trouble(*errno)),
+            Err(errno) => return Err(disk_error(*errno)),
         }
         // Marks go first where possible, so that the file appears with all its attributes.
         marks::change(contents, &writer.place, marks)?;
         if last {
             real(rustix::fs::fsync(contents))?;
         }
-        if writer.way == Way::New {
+        if writer.way == WriteMode::New {
             rename_new(&writer.new, &writer.token, directory, name)?;
         } else {
             real(rustix::fs::renameat(&writer.new, writer.token.as_str(), directory, name.as_str()))?;
@@ -291,17 +292,17 @@ impl DirectoryDisk {
         if last { places::settle_names(directory.as_fd()) } else { Ok(()) }
     }
 
-    fn dockets(&self) -> Result<OwnedFd, Trouble> {
+    fn dockets(&self) -> Result<OwnedFd, DiskError> {
         places::state(self.root.as_fd(), "dockets")
     }
 }
 
 impl Disk for DirectoryDisk {
-    fn look(&mut self, path: &Path) -> Result<Entry, Trouble> {
+    fn stat(&mut self, path: &Path) -> Result<Entry, DiskError> {
         match self.reach(path, OFlags::RDONLY) {
             Ok((file, stat)) => self.entry(path, Some(&file), &file, &stat),
             // The file exists but cannot be read; nor can its marks.
-            Err(Trouble::Denied) => {
+            Err(DiskError::Denied) => {
                 let (seen, stat) = self.reach(path, OFlags::PATH)?;
                 self.entry(path, None, &seen, &stat)
             }
@@ -309,7 +310,7 @@ impl Disk for DirectoryDisk {
         }
     }
 
-    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, Trouble> {
+    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError> {
         let mut names = aside(|| {
             let listed = directory(self.root.as_fd(), path)?;
             places::names(listed.as_fd(), names_max)
@@ -320,55 +321,55 @@ impl Disk for DirectoryDisk {
         Ok(names)
     }
 
-    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), Trouble> {
+    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError> {
         if self.is_full() {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         let (file, stat) = self.reach(path, OFlags::RDONLY)?;
         let entry = self.entry(path, Some(&file), &file, &stat)?;
         if entry.kind != Kind::File {
-            return Err(Trouble::NotAFile);
+            return Err(DiskError::NotAFile);
         }
         let handle = self.handle();
         self.readers.insert(handle, Reader { file, stamp: entry.stamp });
         Ok((handle, entry))
     }
 
-    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble> {
-        let reader = self.readers.get(&handle).ok_or(Trouble::Unable)?;
+    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError> {
+        let reader = self.readers.get(&handle).ok_or(DiskError::Unable)?;
         let rest = reader.stamp.0[1].saturating_sub(at);
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(bytes_max);
         let mut bytes = Buffer::take(wanted);
         while bytes.len() < wanted {
             let from = at + bytes.len() as u64;
             match rustix::io::pread(&reader.file, rustix::buffer::spare_capacity(bytes.filling()), from) {
-                Ok(0) => return Err(Trouble::Changed),
+                Ok(0) => return Err(DiskError::Changed),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(trouble(errno)),
+                Err(errno) => return Err(disk_error(errno)),
             }
         }
         // Checked after reading, so that the data returned is known to be of the version that was opened.
         if stamp(&real(rustix::fs::fstat(&reader.file))?) != reader.stamp {
-            return Err(Trouble::Changed);
+            return Err(DiskError::Changed);
         }
         Ok(bytes.hand_on().slice(..wanted))
     }
 
-    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble> {
+    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
         if self.is_full() {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         let place = above(self.root.as_fd(), path)?;
         match self.reach(path, OFlags::PATH).and_then(|(_, stat)| kind(&stat)) {
-            Ok(_) if way == Way::New => return Err(Trouble::Exists),
+            Ok(_) if way == WriteMode::New => return Err(DiskError::Exists),
             Ok(Kind::File) => {}
-            Ok(Kind::Directory) => return Err(Trouble::NotAFile),
-            Err(Trouble::NotThere) if way != Way::Extend => {}
+            Ok(Kind::Directory) => return Err(DiskError::NotAFile),
+            Err(DiskError::NotThere) if way != WriteMode::Extend => {}
             Err(trouble) => return Err(trouble),
         }
         let new = places::state(place.directory.as_fd(), "new")?;
         if aside(|| self.sweep(&new))? >= self.settings.left_max {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
         let token = format!("{settled}{}", places::token()?);
@@ -383,15 +384,21 @@ impl Disk for DirectoryDisk {
         let contents = Contents::new(contents, 0);
         let writer = Writer { contents, place, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
-        Ok(Begun { handle, token })
+        Ok(OpenedContents { handle, token })
     }
 
-    fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble> {
+    fn resume(
+        &mut self,
+        path: &Path,
+        way: WriteMode,
+        token: &str,
+        bytes: u64,
+    ) -> Result<OpenedContents, DiskError> {
         if self.is_full() {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         if !is_key(token) {
-            return Err(Trouble::NotThere);
+            return Err(DiskError::NotThere);
         }
         let place = above(self.root.as_fd(), path)?;
         let new = places::state(place.directory.as_fd(), "new")?;
@@ -401,7 +408,7 @@ impl Disk for DirectoryDisk {
         self.kind(&stat)?;
         let may_lack = !token.starts_with(SETTLED) && is_of_another_life(&stat);
         if may_lack || (stat.st_size as u64) < bytes {
-            return Err(Trouble::Changed);
+            return Err(DiskError::Changed);
         }
         real(rustix::fs::ftruncate(&contents, bytes))?;
         let handle = self.handle();
@@ -409,21 +416,21 @@ impl Disk for DirectoryDisk {
         let contents = Contents::new(contents, bytes);
         let writer = Writer { contents, place, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
-        Ok(Begun { handle, token })
+        Ok(OpenedContents { handle, token })
     }
 
-    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), Trouble> {
+    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError> {
         self.writer(handle)?.contents.write(at, bytes)
     }
 
-    fn settle(&mut self, handle: Handle) -> Result<(), Trouble> {
+    fn sync(&mut self, handle: Handle) -> Result<(), DiskError> {
         let last = self.settings.durability == Durability::AtCheckpoints;
         let contents = self.writer(handle)?.contents.whole()?;
         if last { aside(|| real(rustix::fs::fdatasync(contents))) } else { Ok(()) }
     }
 
-    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
-        let mut writer = self.writers.remove(&handle).ok_or(Trouble::Unable)?;
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
+        let mut writer = self.writers.remove(&handle).ok_or(DiskError::Unable)?;
         let placed = aside(|| self.place(&mut writer, marks));
         if placed.is_err() {
             let _ = rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty());
@@ -454,7 +461,7 @@ impl Disk for DirectoryDisk {
         }
     }
 
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Trouble> {
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), DiskError> {
         self.reach(from, OFlags::PATH)?;
         let (from, to) = (above(self.root.as_fd(), from)?, above(self.root.as_fd(), to)?);
         rename_new(&from.directory, &from.name, &to.directory, &to.name)?;
@@ -468,9 +475,9 @@ impl Disk for DirectoryDisk {
         Ok(())
     }
 
-    fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
+    fn remove(&mut self, path: &Path) -> Result<(), DiskError> {
         if path.is_root() {
-            return Err(Trouble::Denied);
+            return Err(DiskError::Denied);
         }
         let (_, stat) = self.reach(path, OFlags::PATH)?;
         let place = above(self.root.as_fd(), path)?;
@@ -487,9 +494,9 @@ impl Disk for DirectoryDisk {
         Ok(())
     }
 
-    fn make_directory(&mut self, path: &Path) -> Result<(), Trouble> {
+    fn make_directory(&mut self, path: &Path) -> Result<(), DiskError> {
         let place = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
-            true => Trouble::Exists,
+            true => DiskError::Exists,
             false => trouble,
         })?;
         real(rustix::fs::mkdirat(&place.directory, place.name.as_str(), Mode::from_raw_mode(0o777)))?;
@@ -497,29 +504,29 @@ impl Disk for DirectoryDisk {
         Ok(())
     }
 
-    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let (file, _) = self.reach(path, OFlags::RDONLY)?;
         let place = above(self.root.as_fd(), path)?;
         marks::change(&file, &place, changes)
     }
 
-    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), Trouble> {
+    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError> {
         if !is_key(key) || record.len() > RECORD_BYTES_MAX {
-            return Err(Trouble::Long);
+            return Err(DiskError::Long);
         }
         let dockets = self.dockets()?;
         let is_new = rustix::fs::statat(&dockets, key, AtFlags::SYMLINK_NOFOLLOW).is_err();
         if is_new && self.kept().len() >= RECORDS_MAX {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         // The record may describe only what has reached the disk.
         let last = self.settings.durability == Durability::AtCheckpoints;
         aside(|| places::replace(dockets.as_fd(), key, record, last))
     }
 
-    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, Trouble> {
+    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError> {
         if !is_key(key) {
-            return Err(Trouble::NotThere);
+            return Err(DiskError::NotThere);
         }
         places::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
     }
@@ -562,7 +569,7 @@ fn let_go(old: OwnedFd) {
 }
 
 /// Locks contents for their writer, or removes them.
-fn lock(contents: &OwnedFd) -> Result<(), Trouble> {
+fn lock(contents: &OwnedFd) -> Result<(), DiskError> {
     let lock = || rustix::fs::flock(contents, FlockOperation::NonBlockingLockExclusive);
     real(rustix::io::retry_on_intr(lock))
 }
@@ -574,12 +581,12 @@ fn is_of_another_life(stat: &Stat) -> bool {
 }
 
 /// Returns the kind of a file, if a filestore can hold such files.
-fn kind(stat: &Stat) -> Result<Kind, Trouble> {
+fn kind(stat: &Stat) -> Result<Kind, DiskError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Kind::File),
         FileType::Directory => Ok(Kind::Directory),
-        FileType::Symlink => Err(Trouble::Outside),
-        _ => Err(Trouble::NotAFile),
+        FileType::Symlink => Err(DiskError::Outside),
+        _ => Err(DiskError::NotAFile),
     }
 }
 
@@ -588,12 +595,12 @@ fn stamp(stat: &Stat) -> Stamp {
 }
 
 /// Renames a file without replacing an existing one.
-fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), Trouble> {
+fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), DiskError> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
         // A file system without this (NFS) can link, which never replaces either, but not for directories.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
-                Err(Errno::PERM) => return Err(Trouble::Unable),
+                Err(Errno::PERM) => return Err(DiskError::Unable),
                 linked => real(linked)?,
             }
             real(rustix::fs::unlinkat(from, old, AtFlags::empty()))
@@ -603,23 +610,23 @@ fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), 
 }
 
 /// Copies `bytes` of one file to offset `at` of another, within the system if it can.
-fn append(source: &OwnedFd, target: &OwnedFd, bytes: u64, at: u64) -> Result<(), Trouble> {
+fn append(source: &OwnedFd, target: &OwnedFd, bytes: u64, at: u64) -> Result<(), DiskError> {
     let (mut from, mut to) = (0, at);
     while from < bytes {
         let rest = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(1 << 30);
         match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), rest) {
-            Ok(0) => return Err(Trouble::Changed),
+            Ok(0) => return Err(DiskError::Changed),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let mut piece: Vec<u8> = Vec::with_capacity(rest.min(1 << 18));
                 real(rustix::io::pread(source, rustix::buffer::spare_capacity(&mut piece), from))?;
                 if piece.is_empty() {
-                    return Err(Trouble::Changed);
+                    return Err(DiskError::Changed);
                 }
                 let written = real(rustix::io::pwrite(target, &piece, to))? as u64;
                 (from, to) = (from + written, to + written);
             }
-            Err(errno) => return Err(trouble(errno)),
+            Err(errno) => return Err(disk_error(errno)),
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Path resolution that cannot be diverted by links, and the mapping of system errors.
 
 use kiban_os::random;
-use kiban_osi::ftam::filestore::{Path, RESERVED, Trouble};
+use kiban_osi::ftam::filestore::{DiskError, Path, RESERVED};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ const WALKS_MAX: usize = 32;
 
 /// A directory and a name in it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DirectoryEntry {
     pub(super) directory: OwnedFd,
     pub(super) name: String,
 }
@@ -39,32 +39,32 @@ fn walk(root: BorrowedFd<'_>, way: &str, flags: OFlags, mode: Mode) -> Result<Ow
 }
 
 /// Opens the directory at a path for listing.
-pub(super) fn directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Trouble> {
+pub(super) fn directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, DiskError> {
     let way = if path.is_root() { "." } else { path.as_str() };
     real(enter(root, way, OFlags::RDONLY | OFlags::DIRECTORY))
 }
 
 /// Opens the parent directory of a path; returns it with the path's last component.
-pub(super) fn above(root: BorrowedFd<'_>, path: &Path) -> Result<Place, Trouble> {
-    let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Err(Trouble::NotAFile) };
-    Ok(Place {
+pub(super) fn above(root: BorrowedFd<'_>, path: &Path) -> Result<DirectoryEntry, DiskError> {
+    let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Err(DiskError::NotAFile) };
+    Ok(DirectoryEntry {
         directory: directory_at(root, if parent.is_root() { "." } else { parent.as_str() })?,
         name: name.into(),
     })
 }
 
 /// Opens a subdirectory.
-pub(super) fn directory_at(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Trouble> {
+pub(super) fn directory_at(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
     real(enter(directory, name, OFlags::RDONLY | OFlags::DIRECTORY))
 }
 
 /// Opens one of the disk's own files in a directory.
-pub(super) fn open_at(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Trouble> {
+pub(super) fn open_at(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, DiskError> {
     real(enter(directory, name, flags | OFlags::NONBLOCK))
 }
 
 /// Opens one of the disk's own subdirectories, creating it if missing.
-pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Trouble> {
+pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
     let way = format!("{RESERVED}/{name}");
     match enter(directory, &way, OFlags::RDONLY | OFlags::DIRECTORY) {
         Err(Errno::NOENT) => {}
@@ -87,7 +87,7 @@ pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<Ow
 }
 
 /// Lists the files and directories in a directory, unsorted; links and special files are left out.
-pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<String>, Trouble> {
+pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<String>, DiskError> {
     let mut names = Vec::new();
     for entry in real(Dir::read_from(directory))? {
         let entry = real(entry)?;
@@ -104,7 +104,7 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
             continue;
         }
         if names.len() >= names_max {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         names.push(name.into());
     }
@@ -112,7 +112,7 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
 }
 
 /// Removes a directory that holds nothing but what the disk itself left there.
-pub(super) fn remove_directory(place: &Place) -> Result<(), Trouble> {
+pub(super) fn remove_directory(place: &DirectoryEntry) -> Result<(), DiskError> {
     let remove = || rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::REMOVEDIR);
     match remove() {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -124,14 +124,14 @@ pub(super) fn remove_directory(place: &Place) -> Result<(), Trouble> {
         name != b"." && name != b".." && name != RESERVED.as_bytes()
     });
     if foreign {
-        return Err(Trouble::NotEmpty);
+        return Err(DiskError::NotEmpty);
     }
     let own = directory_at(inner.as_fd(), RESERVED)?;
     // Unfinished contents and records count as contents of the directory.
     for name in ["new", "dockets"] {
         match rustix::fs::unlinkat(&own, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(trouble(errno)),
+            Err(errno) => return Err(disk_error(errno)),
         }
     }
     if let Ok(attributes) = directory_at(own.as_fd(), "attributes") {
@@ -150,7 +150,7 @@ pub(super) fn replace(
     name: &str,
     bytes: &[u8],
     last: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), DiskError> {
     let new = format!("{}~", token()?);
     let file = real(create(directory, &new, OFlags::WRONLY | OFlags::EXCL))?;
     let written = (|| {
@@ -172,21 +172,21 @@ pub(super) fn replace(
 }
 
 /// Reads one of the disk's own small files.
-pub(super) fn whole(directory: BorrowedFd<'_>, name: &str, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+pub(super) fn whole(directory: BorrowedFd<'_>, name: &str, bytes_max: usize) -> Result<Vec<u8>, DiskError> {
     let file = open_at(directory, name, OFlags::RDONLY)?;
     let mut bytes: Vec<u8> = Vec::with_capacity(bytes_max + 1);
     while bytes.len() <= bytes_max {
         match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
             Ok(0) => return Ok(bytes),
             Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(trouble(errno)),
+            Err(errno) => return Err(disk_error(errno)),
         }
     }
-    Err(Trouble::Long)
+    Err(DiskError::Long)
 }
 
 /// Syncs a directory, so that changes of its names are durable.
-pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), Trouble> {
+pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), DiskError> {
     match rustix::fs::fsync(directory) {
         // Some file systems have nothing to sync here, and say so.
         Err(Errno::INVAL | Errno::ROFS) => Ok(()),
@@ -195,32 +195,32 @@ pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), Trouble> {
 }
 
 /// Returns an unused, unguessable name.
-pub(super) fn token() -> Result<String, Trouble> {
+pub(super) fn token() -> Result<String, DiskError> {
     let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let bytes: [u8; 16] = real(random::bytes().map_err(error))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Maps a system result to the filestore's.
-pub(super) fn real<T>(result: Result<T, Errno>) -> Result<T, Trouble> {
-    result.map_err(trouble)
+pub(super) fn real<T>(result: Result<T, Errno>) -> Result<T, DiskError> {
+    result.map_err(disk_error)
 }
 
 /// Maps a system error to the filestore's.
-pub(super) fn trouble(errno: Errno) -> Trouble {
+pub(super) fn disk_error(errno: Errno) -> DiskError {
     match errno {
-        Errno::NOENT => Trouble::NotThere,
-        Errno::EXIST => Trouble::Exists,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => Trouble::Denied,
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Trouble::Full,
-        Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => Trouble::Busy,
-        Errno::LOOP | Errno::XDEV => Trouble::Outside,
-        Errno::ISDIR | Errno::NXIO | Errno::NODEV => Trouble::NotAFile,
-        Errno::NOTDIR => Trouble::NotADirectory,
-        Errno::NOTEMPTY => Trouble::NotEmpty,
-        Errno::NAMETOOLONG | Errno::TOOBIG | Errno::RANGE => Trouble::Long,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::MLINK => Trouble::TooMany,
-        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Trouble::Unable,
-        _ => Trouble::Failed,
+        Errno::NOENT => DiskError::NotThere,
+        Errno::EXIST => DiskError::Exists,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => DiskError::Denied,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,
+        Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => DiskError::Busy,
+        Errno::LOOP | Errno::XDEV => DiskError::Outside,
+        Errno::ISDIR | Errno::NXIO | Errno::NODEV => DiskError::NotAFile,
+        Errno::NOTDIR => DiskError::NotADirectory,
+        Errno::NOTEMPTY => DiskError::NotEmpty,
+        Errno::NAMETOOLONG | Errno::TOOBIG | Errno::RANGE => DiskError::Long,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::MLINK => DiskError::TooMany,
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => DiskError::Unable,
+        _ => DiskError::Failed,
     }
 }

@@ -52,13 +52,13 @@ fn each(story: impl Fn(&mut dyn Disk)) {
     assert_eq!(memory.loose_ends(), (0, 0));
 }
 
-fn put(disk: &mut dyn Disk, name: &str, way: Way, contents: &[u8]) -> Result<(), Trouble> {
+fn put(disk: &mut dyn Disk, name: &str, way: WriteMode, contents: &[u8]) -> Result<(), DiskError> {
     let begun = disk.begin(&path(name), way)?;
     disk.write(begun.handle, 0, Rope::copied(contents))?;
     disk.finish(begun.handle, &[])
 }
 
-fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, Trouble> {
+fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, DiskError> {
     let (handle, entry) = disk.open(&path(name))?;
     let read = disk.read(handle, 0, entry.bytes as usize).map(|bytes| bytes.to_vec());
     disk.leave(handle);
@@ -73,7 +73,7 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
     let protected = Protected::default();
     protected.add(&users);
     let mut disk = ground.disk().protecting(protected.clone());
-    put(&mut disk, "mine", Way::New, b"mine").unwrap();
+    put(&mut disk, "mine", WriteMode::New, b"mine").unwrap();
     fs::create_dir(root.join("home")).unwrap();
     fs::hard_link(&users, root.join("home/hard")).unwrap();
     fs::create_dir_all(root.join(".kiban-ftam/new")).unwrap();
@@ -81,24 +81,24 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
     fs::rename(&users, root.join("moved")).unwrap();
     let mut home = disk.below(&path("home")).unwrap();
     for (disk, name) in [(&mut disk, "moved"), (&mut home, "hard")] {
-        assert_eq!(get(disk, name), Err(Trouble::Denied));
-        assert_eq!(disk.look(&path(name)).map(|entry| entry.bytes), Err(Trouble::Denied));
-        for way in [Way::Replace, Way::Extend] {
-            assert_eq!(put(disk, name, way, b"x"), Err(Trouble::Denied), "{way:?}");
+        assert_eq!(get(disk, name), Err(DiskError::Denied));
+        assert_eq!(disk.stat(&path(name)).map(|entry| entry.bytes), Err(DiskError::Denied));
+        for way in [WriteMode::Replace, WriteMode::Extend] {
+            assert_eq!(put(disk, name, way, b"x"), Err(DiskError::Denied), "{way:?}");
         }
-        assert_eq!(disk.rename(&path(name), &path("other")), Err(Trouble::Denied));
-        assert_eq!(disk.remove(&path(name)), Err(Trouble::Denied));
-        assert_eq!(disk.mark(&path(name), &[]), Err(Trouble::Denied));
+        assert_eq!(disk.rename(&path(name), &path("other")), Err(DiskError::Denied));
+        assert_eq!(disk.remove(&path(name)), Err(DiskError::Denied));
+        assert_eq!(disk.mark(&path(name), &[]), Err(DiskError::Denied));
     }
-    let resumed = disk.resume(&path("new"), Way::New, "token", 0).map(|begun| begun.token);
-    assert_eq!(resumed, Err(Trouble::Denied));
+    let resumed = disk.resume(&path("new"), WriteMode::New, "token", 0).map(|begun| begun.token);
+    assert_eq!(resumed, Err(DiskError::Denied));
     // A file put in place between the beginning and the end of a put.
-    for way in [Way::Replace, Way::Extend] {
+    for way in [WriteMode::Replace, WriteMode::Extend] {
         let begun = disk.begin(&path("mine"), way).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
         fs::rename(root.join("mine"), root.join("aside")).unwrap();
         fs::hard_link(root.join("moved"), root.join("mine")).unwrap();
-        assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Denied), "{way:?}");
+        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Denied), "{way:?}");
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
@@ -109,7 +109,7 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
     fs::hard_link(&users, root.join("new")).unwrap();
     assert_eq!(
         (get(&mut disk, "moved"), get(&mut disk, "new")),
-        (Err(Trouble::Denied), Err(Trouble::Denied))
+        (Err(DiskError::Denied), Err(DiskError::Denied))
     );
     for name in ["moved", "home/hard", ".kiban-ftam/new/token"] {
         fs::remove_file(root.join(name)).unwrap();
@@ -138,21 +138,21 @@ fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on
     for number in 0..3 * protected::EARLIER_MAX {
         let name = format!("users-{number}");
         replace(&users, &name);
-        assert_eq!(get(&mut disk, &name), Err(Trouble::Denied));
+        assert_eq!(get(&mut disk, &name), Err(DiskError::Denied));
         if number == 0 {
             replace(&key, "key");
         }
         let oldest = format!("users-{}", number.saturating_sub(protected::EARLIER_MAX));
         for name in ["key", &oldest] {
-            assert_eq!(get(&mut disk, name), Err(Trouble::Denied), "{name} after {number}");
+            assert_eq!(get(&mut disk, name), Err(DiskError::Denied), "{name} after {number}");
         }
     }
     // A path that leads nowhere, or through a link.
     fs::remove_file(&key).unwrap();
-    assert_eq!(get(&mut disk, "key"), Err(Trouble::Denied));
+    assert_eq!(get(&mut disk, "key"), Err(DiskError::Denied));
     fs::write(root.join("linked"), "key").unwrap();
     symlink(root.join("linked"), &key).unwrap();
-    assert_eq!(get(&mut disk, "linked"), Err(Trouble::Denied));
+    assert_eq!(get(&mut disk, "linked"), Err(DiskError::Denied));
     // The file that is being read is pinned, although its path leads to another by now.
     fs::write(&users, "read").unwrap();
     let read = fs::File::open(&users).unwrap();
@@ -160,30 +160,30 @@ fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on
     replace(&users, "not-read");
     protected.add_opened(&users, &read).unwrap();
     for name in ["read", "not-read"] {
-        assert_eq!(get(&mut disk, name), Err(Trouble::Denied), "{name}");
+        assert_eq!(get(&mut disk, name), Err(DiskError::Denied), "{name}");
     }
-    put(&mut disk, "free", Way::New, b"free").unwrap();
+    put(&mut disk, "free", WriteMode::New, b"free").unwrap();
     assert_eq!(get(&mut disk, "free").unwrap(), b"free");
 }
 
 /// On a disk without files.
 fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
-    put(disk, "a", Way::New, b"old").unwrap();
-    let begun = disk.begin(&path("a"), Way::Replace).unwrap();
+    put(disk, "a", WriteMode::New, b"old").unwrap();
+    let begun = disk.begin(&path("a"), WriteMode::Replace).unwrap();
     let mut pieces = Rope::copied(b"n");
     (0..1000).for_each(|_| pieces.push(Bytes::from_static(b"ew")));
     disk.write(begun.handle, 0, pieces.clone()).unwrap();
-    disk.settle(begun.handle).unwrap();
+    disk.sync(begun.handle).unwrap();
     let (reader, entry) = disk.open(&path("a")).unwrap();
     assert_eq!(get(disk, "a").unwrap(), b"old");
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["a"]);
     disk.finish(begun.handle, &[]).unwrap();
     assert_eq!(get(disk, "a").unwrap(), pieces.to_vec());
-    assert_ne!(disk.look(&path("a")).unwrap().stamp, entry.stamp);
+    assert_ne!(disk.stat(&path("a")).unwrap().stamp, entry.stamp);
     // A reader continues with the version that it opened.
     assert_eq!(disk.read(reader, 0, 100).unwrap(), "old");
     disk.leave(reader);
-    put(disk, "a", Way::Extend, b"!").unwrap();
+    put(disk, "a", WriteMode::Extend, b"!").unwrap();
     assert_eq!(get(disk, "a").unwrap().last(), Some(&b'!'));
 }
 
@@ -213,36 +213,36 @@ fn no_spelling_and_no_link_leads_out() {
     symlink("/proc/self/root", root.join("magic")).unwrap();
     let mut disk = ground.disk();
     let refused = [
-        ("link", Trouble::Outside),
-        ("link/secret", Trouble::Outside),
-        ("d/link/secret", Trouble::Outside),
-        ("file-link", Trouble::Outside),
-        ("inner-link/f", Trouble::Outside),
-        ("d/up/outside/secret", Trouble::Outside),
-        ("loop", Trouble::Outside),
-        ("magic/etc/passwd", Trouble::Outside),
-        ("/etc/passwd", Trouble::NotThere),
-        ("outside/secret", Trouble::NotThere),
-        ("d/f/g", Trouble::NotADirectory),
+        ("link", DiskError::Outside),
+        ("link/secret", DiskError::Outside),
+        ("d/link/secret", DiskError::Outside),
+        ("file-link", DiskError::Outside),
+        ("inner-link/f", DiskError::Outside),
+        ("d/up/outside/secret", DiskError::Outside),
+        ("loop", DiskError::Outside),
+        ("magic/etc/passwd", DiskError::Outside),
+        ("/etc/passwd", DiskError::NotThere),
+        ("outside/secret", DiskError::NotThere),
+        ("d/f/g", DiskError::NotADirectory),
     ];
     for (name, trouble) in refused {
-        assert_eq!(disk.look(&path(name)).err(), Some(trouble), "look {name}");
+        assert_eq!(disk.stat(&path(name)).err(), Some(trouble), "look {name}");
         assert_eq!(disk.open(&path(name)).err(), Some(trouble), "open {name}");
         assert_eq!(disk.remove(&path(name)).err(), Some(trouble), "remove {name}");
         assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(trouble), "rename {name}");
-        assert_eq!(disk.begin(&path(name), Way::Extend).err(), Some(trouble), "extend {name}");
+        assert_eq!(disk.begin(&path(name), WriteMode::Extend).err(), Some(trouble), "extend {name}");
         assert!(disk.list(&path(name), 10).is_err(), "list {name}");
         assert!(disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).is_err(), "mark {name}");
-        if trouble == Trouble::Outside {
-            assert!(put(&mut disk, name, Way::Replace, b"x").is_err(), "put {name}");
-            assert!(put(&mut disk, name, Way::New, b"x").is_err(), "put {name}");
+        if trouble == DiskError::Outside {
+            assert!(put(&mut disk, name, WriteMode::Replace, b"x").is_err(), "put {name}");
+            assert!(put(&mut disk, name, WriteMode::New, b"x").is_err(), "put {name}");
             assert!(disk.make_directory(&path(name)).is_err(), "make {name}");
         }
     }
-    assert_eq!(put(&mut disk, "link/new", Way::New, b"x"), Err(Trouble::Outside));
-    assert_eq!(disk.rename(&path("d/f"), &path("link/f")), Err(Trouble::Outside));
-    assert_eq!(disk.make_directory(&path("link/d")), Err(Trouble::Outside));
-    assert_eq!(disk.below(&path("link")).err(), Some(Trouble::Outside));
+    assert_eq!(put(&mut disk, "link/new", WriteMode::New, b"x"), Err(DiskError::Outside));
+    assert_eq!(disk.rename(&path("d/f"), &path("link/f")), Err(DiskError::Outside));
+    assert_eq!(disk.make_directory(&path("link/d")), Err(DiskError::Outside));
+    assert_eq!(disk.below(&path("link")).err(), Some(DiskError::Outside));
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["d"], "links are not told of");
     assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
@@ -253,8 +253,8 @@ fn a_link_in_place_of_what_the_disk_keeps_is_not_followed() {
     let ground = Ground::new();
     symlink(ground.0.join("outside"), ground.root().join(".kiban-ftam")).unwrap();
     let mut disk = ground.disk();
-    assert_eq!(put(&mut disk, "a", Way::New, b"x"), Err(Trouble::Outside));
-    assert_eq!(disk.keep("docket", b"x"), Err(Trouble::Outside));
+    assert_eq!(put(&mut disk, "a", WriteMode::New, b"x"), Err(DiskError::Outside));
+    assert_eq!(disk.keep("docket", b"x"), Err(DiskError::Outside));
     assert_eq!(fs::read_dir(ground.0.join("outside")).unwrap().count(), 1);
 }
 
@@ -290,7 +290,7 @@ fn links_that_change_places_in_a_race_lead_nowhere_else() {
                 }
                 Err(_) => refused += 1,
             }
-            let _ = put(&mut disk, "d/new", Way::Replace, b"x");
+            let _ = put(&mut disk, "d/new", WriteMode::Replace, b"x");
             let _ = disk.remove(&path("d/new"));
             let _ = disk.make_directory(&path("d/made"));
             let _ = disk.remove(&path("d/made"));
@@ -313,10 +313,11 @@ fn names_are_long_and_strange_and_some_are_too_long() {
     for name in
         [long.as_str(), " ", "-rf", "*", "a b", "%2e%2e", "..\\..", "~", "CON", "Grüße", "...", "'\"$(x)"]
     {
-        put(&mut disk, name, Way::New, name.as_bytes()).unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
+        put(&mut disk, name, WriteMode::New, name.as_bytes())
+            .unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
         disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).unwrap();
         assert_eq!(get(&mut disk, name).unwrap(), name.as_bytes());
-        assert_eq!(disk.look(&path(name)).unwrap().marks.text(Mark::Account), Some("x"));
+        assert_eq!(disk.stat(&path(name)).unwrap().marks.text(Mark::Account), Some("x"));
         assert_eq!(disk.list(&Path::root(), 10).unwrap(), [name]);
         disk.remove(&path(name)).unwrap();
     }
@@ -325,60 +326,70 @@ fn names_are_long_and_strange_and_some_are_too_long() {
     let pipe = ground.root().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), Vec::<String>::new());
-    assert_eq!(disk.open(&path("pipe")).err(), Some(Trouble::NotAFile));
-    assert_eq!(disk.begin(&path("pipe"), Way::Replace).err(), Some(Trouble::NotAFile));
+    assert_eq!(disk.open(&path("pipe")).err(), Some(DiskError::NotAFile));
+    assert_eq!(disk.begin(&path("pipe"), WriteMode::Replace).err(), Some(DiskError::NotAFile));
 }
 
 #[test]
 fn what_was_left_is_resumed_by_one() {
     each(|disk| {
-        put(disk, "a", Way::New, b"old").unwrap();
-        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
+        put(disk, "a", WriteMode::New, b"old").unwrap();
+        let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"settled and more")).unwrap();
-        assert_eq!(disk.resume(&path("a"), Way::Extend, &begun.token, 7).err(), Some(Trouble::Busy));
+        assert_eq!(disk.resume(&path("a"), WriteMode::Extend, &begun.token, 7).err(), Some(DiskError::Busy));
         disk.leave(begun.handle);
-        assert_eq!(disk.resume(&path("a"), Way::Extend, &begun.token, 99).err(), Some(Trouble::Changed));
-        assert_eq!(disk.resume(&path("a"), Way::Extend, "no-such", 1).err(), Some(Trouble::NotThere));
-        assert_eq!(disk.resume(&path("a"), Way::Extend, "../dockets", 1).err(), Some(Trouble::NotThere));
-        let again = disk.resume(&path("a"), Way::Extend, &begun.token, 7).unwrap();
+        assert_eq!(
+            disk.resume(&path("a"), WriteMode::Extend, &begun.token, 99).err(),
+            Some(DiskError::Changed)
+        );
+        assert_eq!(disk.resume(&path("a"), WriteMode::Extend, "no-such", 1).err(), Some(DiskError::NotThere));
+        assert_eq!(
+            disk.resume(&path("a"), WriteMode::Extend, "../dockets", 1).err(),
+            Some(DiskError::NotThere)
+        );
+        let again = disk.resume(&path("a"), WriteMode::Extend, &begun.token, 7).unwrap();
         disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
         disk.finish(again.handle, &[]).unwrap();
         assert_eq!(get(disk, "a").unwrap(), b"oldsettled!");
-        let begun = disk.begin(&path("b"), Way::New).unwrap();
+        let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
         disk.leave(begun.handle);
         disk.discard(&path("b"), &begun.token);
         disk.discard(&path("b"), &begun.token);
-        assert_eq!(disk.resume(&path("b"), Way::New, &begun.token, 0).err(), Some(Trouble::NotThere));
+        assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
     // As if by another process.
     let ground = Ground::new();
     let (mut disk, mut other) = (ground.disk(), ground.disk());
-    let begun = disk.begin(&path("a"), Way::New).unwrap();
-    assert_eq!(other.resume(&path("a"), Way::New, &begun.token, 0).err(), Some(Trouble::Busy));
+    let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
+    assert_eq!(other.resume(&path("a"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::Busy));
     drop(disk);
-    let again = other.resume(&path("a"), Way::New, &begun.token, 0).unwrap();
+    let again = other.resume(&path("a"), WriteMode::New, &begun.token, 0).unwrap();
     other.discard(&path("a"), &again.token);
     other.leave(again.handle);
     other.discard(&path("a"), &again.token);
-    assert_eq!(other.resume(&path("a"), Way::New, &begun.token, 0).err(), Some(Trouble::NotThere));
+    assert_eq!(other.resume(&path("a"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
 }
 
 #[test]
 fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
     for (durability, expected) in [
-        (Durability::Never, Some(Trouble::Changed)),
-        (Durability::AtEnd, Some(Trouble::Changed)),
+        (Durability::Never, Some(DiskError::Changed)),
+        (Durability::AtEnd, Some(DiskError::Changed)),
         (Durability::AtCheckpoints, None),
     ] {
         let ground = Ground::new();
         let mut disk = ground.disk_with(Settings { durability, ..Settings::default() });
-        let begun = disk.begin(&path("a"), Way::New).unwrap();
+        let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"contents")).unwrap();
-        disk.settle(begun.handle).unwrap();
+        disk.sync(begun.handle).unwrap();
         disk.leave(begun.handle);
         let left = ground.root().join(".kiban-ftam/new").join(&begun.token);
         fs::File::options().write(true).open(left).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-        assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 8).err(), expected, "{durability:?}");
+        assert_eq!(
+            disk.resume(&path("a"), WriteMode::New, &begun.token, 8).err(),
+            expected,
+            "{durability:?}"
+        );
     }
 }
 
@@ -387,17 +398,17 @@ fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
     let ground = Ground::new();
     let settings = Settings { left_max: 20, ..Settings::default() };
     let mut disk = ground.disk_with(settings);
-    let first = disk.begin(&path("a"), Way::New).unwrap();
+    let first = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.leave(first.handle);
     for _ in 1..settings.left_max {
-        let begun = disk.begin(&path("a"), Way::New).unwrap();
+        let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
         disk.leave(begun.handle);
     }
-    assert_eq!(disk.begin(&path("a"), Way::New).err(), Some(Trouble::TooMany));
+    assert_eq!(disk.begin(&path("a"), WriteMode::New).err(), Some(DiskError::TooMany));
     let new = ground.root().join(".kiban-ftam/new");
     let old = fs::File::options().write(true).open(new.join(&first.token)).unwrap();
     old.set_modified(std::time::UNIX_EPOCH).unwrap();
-    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.finish(begun.handle, &[]).unwrap();
     assert!(!new.join(&first.token).exists());
 }
@@ -411,7 +422,7 @@ fn a_change_under_the_reader_is_told() {
         let (reader, _) = disk.open(&path("a")).unwrap();
         assert!(disk.read(reader, 0, 100).is_ok());
         fs::write(ground.root().join("a"), change).unwrap();
-        assert_eq!(disk.read(reader, 0, 100), Err(Trouble::Changed), "{change}");
+        assert_eq!(disk.read(reader, 0, 100), Err(DiskError::Changed), "{change}");
         disk.leave(reader);
     }
 }
@@ -419,11 +430,11 @@ fn a_change_under_the_reader_is_told() {
 #[test]
 fn a_failed_put_leaves_what_was_there() {
     each(|disk| {
-        put(disk, "a", Way::New, b"old").unwrap();
-        for way in [Way::Replace, Way::Extend] {
+        put(disk, "a", WriteMode::New, b"old").unwrap();
+        for way in [WriteMode::Replace, WriteMode::Extend] {
             let begun = disk.begin(&path("a"), way).unwrap();
             disk.write(begun.handle, 0, Rope::copied(b"new")).unwrap();
-            assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(Trouble::Unable));
+            assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(DiskError::Unable));
             disk.abandon(begun.handle);
             assert_eq!(get(disk, "a").unwrap(), b"old");
         }
@@ -431,16 +442,16 @@ fn a_failed_put_leaves_what_was_there() {
     // Another writer was faster.
     let ground = Ground::new();
     let mut disk = ground.disk();
-    let begun = disk.begin(&path("b"), Way::New).unwrap();
+    let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
     fs::write(ground.root().join("b"), "faster").unwrap();
-    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Exists));
-    let begun = disk.begin(&path("c"), Way::Replace).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Exists));
+    let begun = disk.begin(&path("c"), WriteMode::Replace).unwrap();
     fs::create_dir(ground.root().join("c")).unwrap();
-    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::NotAFile));
-    let begun = disk.begin(&path("b"), Way::Extend).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::NotAFile));
+    let begun = disk.begin(&path("b"), WriteMode::Extend).unwrap();
     fs::remove_file(ground.root().join("b")).unwrap();
     symlink(ground.0.join("outside/secret"), ground.root().join("b")).unwrap();
-    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Outside));
+    assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Outside));
     assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
 }
 
@@ -457,19 +468,19 @@ fn a_full_disk_is_told_and_changes_nothing() {
     let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
-        put(&mut disk, "a", Way::New, b"old").unwrap();
-        for way in [Way::Replace, Way::Extend] {
+        put(&mut disk, "a", WriteMode::New, b"old").unwrap();
+        for way in [WriteMode::Replace, WriteMode::Extend] {
             let begun = disk.begin(&path("a"), way).unwrap();
-            assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(Trouble::Full));
+            assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(DiskError::Full));
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
         // It fits once, but not a second time behind what is there.
-        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
+        let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
-        assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Full));
+        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));
         assert_eq!(get(&mut disk, "a").unwrap(), b"old");
-        put(&mut disk, "b", Way::New, &[7; 100 * 1024]).unwrap();
+        put(&mut disk, "b", WriteMode::New, &[7; 100 * 1024]).unwrap();
     });
     rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
     tried.unwrap();
@@ -485,24 +496,24 @@ fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
         }
         let mut disk = DirectoryDisk::open(&root, Settings::default()).unwrap();
         disk.make_directory(&path("d")).unwrap();
-        put(&mut disk, "d/f", Way::New, b"x").unwrap();
+        put(&mut disk, "d/f", WriteMode::New, b"x").unwrap();
         let long = vec![7; kiban_osi::ftam::filestore::MARK_BYTES_MAX];
         disk.mark(&path("d/f"), &[(Mark::Account, b"sales".to_vec()), (Mark::Legal, long.clone())]).unwrap();
         fs::set_permissions(root.join("d/f"), fs::Permissions::from_mode(0o4640)).unwrap();
-        let begun = disk.begin(&path("d/f"), Way::Replace).unwrap();
+        let begun = disk.begin(&path("d/f"), WriteMode::Replace).unwrap();
         disk.finish(begun.handle, &[(Mark::Creator, b"me".to_vec())]).unwrap();
         disk.rename(&path("d/f"), &path("g")).unwrap();
-        let marks = disk.look(&path("g")).unwrap().marks;
+        let marks = disk.stat(&path("g")).unwrap().marks;
         assert_eq!((marks.text(Mark::Account), marks.text(Mark::Creator)), (Some("sales"), Some("me")));
         assert_eq!(marks.get(Mark::Legal), Some(&long[..]));
         assert_eq!(fs::metadata(root.join("g")).unwrap().permissions().mode() & 0o7777, 0o640);
         disk.mark(&path("g"), &[(Mark::Account, vec![])]).unwrap();
-        assert_eq!(disk.look(&path("g")).unwrap().marks.text(Mark::Account), None);
-        assert_eq!(disk.mark(&path("g"), &[(Mark::Legal, vec![0; 600])]), Err(Trouble::Long));
+        assert_eq!(disk.stat(&path("g")).unwrap().marks.text(Mark::Account), None);
+        assert_eq!(disk.mark(&path("g"), &[(Mark::Legal, vec![0; 600])]), Err(DiskError::Long));
         // A file of the same name later is another file.
         disk.remove(&path("g")).unwrap();
-        put(&mut disk, "g", Way::New, b"x").unwrap();
-        assert!(disk.look(&path("g")).unwrap().marks.is_empty());
+        put(&mut disk, "g", WriteMode::New, b"x").unwrap();
+        assert!(disk.stat(&path("g")).unwrap().marks.is_empty());
         disk.mark(&path("d"), &[(Mark::Account, b"x".to_vec())]).unwrap();
         disk.remove(&path("d")).unwrap();
         assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["g"]);
@@ -514,15 +525,15 @@ fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
 fn a_directory_moves_with_what_is_in_it_and_marks_stay_with_a_file() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
-        put(disk, "d/f", Way::New, b"x").unwrap();
+        put(disk, "d/f", WriteMode::New, b"x").unwrap();
         let marks = [(Mark::Account, b"sales".to_vec()), (Mark::Legal, b"none".to_vec())];
         disk.mark(&path("d/f"), &marks).unwrap();
         disk.rename(&path("d"), &path("e")).unwrap();
-        let begun = disk.begin(&path("e/f"), Way::Replace).unwrap();
+        let begun = disk.begin(&path("e/f"), WriteMode::Replace).unwrap();
         disk.finish(begun.handle, &[(Mark::Legal, vec![])]).unwrap();
-        let marks = disk.look(&path("e/f")).unwrap().marks;
+        let marks = disk.stat(&path("e/f")).unwrap().marks;
         assert_eq!((marks.text(Mark::Account), marks.text(Mark::Legal)), (Some("sales"), None));
-        assert_eq!(disk.look(&path("d")).err(), Some(Trouble::NotThere));
+        assert_eq!(disk.stat(&path("d")).err(), Some(DiskError::NotThere));
     });
 }
 
@@ -538,12 +549,12 @@ fn records_are_kept_by_their_keys_and_outlive_the_process() {
         disk.forget("docket-1");
         disk.forget("docket-1");
         for key in ["docket-1", "../new/x"] {
-            assert_eq!(disk.fetch(key), Err(Trouble::NotThere));
+            assert_eq!(disk.fetch(key), Err(DiskError::NotThere));
         }
         for key in ["../x", "Key", ""] {
-            assert_eq!(disk.keep(key, b""), Err(Trouble::Long));
+            assert_eq!(disk.keep(key, b""), Err(DiskError::Long));
         }
-        assert_eq!(disk.keep("x", &[0; RECORD_BYTES_MAX + 1]), Err(Trouble::Long));
+        assert_eq!(disk.keep("x", &[0; RECORD_BYTES_MAX + 1]), Err(DiskError::Long));
     });
     let ground = Ground::new();
     ground.disk().keep("docket-1", b"one").unwrap();
@@ -554,30 +565,30 @@ fn records_are_kept_by_their_keys_and_outlive_the_process() {
 fn directories_and_their_trouble() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
-        put(disk, "d/f", Way::New, b"x").unwrap();
-        put(disk, "f", Way::New, b"x").unwrap();
+        put(disk, "d/f", WriteMode::New, b"x").unwrap();
+        put(disk, "f", WriteMode::New, b"x").unwrap();
         let rows = [
-            (disk.look(&path("g")).err(), Trouble::NotThere),
-            (disk.look(&path("f/g")).err(), Trouble::NotADirectory),
-            (disk.open(&path("d")).err(), Trouble::NotAFile),
-            (disk.open(&path(".")).err(), Trouble::NotAFile),
-            (disk.list(&path("f"), 10).err(), Trouble::NotADirectory),
-            (disk.list(&path("."), 1).err(), Trouble::TooMany),
-            (disk.begin(&path("f"), Way::New).err(), Trouble::Exists),
-            (disk.begin(&path("g"), Way::Extend).err(), Trouble::NotThere),
-            (disk.begin(&path("d"), Way::Replace).err(), Trouble::NotAFile),
-            (disk.begin(&path("."), Way::Replace).err(), Trouble::NotAFile),
-            (disk.begin(&path("."), Way::New).err(), Trouble::NotAFile),
-            (disk.begin(&path("g/h"), Way::New).err(), Trouble::NotThere),
-            (disk.begin(&path("f/h"), Way::New).err(), Trouble::NotADirectory),
-            (disk.rename(&path("f"), &path("d/f")).err(), Trouble::Exists),
-            (disk.rename(&path("d"), &path("d/e")).err(), Trouble::Unable),
-            (disk.rename(&path("g"), &path("h")).err(), Trouble::NotThere),
-            (disk.remove(&path("d")).err(), Trouble::NotEmpty),
-            (disk.remove(&path(".")).err(), Trouble::Denied),
-            (disk.make_directory(&path("d")).err(), Trouble::Exists),
-            (disk.make_directory(&path(".")).err(), Trouble::Exists),
-            (disk.read(Handle(99), 0, 1).err(), Trouble::Unable),
+            (disk.stat(&path("g")).err(), DiskError::NotThere),
+            (disk.stat(&path("f/g")).err(), DiskError::NotADirectory),
+            (disk.open(&path("d")).err(), DiskError::NotAFile),
+            (disk.open(&path(".")).err(), DiskError::NotAFile),
+            (disk.list(&path("f"), 10).err(), DiskError::NotADirectory),
+            (disk.list(&path("."), 1).err(), DiskError::TooMany),
+            (disk.begin(&path("f"), WriteMode::New).err(), DiskError::Exists),
+            (disk.begin(&path("g"), WriteMode::Extend).err(), DiskError::NotThere),
+            (disk.begin(&path("d"), WriteMode::Replace).err(), DiskError::NotAFile),
+            (disk.begin(&path("."), WriteMode::Replace).err(), DiskError::NotAFile),
+            (disk.begin(&path("."), WriteMode::New).err(), DiskError::NotAFile),
+            (disk.begin(&path("g/h"), WriteMode::New).err(), DiskError::NotThere),
+            (disk.begin(&path("f/h"), WriteMode::New).err(), DiskError::NotADirectory),
+            (disk.rename(&path("f"), &path("d/f")).err(), DiskError::Exists),
+            (disk.rename(&path("d"), &path("d/e")).err(), DiskError::Unable),
+            (disk.rename(&path("g"), &path("h")).err(), DiskError::NotThere),
+            (disk.remove(&path("d")).err(), DiskError::NotEmpty),
+            (disk.remove(&path(".")).err(), DiskError::Denied),
+            (disk.make_directory(&path("d")).err(), DiskError::Exists),
+            (disk.make_directory(&path(".")).err(), DiskError::Exists),
+            (disk.read(Handle(99), 0, 1).err(), DiskError::Unable),
         ];
         for (at, (given, expected)) in rows.into_iter().enumerate() {
             assert_eq!(given, Some(expected), "row {at}");
@@ -590,18 +601,18 @@ fn directories_and_their_trouble() {
     let ground = Ground::new();
     let mut disk = ground.disk();
     disk.make_directory(&path("d")).unwrap();
-    put(&mut disk, "d/f", Way::New, b"x").unwrap();
+    put(&mut disk, "d/f", WriteMode::New, b"x").unwrap();
     let mut below = disk.below(&path("d")).unwrap();
     assert_eq!(below.list(&Path::root(), 9).unwrap(), ["f"]);
-    assert_eq!(below.look(&path("f")).unwrap().bytes, 1);
+    assert_eq!(below.stat(&path("f")).unwrap().bytes, 1);
     disk.remove(&path("d/f")).unwrap();
     // Unfinished contents that wait to be resumed count as contents.
-    let begun = disk.begin(&path("d/g"), Way::New).unwrap();
-    assert_eq!(disk.remove(&path("d")).err(), Some(Trouble::NotEmpty));
+    let begun = disk.begin(&path("d/g"), WriteMode::New).unwrap();
+    assert_eq!(disk.remove(&path("d")).err(), Some(DiskError::NotEmpty));
     disk.abandon(begun.handle);
     disk.remove(&path("d")).unwrap();
-    put(&mut disk, "f", Way::New, b"x").unwrap();
+    put(&mut disk, "f", WriteMode::New, b"x").unwrap();
     let opened: Vec<_> = (0..OPEN_MAX).map(|_| disk.open(&path("f")).unwrap().0).collect();
-    assert_eq!(disk.open(&path("f")).err(), Some(Trouble::TooMany));
+    assert_eq!(disk.open(&path("f")).err(), Some(DiskError::TooMany));
     opened.into_iter().for_each(|handle| disk.leave(handle));
 }

@@ -7,7 +7,7 @@
 //!                  does not receive its echoes is not read from.
 //! Not implemented  synchronisation points, tokens and typed data are ignored.
 
-use super::association::{Acceptance, Arrival, Association, Event, Failure, Listener};
+use super::association::{Acceptance, Association, Event, Failure, IncomingConnection, Listener};
 use kiban_os::Clock;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
@@ -24,7 +24,7 @@ pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
 
 /// The report on an association that has ended.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct EchoReport {
     /// The peer's address.
     pub peer: SocketAddr,
     /// The application context, if the peer requested an association.
@@ -38,7 +38,11 @@ pub struct Told {
 }
 
 /// Serves associations for ever.
-pub async fn serve(listener: Listener, associations_max: usize, say: impl Fn(Told) + Send + Sync + 'static) {
+pub async fn serve(
+    listener: Listener,
+    associations_max: usize,
+    say: impl Fn(EchoReport) + Send + Sync + 'static,
+) {
     let (places, say) = (Arc::new(Semaphore::new(associations_max)), Arc::new(say));
     loop {
         let arrival = listener.next().await;
@@ -52,14 +56,14 @@ pub async fn serve(listener: Listener, associations_max: usize, say: impl Fn(Tol
 }
 
 /// Serves one association until it ends.
-async fn answer(arrival: Arrival) -> Told {
-    let mut told = Told { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
+async fn answer(arrival: IncomingConnection) -> EchoReport {
+    let mut told = EchoReport { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
     told.failure = echo(arrival, &mut told).await.err();
     told
 }
 
-async fn echo(arrival: Arrival, told: &mut Told) -> Result<(), Failure> {
-    let asked = arrival.asked().await?;
+async fn echo(arrival: IncomingConnection, told: &mut EchoReport) -> Result<(), Failure> {
+    let asked = arrival.request().await?;
     told.application = Some(asked.associate().application_context);
     let association = asked.accept(Acceptance::default())?;
     loop {

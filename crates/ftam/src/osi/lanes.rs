@@ -16,21 +16,21 @@ use tokio::sync::oneshot;
 
 /// A set of lanes.
 #[derive(Debug)]
-pub struct Lanes {
+pub struct RuntimePool {
     runtimes: Vec<Runtime>,
     /// Dropping these ends the anchor threads.
     anchors: Vec<oneshot::Sender<()>>,
 }
 
-impl Lanes {
+impl RuntimePool {
     /// Creates one lane for each processor.
     ///
     /// # Errors
     /// The system gives no threads or event descriptors.
-    pub fn new() -> io::Result<Lanes> {
+    pub fn new() -> io::Result<RuntimePool> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
         // If one fails, the others are dropped as lanes are: a task must not drop a runtime.
-        let mut lanes = Lanes { runtimes: Vec::new(), anchors: Vec::new() };
+        let mut lanes = RuntimePool { runtimes: Vec::new(), anchors: Vec::new() };
         (0..count).try_for_each(|_| lanes.add())?;
         Ok(lanes)
     }
@@ -64,14 +64,14 @@ impl Lanes {
 ///
 /// # Errors
 /// The system cannot register another socket.
-pub fn into_lane(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
+pub fn into_runtime(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
     let socket = socket.into_std()?;
     let _guard = lane.enter();
     TcpStream::from_std(socket)
 }
 
 /// The lanes may be dropped by a task, which must not block; tasks left in them are dropped.
-impl Drop for Lanes {
+impl Drop for RuntimePool {
     fn drop(&mut self) {
         self.anchors.clear();
         self.runtimes.drain(..).for_each(Runtime::shutdown_background);

@@ -16,7 +16,7 @@ const BACKLOG: u32 = 1024;
 /// Idle time after which keepalive probes are sent.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long accepting pauses after an error of the system.
-pub(crate) const BREATH: Duration = Duration::from_millis(20);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Connects to a peer.
 ///
@@ -66,7 +66,7 @@ pub(super) async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match accept(listener).await {
             Ok(accepted) => return accepted,
-            Err(_) => tokio::time::sleep(BREATH).await,
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }

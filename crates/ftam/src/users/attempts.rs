@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Parameters of the delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct BackoffConfig {
     /// Number of failures without a delay.
     pub failures_free: u32,
     /// The first delay.
@@ -30,9 +30,9 @@ pub struct Patience {
     pub names_max: usize,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for BackoffConfig {
+    fn default() -> BackoffConfig {
+        BackoffConfig {
             failures_free: 3,
             wait: Duration::from_secs(1),
             user_wait_max: Duration::from_secs(30),
@@ -46,7 +46,7 @@ impl Default for Patience {
 /// The failures of names and addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
-    patience: Patience,
+    backoff: BackoffConfig,
     users: BTreeMap<String, Failures>,
     addresses: BTreeMap<String, Failures>,
 }
@@ -60,8 +60,8 @@ struct Failures {
 
 impl Attempts {
     /// Creates a value without failures.
-    pub fn new(patience: Patience) -> Attempts {
-        Attempts { patience, ..Attempts::default() }
+    pub fn new(backoff: BackoffConfig) -> Attempts {
+        Attempts { backoff, ..Attempts::default() }
     }
 
     /// Returns the earliest time of an attempt for this user from this address; `now` if there is no delay.
@@ -74,7 +74,7 @@ impl Attempts {
 
     /// Records a wrong password.
     pub fn failed(&mut self, user: &str, address: &str, now: Instant) {
-        let patience = self.patience;
+        let patience = self.backoff;
         fail(&mut self.users, user, patience.user_wait_max, &patience, now);
         fail(&mut self.addresses, address, patience.address_wait_max, &patience, now);
     }
@@ -90,7 +90,7 @@ fn fail(
     table: &mut BTreeMap<String, Failures>,
     name: &str,
     wait_max: Duration,
-    patience: &Patience,
+    patience: &BackoffConfig,
     now: Instant,
 ) {
     if !table.contains_key(name) && table.len() >= patience.names_max {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn waits_grow_with_failures_up_to_their_bounds() {
-        let mut attempts = Attempts::new(Patience::default());
+        let mut attempts = Attempts::new(BackoffConfig::default());
         let mut now = at(100);
         let mut waits = Vec::new();
         for _ in 0..12 {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_success_forgives_the_user_and_not_the_address() {
-        let mut attempts = Attempts::new(Patience::default());
+        let mut attempts = Attempts::new(BackoffConfig::default());
         (0..5).for_each(|_| attempts.failed("ann", "10.0.0.1", at(0)));
         attempts.succeeded("ann");
         assert_eq!(attempts.not_before("ann", "10.0.0.2", at(0)), at(0));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn failures_are_forgotten_with_time() {
-        let mut attempts = Attempts::new(Patience::default());
+        let mut attempts = Attempts::new(BackoffConfig::default());
         (0..9).for_each(|_| attempts.failed("ann", "10.0.0.1", at(0)));
         attempts.failed("ann", "10.0.0.1", at(3 * 3600));
         assert_eq!(attempts.not_before("ann", "10.0.0.1", at(3 * 3600)), at(3 * 3600));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_names_is_remembered_up_to_a_bound_and_the_worst_longest() {
-        let mut attempts = Attempts::new(Patience { names_max: 10, ..Patience::default() });
+        let mut attempts = Attempts::new(BackoffConfig { names_max: 10, ..BackoffConfig::default() });
         (0..9).for_each(|_| attempts.failed("ann", "10.0.0.1", at(0)));
         (0..1000).for_each(|n| attempts.failed(&format!("user{n}"), &format!("10.0.1.{n}"), at(1)));
         assert_eq!((attempts.users.len(), attempts.addresses.len()), (10, 10));

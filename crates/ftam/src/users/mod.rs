@@ -24,13 +24,13 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-pub use attempts::{Attempts, Patience};
+pub use attempts::{Attempts, BackoffConfig};
 pub use file::{UsersError, set_password, write_password};
 
 use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher, Version};
 use kiban_os::random;
-use kiban_osi::ftam::filestore::{Actions, Admission, Path, Refusal, Visitor};
+use kiban_osi::ftam::filestore::{Actions, Admission, AuthRefusal, Credentials, Path};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -78,7 +78,7 @@ impl Users {
     ///
     /// # Errors
     /// Why the visitor is not admitted.
-    pub fn verify(&self, visitor: &Visitor) -> Result<Admission, Refusal> {
+    pub fn verify(&self, visitor: &Credentials) -> Result<Admission, AuthRefusal> {
         self.verify_in(visitor, &mut Memory::default())
     }
 
@@ -86,23 +86,23 @@ impl Users {
     ///
     /// # Errors
     /// Why the visitor is not admitted.
-    pub fn verify_in(&self, visitor: &Visitor, memory: &mut Memory) -> Result<Admission, Refusal> {
+    pub fn verify_in(&self, visitor: &Credentials, memory: &mut Memory) -> Result<Admission, AuthRefusal> {
         let name = visitor.user.as_deref().unwrap_or_default();
         let password = visitor.password.as_deref().unwrap_or_default();
         let user = self.users.get(name);
         let hash = user.map_or(&self.nobody, |user| &user.password);
         let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
         if !memory.is_enough(hash) {
-            return Err(Refusal::Later);
+            return Err(AuthRefusal::Later);
         }
         let fits = memory.fits(judged, hash);
         let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
-            return Err(Refusal::Password);
+            return Err(AuthRefusal::Password);
         };
         if let Some(accounts) = &user.accounts
             && !visitor.account.as_ref().is_some_and(|account| accounts.contains(account))
         {
-            return Err(Refusal::Account);
+            return Err(AuthRefusal::Account);
         }
         Ok(Admission { user: name.into(), rights: user.rights, home: user.home.clone() })
     }

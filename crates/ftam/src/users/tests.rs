@@ -5,9 +5,9 @@ fn quick(password: &str) -> String {
     hash_with(password.as_bytes(), Params::new(64, 1, 1, None).unwrap()).unwrap()
 }
 
-fn visitor(user: &str, password: &str, account: Option<&str>) -> Visitor {
+fn visitor(user: &str, password: &str, account: Option<&str>) -> Credentials {
     let password = Some(password.as_bytes().to_vec());
-    Visitor {
+    Credentials {
         user: Some(user.into()),
         account: account.map(Into::into),
         password,
@@ -35,24 +35,24 @@ fn who_is_let_in_and_as_whom() {
     let boss = users.verify(&visitor("the boss", "other", None)).unwrap();
     assert_eq!((boss.rights, boss.home), (Actions::ALL, Path::root()));
     let rows = [
-        (visitor("collector", "secret", None), Refusal::Account),
-        (visitor("collector", "secret", Some("sales")), Refusal::Account),
+        (visitor("collector", "secret", None), AuthRefusal::Account),
+        (visitor("collector", "secret", Some("sales")), AuthRefusal::Account),
         // The refusal names the account only if the password is correct.
-        (visitor("collector", "guess", Some("sales")), Refusal::Password),
-        (visitor("collector", "", Some("billing")), Refusal::Password),
-        (visitor("collector", "secre", Some("billing")), Refusal::Password),
-        (visitor("nobody", "secret", None), Refusal::Password),
-        (visitor("nobody", "", None), Refusal::Password),
-        (visitor("", "", None), Refusal::Password),
-        (Visitor::default(), Refusal::Password),
-        (visitor("the boss", &"x".repeat(10_000), None), Refusal::Password),
+        (visitor("collector", "guess", Some("sales")), AuthRefusal::Password),
+        (visitor("collector", "", Some("billing")), AuthRefusal::Password),
+        (visitor("collector", "secre", Some("billing")), AuthRefusal::Password),
+        (visitor("nobody", "secret", None), AuthRefusal::Password),
+        (visitor("nobody", "", None), AuthRefusal::Password),
+        (visitor("", "", None), AuthRefusal::Password),
+        (Credentials::default(), AuthRefusal::Password),
+        (visitor("the boss", &"x".repeat(10_000), None), AuthRefusal::Password),
     ];
     for (given, expected) in rows {
         assert_eq!(users.verify(&given), Err(expected), "{given:?}");
     }
     assert_eq!(
         Users::parse("", "users.toml").unwrap().verify(&visitor("a", "b", None)),
-        Err(Refusal::Password)
+        Err(AuthRefusal::Password)
     );
 }
 
@@ -111,7 +111,7 @@ fn a_new_password_changes_one_line() {
     assert_eq!(differing.len(), 1);
     let users = Users::parse(&changed, "users.toml").unwrap();
     assert!(users.verify(&visitor("the boss", "new", None)).is_ok());
-    assert_eq!(users.verify(&visitor("the boss", "other", None)), Err(Refusal::Password));
+    assert_eq!(users.verify(&visitor("the boss", "other", None)), Err(AuthRefusal::Password));
     for user in ["ann", "a \"b\" \\c", "'"] {
         let added = set_password(&old, "users.toml", user, &new).unwrap();
         assert!(added.starts_with(&old));
@@ -140,7 +140,7 @@ fn the_file_is_written_whole_and_kept_from_others() {
     assert_eq!(mode(), 0o640);
     let users = Users::read(&path).unwrap();
     assert!(users.verify(&visitor("ann", "other", None)).is_ok());
-    assert_eq!(users.verify(&visitor("ann", "secret", None)), Err(Refusal::Password));
+    assert_eq!(users.verify(&visitor("ann", "secret", None)), Err(AuthRefusal::Password));
     assert!(write_password(&path, "ann", b"").is_err());
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -9,7 +9,7 @@ use kiban_osi::transport::{self, Transport};
 use kiban_osi::wire::cotp as units;
 use kiban_osi::wire::session::{Tsdu, with_give_tokens};
 use kiban_osi::wire::tpkt as packets;
-use kiban_osi::{Attached, Selector, network};
+use kiban_osi::{AcceptedSelectors, Selector, network};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -110,13 +110,13 @@ struct Tower {
 
 impl Tower {
     fn new(tpdu_bytes_max: usize, tsdu_bytes_max: u16, versions: u8) -> Tower {
-        let attached = Attached::Only(vec![Selector::NONE, Selector::from("t")]);
+        let attached = AcceptedSelectors::Only(vec![Selector::NONE, Selector::from("t")]);
         let versions = session::Versions(1 + versions % 3);
         Tower {
             transport: Transport::new(transport::Config {
                 tpdu_bytes_max,
                 tsdu_bytes_max: 100_000,
-                attached,
+                accepted_selectors: attached,
                 ..transport::Config::default()
             }),
             session: Session::new(session::Config {

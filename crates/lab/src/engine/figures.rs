@@ -13,8 +13,8 @@ use super::explanation::Explanation;
 use super::point::{Point, Value};
 use super::question::Metric;
 use super::summary::{Row, Summary};
-use crate::heat::{self, Shades, Sheet as TextMap};
-use crate::nearest::nearest;
+use crate::heat::{self, HeatMap as TextMap, Shades};
+use crate::nearest::suggest;
 use crate::report::picture::{self, Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
@@ -36,9 +36,9 @@ pub struct Picture {
     /// The name of the metric.
     pub metric: String,
     /// The drawing.
-    pub drawn: picture::Picture,
+    pub drawing: picture::Picture,
     /// A remark below the drawing.
-    pub says: String,
+    pub remark: String,
     /// The figure as a text table.
     pub text: String,
 }
@@ -46,7 +46,7 @@ pub struct Picture {
 impl Picture {
     /// Returns a standalone SVG file.
     pub fn svg(&self) -> String {
-        self.drawn.standalone()
+        self.drawing.standalone()
     }
 }
 
@@ -70,7 +70,7 @@ impl Axes {
             if !numbers.contains(&name) {
                 return Err(format!(
                     "'{name}' is not a varying numeric parameter of this run; {}",
-                    nearest(name, &numbers)
+                    suggest(name, &numbers)
                 ));
             }
         }
@@ -135,7 +135,7 @@ pub fn draw(
             let name = format!("{name}{number}");
             drawn.name.clone_from(&name);
             let (title, metric) = (drawn.title.clone(), metric.name.to_owned());
-            figures.pictures.push(Picture { name, title, metric, drawn, says, text });
+            figures.pictures.push(Picture { name, title, metric, drawing: drawn, remark: says, text });
         }
     }
     figures
@@ -199,7 +199,7 @@ fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explana
     // All maps of a metric share one scale, so that they can be compared.
     let medians = || summary.rows.iter().filter_map(|row| metric.median(row));
     let shades = Shades::over(medians(), metric.unit);
-    let (least, most) = heat::ends(medians());
+    let (least, most) = heat::min_max(medians());
     let steps: Vec<f64> =
         (0..STEPS).map(|step| least + (most - least) * step as f64 / STEPS as f64).collect();
     let map = |(rest, panel): (Point, Vec<&Row>)| {
@@ -219,7 +219,7 @@ fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explana
         };
         let caption = title(down, across);
         let text = if columns.len() > heat::COLUMNS_MAX && rows.len() < columns.len() {
-            map.turned().table(&title(across, down))
+            map.transposed().table(&title(across, down))
         } else {
             map.table(&caption)
         };
@@ -272,8 +272,9 @@ fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
 }
 
 fn table(title: &str, x: &str, curves: &[Line]) -> Table {
-    let mut table =
-        curves.iter().fold(Table::new(title).numbers(x), |table, curve| table.numbers(&curve.name));
+    let mut table = curves
+        .iter()
+        .fold(Table::new(title).number_column(x), |table, curve| table.number_column(&curve.name));
     let mut places: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();

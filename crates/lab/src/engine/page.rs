@@ -28,11 +28,11 @@ fn document(report: &Report, what: &str, command: &str) -> Document {
         blocks.push(Block::Badges(warnings.into_iter().map(|warning| (badge(), warning)).collect()));
     }
     if !fixed.0.is_empty() {
-        blocks.push(Block::Words(format!("Constant parameters: {fixed}.")));
+        blocks.push(Block::Paragraph(format!("Constant parameters: {fixed}.")));
     }
     let figures = report.figures.pictures.iter();
     let figures: Vec<Block> =
-        figures.map(|picture| Block::Figure(picture.drawn.clone(), picture.says.clone())).collect();
+        figures.map(|picture| Block::Figure(picture.drawing.clone(), picture.remark.clone())).collect();
     let mut sections = Vec::new();
     if !figures.is_empty() {
         sections.push(Section { heading: "Figures".to_owned(), blocks: figures });
@@ -57,7 +57,7 @@ fn points(report: &Report) -> Block {
     let heads = varying.keys().chain(metrics).map(|name| (name.clone(), true));
     grid.columns = heads.collect();
     if grid.columns.is_empty() {
-        return Block::Words("No results.".to_owned());
+        return Block::Paragraph("No results.".to_owned());
     }
     for row in rows.iter().take(POINTS_MAX) {
         grid.row(cells(report, row));
@@ -70,7 +70,7 @@ fn points(report: &Report) -> Block {
     if rows.len() > POINTS_MAX {
         grid.remarks.push(format!("The first {POINTS_MAX} of {}: summary.json has all.", rows.len()));
     }
-    Block::Folded(format!("A row for each of {} points", rows.len()), vec![Block::Grid(grid)])
+    Block::Collapsed(format!("A row for each of {} points", rows.len()), vec![Block::Grid(grid)])
 }
 
 fn cells(report: &Report, row: &Row) -> Vec<Cell> {
@@ -79,13 +79,13 @@ fn cells(report: &Report, row: &Row) -> Vec<Cell> {
     let medians = metrics.iter().map(|name| {
         let Some(spread) = row.metrics.get(name) else { return Cell::from("–") };
         let interval = spread.interval.map(|ends| format!("{} to {}", figure(ends.low), figure(ends.high)));
-        Cell::from(figure(spread.median)).noted(interval)
+        Cell::from(figure(spread.median)).with_note(interval)
     });
     let mut cells: Vec<Cell> = values.map(Cell::from).chain(medians).collect();
     if let (true, Some(last)) = (row.disturbed > 0, cells.pop()) {
         let note = "foreign CPU load".to_owned();
         let note = last.note.clone().map_or(note.clone(), |interval| format!("{interval}; {note}"));
-        cells.push(last.noted(Some(note)));
+        cells.push(last.with_note(Some(note)));
     }
     cells
 }

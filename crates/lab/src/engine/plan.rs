@@ -13,7 +13,7 @@
 
 use super::point::{Point, Value};
 use super::question::{Failure, Parameter, Question, Time};
-use crate::nearest::{all, nearest};
+use crate::nearest::{all, suggest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -53,14 +53,14 @@ pub struct Trial {
 
 /// An error in a plan.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Mistake {
+pub struct PlanError {
     /// The line, from 1.
     pub line: usize,
     /// The message: what is wrong, and what to do.
     pub what: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
@@ -71,10 +71,10 @@ impl Plan {
     ///
     /// # Errors
     /// Returns all errors of the plan, sorted by line.
-    pub fn read(text: &str, questions: &[&dyn Question]) -> Result<Plan, Vec<Mistake>> {
+    pub fn read(text: &str, questions: &[&dyn Question]) -> Result<Plan, Vec<PlanError>> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(text, span.start));
-            vec![Mistake { line, what: error.message().to_owned() }]
+            vec![PlanError { line, what: error.message().to_owned() }]
         })?;
         let mut reader = Reader { text, mistakes: Vec::new() };
         let plan = reader.plan(table.get_ref(), questions);
@@ -125,11 +125,11 @@ impl Plan {
     ///
     /// # Errors
     /// Returns the number of invalid points, and the first ones with their reasons.
-    pub fn judge(&self, question: &dyn Question) -> Result<(), String> {
+    pub fn validate(&self, question: &dyn Question) -> Result<(), String> {
         let repeats = self.seeds.len() as u64 * u64::from(self.repetitions);
         let judged = (0..self.points()).filter_map(|number| {
             let point = self.trial(number * repeats).point;
-            let failure = question.judge(&point).err()?;
+            let failure = question.validate(&point).err()?;
             let (Failure::Impossible(why) | Failure::Lost(why)) = failure;
             Some(format!("  {point}: {why}"))
         });
@@ -175,7 +175,7 @@ pub struct Members<'a> {
 
 impl Members<'_> {
     /// Returns whether a trial belongs to the plan.
-    pub fn has(&self, point: &Point, seed: u64, repetition: u32) -> bool {
+    pub fn contains(&self, point: &Point, seed: u64, repetition: u32) -> bool {
         let said = |(name, values): (&String, &Vec<Value>)| {
             let place =
                 point.get(name).and_then(|value| values.binary_search_by(|other| other.order(value)).ok());
@@ -221,7 +221,7 @@ type Key<'a> = Spanned<toml::de::DeString<'a>>;
 
 struct Reader<'a> {
     text: &'a str,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<PlanError>,
 }
 
 /// The top-level keys of a plan.
@@ -229,13 +229,13 @@ const KEYS: [&str; 5] = ["question", "repetitions", "seed", "seeds", "parameters
 
 impl Reader<'_> {
     fn say(&mut self, span: Range<usize>, what: String) {
-        self.mistakes.push(Mistake { line: line(self.text, span.start), what });
+        self.mistakes.push(PlanError { line: line(self.text, span.start), what });
     }
 
     fn unknown(&mut self, key: &Key<'_>, what: &str, known: &[&str]) {
         self.say(
             key.span(),
-            format!("unknown {what} '{}'; {}", key.get_ref(), nearest(key.get_ref(), known)),
+            format!("unknown {what} '{}'; {}", key.get_ref(), suggest(key.get_ref(), known)),
         );
     }
 
@@ -274,7 +274,7 @@ impl Reader<'_> {
         };
         let found = questions.iter().find(|question| question.name() == &**name);
         if found.is_none() {
-            self.say(value.span(), format!("unknown question '{name}'; {}", nearest(name, &names)));
+            self.say(value.span(), format!("unknown question '{name}'; {}", suggest(name, &names)));
         }
         found.copied()
     }

@@ -96,7 +96,7 @@ pub trait Question: Sync {
     ///
     /// # Errors
     /// Returns [`Failure::Impossible`] with what to change.
-    fn judge(&self, point: &Point) -> Result<(), Failure>;
+    fn validate(&self, point: &Point) -> Result<(), Failure>;
 
     /// Runs one trial. The point contains every parameter.
     ///
@@ -105,7 +105,7 @@ pub trait Question: Sync {
     fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure>;
 
     /// Returns the command that runs this question if a plan alone cannot run it; `None` otherwise.
-    fn asked_by(&self) -> Option<&'static str> {
+    fn own_command(&self) -> Option<&'static str> {
         None
     }
 

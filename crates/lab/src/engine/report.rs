@@ -7,7 +7,7 @@
 use super::explanation::Explanation;
 use super::figures::{Axes, Figures, draw};
 use super::question::Metric;
-use super::store::{Manifest, Records, pretty, put_whole};
+use super::store::{Manifest, Records, pretty, write_atomically};
 use super::store_error::StoreError;
 use super::summary::Summary;
 use std::fmt::Write;
@@ -70,12 +70,12 @@ impl Report {
         let pictures =
             pictures.map(|picture| (dir.join(format!("{}.svg", picture.name)), picture.svg().into_bytes()));
         let files: Vec<(PathBuf, Vec<u8>)> = [page, summary].into_iter().chain(pictures).collect();
-        files.iter().try_for_each(|(path, bytes)| put_whole(path, bytes))?;
+        files.iter().try_for_each(|(path, bytes)| write_atomically(path, bytes))?;
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
     /// Returns whether every trial has a record.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.records >= self.trials
     }
 
@@ -83,7 +83,7 @@ impl Report {
     pub fn warnings(&self) -> Vec<String> {
         let (records, trials) = (self.records, self.trials);
         let missing = format!("{records} of {trials} trials have a record: the run is incomplete");
-        (!self.is_whole()).then_some(missing).into_iter().chain(self.faults()).collect()
+        (!self.is_complete()).then_some(missing).into_iter().chain(self.faults()).collect()
     }
 
     /// Returns the warnings except that the run is incomplete.

@@ -95,7 +95,7 @@ impl Manifest {
     }
 
     /// Checks that a record belongs to this run and that its key matches its contents.
-    fn judge(&self, members: &Members<'_>, record: &Record) -> Result<(), String> {
+    fn validate_record(&self, members: &Members<'_>, record: &Record) -> Result<(), String> {
         if record.question != self.plan.question {
             return Err(format!("belongs to question {}", record.question));
         }
@@ -105,7 +105,7 @@ impl Manifest {
         if record.key != self.key_of(&record.point, record.seed, record.repetition) {
             return Err("its key does not match its point".to_owned());
         }
-        if !members.has(&record.point, record.seed, record.repetition) {
+        if !members.contains(&record.point, record.seed, record.repetition) {
             return Err("its point is not in the plan".to_owned());
         }
         Ok(())
@@ -145,7 +145,7 @@ fn no_plan(dir: &Path) -> StoreError {
 
 /// A line of the records file that was skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenLine {
     /// The line number, from 1.
     pub line: usize,
     /// The reason.
@@ -197,7 +197,7 @@ pub struct Records {
     /// Valid lines by key, without line ends.
     pub lines: HashMap<String, String>,
     /// Lines that were skipped.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenLine>,
     /// Whether the last line is terminated.
     ended: bool,
 }
@@ -228,7 +228,7 @@ impl Records {
         for (place, line) in lines {
             if let Err(why) = records.take(line, manifest, &members) {
                 if records.broken.len() < BROKEN_NAMED_MAX {
-                    records.broken.push(Broken { line: place + 1, why });
+                    records.broken.push(BrokenLine { line: place + 1, why });
                 } else {
                     unnamed += 1;
                 }
@@ -247,7 +247,7 @@ impl Records {
             true => "truncated".to_owned(),
             false => format!("not a record: {error}"),
         })?;
-        manifest.judge(members, &record)?;
+        manifest.validate_record(members, &record)?;
         match self.lines.entry(record.key.clone()) {
             Entry::Vacant(free) => {
                 free.insert(String::from_utf8_lossy(line).into_owned());
@@ -274,19 +274,19 @@ impl Records {
 /// The lock is released explicitly, because closing the file is not enough: a child process that another
 /// thread has just forked shares the lock until it calls exec (flock(2)).
 #[derive(Debug)]
-struct Held(File);
+struct LockedFile(File);
 
-impl Held {
-    fn new(file: File, dir: &Path) -> Result<Held, StoreError> {
+impl LockedFile {
+    fn new(file: File, dir: &Path) -> Result<LockedFile, StoreError> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
             // Some network file systems have no locks: there, users must avoid concurrent runs themselves.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(Held(file)),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(LockedFile(file)),
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for LockedFile {
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -298,7 +298,7 @@ pub struct Run {
     dir: PathBuf,
     manifest: Manifest,
     records: Records,
-    file: Mutex<Held>,
+    file: Mutex<LockedFile>,
 }
 
 impl Run {
@@ -314,7 +314,7 @@ impl Run {
         fs::create_dir_all(dir).map_err(write(dir))?;
         let path = dir.join(RECORDS);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let mut file = Held::new(open.map_err(write(&path))?, dir)?;
+        let mut file = LockedFile::new(open.map_err(write(&path))?, dir)?;
         if dir.join(RUN).exists() {
             if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {
                 return Err(error);
@@ -325,7 +325,7 @@ impl Run {
             if has_records {
                 return Err(no_plan(dir));
             }
-            put_whole(&dir.join(RUN), &pretty(&manifest))?;
+            write_atomically(&dir.join(RUN), &pretty(&manifest))?;
         }
         let records = Records::read(dir, &manifest)?;
         if !records.ended {
@@ -350,7 +350,7 @@ impl Run {
     /// # Errors
     /// The file cannot be written; earlier records are not affected.
     pub fn append(&self, record: &Record) -> Result<(), StoreError> {
-        let line = line_of(record) + "\n";
+        let line = json_line(record) + "\n";
         let mut file = lock(&self.file);
         let length = file.0.metadata().map(|metadata| metadata.len());
         file.0.write_all(line.as_bytes()).map_err(|error| {
@@ -373,7 +373,7 @@ impl Run {
 }
 
 /// Returns a record as a line of JSON without the line end.
-pub fn line_of(record: &Record) -> String {
+pub fn json_line(record: &Record) -> String {
     serde_json::to_string(record).expect("figures are finite, names are text")
 }
 
@@ -401,7 +401,7 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
     let manifest = Manifest { shard: Shard::ALL, ..Manifest::read(first)? };
     let run = Run::open(out, manifest.clone())?;
     let mut all = run.found().clone();
-    let name = |dir: &Path, broken: &Broken| {
+    let name = |dir: &Path, broken: &BrokenLine| {
         format!("{}: line {}: {}", dir.join(RECORDS).display(), broken.line, broken.why)
     };
     let mut broken: Vec<String> = all.broken.iter().map(|broken| name(out, broken)).collect();
@@ -439,7 +439,7 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
         text.push('\n');
         records += 1;
     }
-    put_whole(&out.join(RECORDS), text.as_bytes())?;
+    write_atomically(&out.join(RECORDS), text.as_bytes())?;
     Ok(Merged { trials: manifest.plan.trials(), records, twice, broken })
 }
 
@@ -471,7 +471,7 @@ impl Cache {
         let folder = path.parent().expect("it has two parts");
         fs::create_dir_all(folder).map_err(|error| StoreError::Write(folder.to_owned(), error))?;
         // No sync: `get` detects a file that a power failure has truncated.
-        put(&path, (line_of(record) + "\n").as_bytes(), |_| Ok(()))
+        put(&path, (json_line(record) + "\n").as_bytes(), |_| Ok(()))
     }
 
     fn path(&self, key: &str) -> PathBuf {
@@ -484,7 +484,7 @@ impl Cache {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn put_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     put(path, bytes, File::sync_all)
 }
 

@@ -173,11 +173,12 @@ impl Summary {
     /// Returns a text table with a row for each point and metric.
     pub fn table(&self) -> Table {
         let many = self.rows.iter().any(|row| row.count > 1);
-        let heads = self.varying.keys().fold(Table::new(&self.question), |table, name| table.numbers(name));
-        let mut table = heads.words("metric").numbers("median");
+        let heads =
+            self.varying.keys().fold(Table::new(&self.question), |table, name| table.number_column(name));
+        let mut table = heads.text_column("metric").number_column("median");
         if many {
             for head in ["from", "to", "quartiles", "", "least", "most", "trials"] {
-                table = table.numbers(head);
+                table = table.number_column(head);
             }
         }
         let mut disturbed = false;

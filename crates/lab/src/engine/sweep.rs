@@ -18,10 +18,10 @@ use super::key::VERSION;
 use super::plan::Trial;
 use super::question::{Failure, Metrics, Question, Time};
 use super::record::Record;
-use super::store::{Cache, Run, line_of};
+use super::store::{Cache, Run, json_line};
 use super::store_error::StoreError;
 use crate::environment::Environment;
-use crate::load::{Foreign, Meter, ProcMeter};
+use crate::load::{ForeignLoad, Meter, ProcMeter};
 use kiban_base::Instant;
 use kiban_measure::pause::pace;
 use kiban_os::Clock;
@@ -44,15 +44,15 @@ pub struct Options {
     /// The foreign load that a real-time trial tolerates, in cores.
     pub foreign_cores_max: f64,
     /// How often a disturbed or failed real-time trial is repeated at most.
-    pub redos_max: u32,
+    pub retries_max: u32,
     /// How long a failed real-time trial is repeated, whatever the number of attempts, before the sweep ends
     /// early. `None`: it is repeated `redos_max` times, then the sweep continues with the other trials.
-    pub patience: Option<Duration>,
+    pub peer_timeout: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: None, foreign_cores_max: 0.25, redos_max: 5, patience: None }
+        Options { workers: None, foreign_cores_max: 0.25, retries_max: 5, peer_timeout: None }
     }
 }
 
@@ -81,7 +81,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns whether every trial has a record now.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.failed == 0 && self.ended_early.is_none()
     }
 
@@ -108,7 +108,7 @@ pub struct Progress<'a> {
 }
 
 /// The clock and the delay of [`Options::patience`]; tests replace it.
-pub trait Patience {
+pub trait RetryClock {
     /// Returns the monotonic time.
     fn now(&self) -> Instant;
 
@@ -116,7 +116,7 @@ pub trait Patience {
     fn pause(&mut self, length: Duration);
 }
 
-impl Patience for Clock {
+impl RetryClock for Clock {
     fn now(&self) -> Instant {
         Clock::now(self)
     }
@@ -127,11 +127,11 @@ impl Patience for Clock {
 }
 
 /// The interfaces to the system that a real-time sweep uses; tests replace them.
-pub struct Lent<'a> {
+pub struct SystemHooks<'a> {
     /// Reads CPU times.
     pub meter: &'a mut dyn Meter,
     /// Waits for a lost peer.
-    pub patience: &'a mut dyn Patience,
+    pub patience: &'a mut dyn RetryClock,
 }
 
 /// Runs all trials of a run that have no record. `progress` is called for every trial of the shard, including
@@ -147,7 +147,7 @@ pub fn sweep(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Outcome, StoreError> {
     let mut clock = Clock::new();
-    let lent = Lent { meter: &mut ProcMeter::new(clock), patience: &mut clock };
+    let lent = SystemHooks { meter: &mut ProcMeter::new(clock), patience: &mut clock };
     sweep_with(question, run, cache, options, lent, progress)
 }
 
@@ -160,7 +160,7 @@ pub fn sweep_with(
     run: &Run,
     cache: Option<&Cache>,
     options: &Options,
-    lent: Lent<'_>,
+    lent: SystemHooks<'_>,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Outcome, StoreError> {
     let manifest = run.manifest();
@@ -237,7 +237,7 @@ impl Sweep<'_> {
         let key = self.run.manifest().key(trial);
         if let Some(record) = self.cache.and_then(|cache| cache.get(&key)) {
             if !compared.swap(true, Ordering::Relaxed) {
-                self.compare(trial, &line_of(&record))?;
+                self.compare(trial, &json_line(&record))?;
             }
             self.run.append(&record)?;
             return Ok(Made::Cached);
@@ -256,7 +256,7 @@ impl Sweep<'_> {
 
     /// Repeats a recorded trial and checks that the result equals the record.
     fn compare(&self, trial: &Trial, line: &str) -> Result<(), StoreError> {
-        let again = self.ask(trial).map(|metrics| line_of(&self.record(trial, metrics)));
+        let again = self.ask(trial).map(|metrics| json_line(&self.record(trial, metrics)));
         if again.as_deref() == Ok(line) {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl Sweep<'_> {
     fn in_real_time(
         &self,
         open: &[Trial],
-        mut lent: Lent<'_>,
+        mut lent: SystemHooks<'_>,
         mut outcome: Outcome,
     ) -> Result<Outcome, StoreError> {
         let environment = Environment::read();
@@ -296,20 +296,20 @@ impl Sweep<'_> {
 
     /// Repeats a trial until an attempt was undisturbed or the limit is reached. Returns the result of the
     /// least disturbed attempt, and its foreign load if every attempt was disturbed.
-    fn quietest(&self, trial: &Trial, lent: &mut Lent<'_>, redone: &mut u64) -> Tried {
+    fn quietest(&self, trial: &Trial, lent: &mut SystemHooks<'_>, redone: &mut u64) -> Tried {
         let mut best: Option<(Metrics, f64)> = None;
         let mut lost_since = None;
         let mut tries = 0;
         loop {
             let start = lent.meter.read();
             let asked = self.ask(trial);
-            let foreign = start.zip(lent.meter.read()).map(|(start, end)| Foreign::between(start, end));
+            let foreign = start.zip(lent.meter.read()).map(|(start, end)| ForeignLoad::between(start, end));
             let lost = match asked {
                 Err(failure @ Failure::Impossible(_)) => return Tried::Failed(failure),
                 Err(Failure::Lost(why)) => Some(why),
                 Ok(metrics) => {
                     let disturbed = foreign.filter(|foreign| foreign.exceeds(self.options.foreign_cores_max));
-                    let Some(cores) = disturbed.map(Foreign::cores) else {
+                    let Some(cores) = disturbed.map(ForeignLoad::cores) else {
                         return Tried::Made(metrics, None);
                     };
                     if best.as_ref().is_none_or(|(_, least)| cores < *least) {
@@ -319,24 +319,24 @@ impl Sweep<'_> {
                     None
                 }
             };
-            let is_over = match (&lost, self.options.patience) {
+            let is_over = match (&lost, self.options.peer_timeout) {
                 (Some(_), Some(patience)) => {
                     let now = lent.patience.now();
                     now.since(*lost_since.get_or_insert(now)) >= patience
                 }
                 _ => {
                     tries += 1;
-                    tries > self.options.redos_max
+                    tries > self.options.retries_max
                 }
             };
             if !is_over {
-                if lost.is_some() && self.options.patience.is_some() {
+                if lost.is_some() && self.options.peer_timeout.is_some() {
                     lent.patience.pause(CALL);
                 }
                 *redone += 1;
                 continue;
             }
-            return match (best, lost, self.options.patience) {
+            return match (best, lost, self.options.peer_timeout) {
                 // An earlier, disturbed attempt counts; the next trial will notice that the peer is lost.
                 (Some((metrics, cores)), ..) => Tried::Made(metrics, Some(cores)),
                 (None, Some(why), Some(_)) => Tried::Gone(why),

@@ -337,16 +337,16 @@ impl fmt::Display for Outcome {
             }
         };
         let mut table = Table::new(title.trim_start_matches(": "))
-            .words("flow")
-            .words("path")
-            .numbers("offered")
-            .numbers("carried")
-            .numbers("cells lost")
-            .words("unit")
-            .numbers("lost")
-            .numbers("CDV p50 us")
-            .numbers("p99 us")
-            .numbers("unit p99 ms");
+            .text_column("flow")
+            .text_column("path")
+            .number_column("offered")
+            .number_column("carried")
+            .number_column("cells lost")
+            .text_column("unit")
+            .number_column("lost")
+            .number_column("CDV p50 us")
+            .number_column("p99 us")
+            .number_column("unit p99 ms");
         let percent = |part: f64| if part == 0.0 { "0".to_owned() } else { format!("{:.3}%", part * 100.0) };
         let some = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
         for flow in &self.flows {

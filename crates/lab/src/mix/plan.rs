@@ -5,7 +5,7 @@
 //! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of
 //!           the user.
 
-use crate::nearest::nearest;
+use crate::nearest::suggest;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::ops::Range;
@@ -353,7 +353,7 @@ impl Plan {
                 return Ok(());
             }
             let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
-            Err(mistake(name.at, format!("there is no site `{}`", name.text), &nearest(&name.text, &names)))
+            Err(mistake(name.at, format!("there is no site `{}`", name.text), &suggest(&name.text, &names)))
         };
         if self.pvcs.len() > PVCS_MAX {
             return Err(mistake(0, format!("{} paths", self.pvcs.len()), "at most 255 have names"));
@@ -485,7 +485,7 @@ fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.starts_with("unknown field") || message.starts_with("unknown variant"), &words[..]) {
         (true, [word, known @ ..]) => {
-            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: nearest(word, known) }
+            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: suggest(word, known) }
         }
         _ => Mistake { line, wrong: message.to_owned(), remedy: String::new() },
     }

@@ -134,7 +134,7 @@ impl Question for Policing {
         &METRICS
     }
 
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
+    fn validate(&self, point: &Point) -> Result<(), Failure> {
         lecture(point, 0).map(|_| ())
     }
 

@@ -170,7 +170,7 @@ impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = format!("{} ({}, {}): round trips, us", self.host, self.address, self.kernel);
         let heads = ["bytes", "trips", "min", "p50", "p90", "p99", "max", "2L/c", "16N/B", "rest"];
-        let mut table = heads.iter().fold(Table::new(title), |table, head| table.numbers(head));
+        let mut table = heads.iter().fold(Table::new(title), |table, head| table.number_column(head));
         let or_none = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.1}"));
         for row in &self.rows {
             let cells = [row.min_us, row.p50_us, row.p90_us, row.p99_us, row.max_us];

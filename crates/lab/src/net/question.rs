@@ -57,7 +57,7 @@ impl Question for Network {
         &METRICS
     }
 
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
+    fn validate(&self, point: &Point) -> Result<(), Failure> {
         Setup::of(point).map(drop)
     }
 
@@ -77,7 +77,7 @@ impl Question for Network {
         Ok(metrics(&evidence))
     }
 
-    fn asked_by(&self) -> Option<&'static str> {
+    fn own_command(&self) -> Option<&'static str> {
         Some(ASKED_BY)
     }
 

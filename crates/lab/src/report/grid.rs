@@ -81,7 +81,7 @@ impl From<Badge> for Cell {
 
 impl Cell {
     /// Adds a note below the text.
-    pub fn noted(self, note: Option<String>) -> Cell {
+    pub fn with_note(self, note: Option<String>) -> Cell {
         Cell { note, ..self }
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_table_of_the_terminal_keeps_its_notes() {
-        let mut table = Table::new("t").words("what").numbers("figure");
+        let mut table = Table::new("t").text_column("what").number_column("figure");
         let mark = table.note("why");
         table.row([format!("x {mark}"), "1".to_owned()]);
         table.remark("all");

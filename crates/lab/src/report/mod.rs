@@ -54,7 +54,7 @@ pub struct Section {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Block {
     /// A paragraph.
-    Words(String),
+    Paragraph(String),
     /// A row of badges, each followed by text.
     Badges(Vec<(Badge, String)>),
     /// A table.
@@ -64,20 +64,20 @@ pub enum Block {
     /// A shell command.
     Command(String),
     /// A collapsed block: its title and its contents.
-    Folded(String, Vec<Block>),
+    Collapsed(String, Vec<Block>),
     /// A nested section.
     Section(Section),
 }
 
 /// The identifiers of the page.
-struct Place {
+struct Identifiers {
     /// Identifiers in use.
     ids: BTreeSet<String>,
     /// Headings and figure names with their identifiers.
     links: Vec<(String, String)>,
 }
 
-impl Place {
+impl Identifiers {
     /// Returns a unique identifier for a heading or a figure.
     fn id(&mut self, of: &str) -> String {
         let slug = slug(of);
@@ -94,7 +94,7 @@ impl Document {
     /// Returns the HTML page.
     pub fn html(&self) -> String {
         let style = format!("{}{PAGE_STYLE}", picture::STYLE);
-        let mut place = Place { ids: ["main", "tip"].map(str::to_owned).into(), links: Vec::new() };
+        let mut place = Identifiers { ids: ["main", "tip"].map(str::to_owned).into(), links: Vec::new() };
         // Assign identifiers first, so that tables can link to later sections.
         name_blocks(&self.blocks, &mut place);
         for section in &self.sections {
@@ -156,17 +156,17 @@ fn policy(style: &str) -> String {
 }
 
 /// Assigns identifiers to a section, its figures and its nested sections, in the order of the page.
-fn name(section: &Section, place: &mut Place) {
+fn name(section: &Section, place: &mut Identifiers) {
     let id = place.id(&section.heading);
     place.links.push((section.heading.clone(), id));
     name_blocks(&section.blocks, place);
 }
 
-fn name_blocks(blocks: &[Block], place: &mut Place) {
+fn name_blocks(blocks: &[Block], place: &mut Identifiers) {
     for block in blocks {
         match block {
             Block::Section(section) => name(section, place),
-            Block::Folded(_, blocks) => name_blocks(blocks, place),
+            Block::Collapsed(_, blocks) => name_blocks(blocks, place),
             Block::Figure(picture, _) => {
                 let id = place.id(&picture.name);
                 place.links.push((picture.name.clone(), id));
@@ -195,7 +195,7 @@ impl Section {
 impl Block {
     fn html(&self, level: usize, names: &mut Names<'_>, link: Link<'_>) -> String {
         match self {
-            Block::Words(words) => format!("<p>{}</p>\n", text(words)),
+            Block::Paragraph(words) => format!("<p>{}</p>\n", text(words)),
             Block::Command(command) => format!("<pre>{}</pre>\n", text(command)),
             Block::Badges(badges) => {
                 let items = badges
@@ -208,7 +208,7 @@ impl Block {
                 let (_, id) = names.next().expect("every figure has been named");
                 figure(picture, says, id)
             }
-            Block::Folded(name, blocks) => {
+            Block::Collapsed(name, blocks) => {
                 let blocks: String = blocks.iter().map(|block| block.html(level, names, link)).collect();
                 format!(
                     "<details class=\"section\">\n<summary>{}</summary>\n{blocks}</details>\n",
@@ -222,7 +222,7 @@ impl Block {
     fn pictures<'a>(&'a self, pictures: &mut Vec<&'a Picture>) {
         match self {
             Block::Figure(picture, _) => pictures.push(picture),
-            Block::Folded(_, blocks) => blocks.iter().for_each(|block| block.pictures(pictures)),
+            Block::Collapsed(_, blocks) => blocks.iter().for_each(|block| block.pictures(pictures)),
             Block::Section(section) => section.blocks.iter().for_each(|block| block.pictures(pictures)),
             _ => {}
         }
@@ -335,11 +335,11 @@ mod tests {
         let mut blocks: Vec<Block> =
             pictures.into_iter().map(|picture| Block::Figure(picture, h())).collect();
         blocks.extend([
-            Block::Words(h()),
+            Block::Paragraph(h()),
             Block::Command(h()),
             Block::Badges(vec![(Badge::new(Tone::Plain, HOSTILE), h())]),
             Block::Grid(grid),
-            Block::Folded(h(), vec![Block::Section(Section { heading: h(), blocks: Vec::new() })]),
+            Block::Collapsed(h(), vec![Block::Section(Section { heading: h(), blocks: Vec::new() })]),
         ]);
         let section = Section { heading: h(), blocks };
         Document { title: h(), lead: h(), blocks: Vec::new(), sections: vec![section], foot: vec![h()] }

@@ -100,7 +100,7 @@ impl Board {
 /// Measures the goodput of all sessions in Mbit/s; returns `None` unless every session transfers something.
 fn point(board: Board, window_kib: u32, sessions: usize, effort: Effort) -> Option<f64> {
     let flow = measure(&board.plan(window_kib), sessions, effort.interval);
-    (flow.moving == sessions).then_some(flow.mbps)
+    (flow.active_streams == sessions).then_some(flow.mbps)
 }
 
 /// Runs all points. Calls `progress` after every point.

@@ -25,7 +25,7 @@ pub struct Flow {
     /// Goodput of all streams, Mbit/s.
     pub mbps: f64,
     /// Streams that transferred any data in the interval.
-    pub moving: usize,
+    pub active_streams: usize,
     /// Goodput of the slowest stream, in percent of an equal share.
     pub least_percent: f64,
     /// Writes that found no free page in the interval, and the sum of the queue lengths that they found.
@@ -83,7 +83,7 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
             }
             _ => 0.0,
         },
-        moving: bytes.iter().filter(|bytes| **bytes > 0).count(),
+        active_streams: bytes.iter().filter(|bytes| **bytes > 0).count(),
         page_waits: (waits.0 - waits_before.0, waits.1 - waits_before.1),
         busy: [0, 1].map(|side| (busy[side] - busy_before[side]).as_secs_f64() / seconds),
     }

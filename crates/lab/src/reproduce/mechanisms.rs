@@ -72,12 +72,12 @@ pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
 /// Returns the modelled comparison as a text table.
 pub fn modelled_table(rows: &[Modelled]) -> Table {
     let mut table = Table::new("under the cost model of 1995: what is lost without a mechanism")
-        .words("window x sessions")
-        .words("without")
-        .numbers("Mbit/s")
-        .numbers("% lost")
-        .numbers("us/PDU sending")
-        .numbers("receiving");
+        .text_column("window x sessions")
+        .text_column("without")
+        .number_column("Mbit/s")
+        .number_column("% lost")
+        .number_column("us/PDU sending")
+        .number_column("receiving");
     // The board of the paper comes first.
     let Some(whole) = rows.first() else { return table };
     for (place, whole) in whole.points.iter().enumerate() {
@@ -124,11 +124,11 @@ pub fn measured(mechanisms: &[Mechanism], options: Options) -> Vec<Measured> {
 /// Returns the measured comparison as a text table.
 pub fn measured_table(rows: &[Measured]) -> Table {
     let mut table = Table::new("measured here: processor time for a PDU of 8192 bytes, ns")
-        .words("mechanism")
-        .words("with / without")
-        .numbers("with")
-        .numbers("without")
-        .numbers("ratio");
+        .text_column("mechanism")
+        .text_column("with / without")
+        .number_column("with")
+        .number_column("without")
+        .number_column("ratio");
     for row in rows {
         let mark = if row.disturbed {
             format!(" {}", table.note("others used the machine: the quietest rounds count"))
@@ -147,28 +147,29 @@ pub fn measured_table(rows: &[Measured]) -> Table {
 }
 
 fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
-    let whole = Way { window_bytes: 256 << 10, bursts: true, believes: true, refers: true };
-    let boards = |way: Way| move |trial: &mut Trial| Joined::new(way).sample(trial);
+    let whole = PathOptions { window_bytes: 256 << 10, bursts: true, believes: true, refers: true };
+    let boards = |way: PathOptions| move |trial: &mut Trial| Joined::new(way).sample(trial);
     let cells = |whole_trains: bool| move |trial: &mut Trial| Ports::new().sample(trial, whole_trains);
-    let mut compare = |without: Way| {
+    let mut compare = |without: PathOptions| {
         let sides = (("without", boards(without)), ("with", boards(whole)));
         bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None).clone()
     };
     let (what, record) = match mechanism {
         Mechanism::Separation => (
             "a PDU refers to its payload / payload is copied when it is taken apart",
-            compare(Way { refers: false, ..whole }),
+            compare(PathOptions { refers: false, ..whole }),
         ),
         Mechanism::Sum => (
             "sums formed while the host's bytes are copied in / payload read and summed again on arrival",
-            compare(Way { believes: false, ..whole }),
+            compare(PathOptions { believes: false, ..whole }),
         ),
-        Mechanism::Scaling => {
-            ("window of 256 KB / of 56 KB, without scaling", compare(Way { window_bytes: 56 << 10, ..whole }))
-        }
+        Mechanism::Scaling => (
+            "window of 256 KB / of 56 KB, without scaling",
+            compare(PathOptions { window_bytes: 56 << 10, ..whole }),
+        ),
         Mechanism::Deferral => (
             "one settling for all that has come / one for every packet",
-            compare(Way { bursts: false, ..whole }),
+            compare(PathOptions { bursts: false, ..whole }),
         ),
         Mechanism::Chaining => (
             "cells by the train / cell by cell, segmentation and reassembly alone",
@@ -196,7 +197,7 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
 
 /// The options of the connection between two boards.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathOptions {
     window_bytes: u32,
     /// Whether all waiting packets are passed to the board in one batch, with one call of `settle`.
     bursts: bool,
@@ -210,7 +211,7 @@ struct Way {
 struct Joined {
     boards: [Board; 2],
     wires: [VecDeque<Pdu>; 2],
-    way: Way,
+    way: PathOptions,
     copies: PagePool,
     bytes: Vec<u8>,
     received: usize,
@@ -219,7 +220,7 @@ struct Joined {
 
 impl Joined {
     #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
-    fn new(way: Way) -> Joined {
+    fn new(way: PathOptions) -> Joined {
         let mut boards =
             [0, 1].map(|side| Board::new(&Joined::config(side, way), RngKey::for_simulation(side as u64)));
         let server = SocketAddr::new(Joined::address(1), 80);
@@ -240,7 +241,7 @@ impl Joined {
         IpAddr::from([10, 0, 0, 1 + side as u8])
     }
 
-    fn config(side: usize, way: Way) -> BoardConfig {
+    fn config(side: usize, way: PathOptions) -> BoardConfig {
         let port = IpPortConfig {
             address: Joined::address(side),
             prefix: "10.0.0.0/24".parse().expect("a prefix"),

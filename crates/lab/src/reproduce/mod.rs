@@ -169,12 +169,12 @@ impl Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut rows = Table::new(format!("{}: {}", self.paper, self.source))
-            .words("place")
-            .words("what")
-            .numbers("published")
-            .numbers("here")
-            .numbers("today")
-            .words("verdict");
+            .text_column("place")
+            .text_column("what")
+            .number_column("published")
+            .number_column("here")
+            .number_column("today")
+            .text_column("verdict");
         for row in &self.rows {
             let mark = row.note.as_ref().map(|note| format!(" {}", rows.note(note))).unwrap_or_default();
             rows.row([
@@ -195,7 +195,11 @@ impl std::fmt::Display for Report {
         for figure in &self.figures {
             writeln!(f, "{}", figure.table())?;
         }
-        let mut constants = Table::new("constants").words("name").numbers("value").words("").words("why");
+        let mut constants = Table::new("constants")
+            .text_column("name")
+            .number_column("value")
+            .text_column("")
+            .text_column("why");
         for constant in &self.constants {
             constants.row([constant.name, &constant.value, constant.origin, constant.why]);
         }
@@ -216,10 +220,9 @@ fn signed(value: f64) -> String {
 impl Figure {
     /// Returns the figure as a text table with a row for each horizontal position.
     pub fn table(&self) -> Table {
-        let heads = self
-            .curves
-            .iter()
-            .fold(Table::new(&self.title).numbers(self.x), |table, curve| table.numbers(&curve.name));
+        let heads = self.curves.iter().fold(Table::new(&self.title).number_column(self.x), |table, curve| {
+            table.number_column(&curve.name)
+        });
         let mut table = heads;
         let mut places: Vec<f64> =
             self.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).collect();

@@ -322,8 +322,11 @@ impl All {
 
     /// Returns a text table of all tables and figures with their verdicts.
     pub fn summary_table(&self) -> Table {
-        let mut table =
-            Table::new("tables and figures").words("paper").words("place").words("verdict").words("values");
+        let mut table = Table::new("tables and figures")
+            .text_column("paper")
+            .text_column("place")
+            .text_column("verdict")
+            .text_column("values");
         for place in &self.summary {
             let mark = place.note.as_ref().map(|note| format!(" {}", table.note(note))).unwrap_or_default();
             table.row([

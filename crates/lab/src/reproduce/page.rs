@@ -27,7 +27,7 @@ pub fn document(all: &All, command: &str) -> Document {
         title: "Five papers reproduced".to_owned(),
         lead: all.headline(),
         blocks: vec![
-            Block::Words(
+            Block::Paragraph(
                 "Each value is given three times: as published; as reproduced by kiban with a model of the paper's machine and one set \
                  of constants; and as measured with today's kiban at its best."
                     .to_owned(),
@@ -98,7 +98,7 @@ fn summary(all: &All) -> Section {
             Cell::from(title(paper)).to(title(paper)),
             name.as_str().into(),
             said,
-            Cell::from(place.counts()).noted(note),
+            Cell::from(place.counts()).with_note(note),
         ]);
     }
     grid.remarks.push("The verdict of a table or figure is the worst of its values'.".to_owned());
@@ -114,15 +114,15 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
             Cell::from(title(paper)).to(title(paper)),
             Cell::from(*what),
             then.as_str().into(),
-            Cell::from(best.as_str()).noted(Some((*how).to_owned())),
+            Cell::from(best.as_str()).with_note(Some((*how).to_owned())),
             Cell::from(Badge::new(tone, word))
-                .noted(Some(format!("counts as gone: {bound}. Kept in {kept}"))),
+                .with_note(Some(format!("counts as gone: {bound}. Kept in {kept}"))),
         ]);
     }
     Section {
         heading: "Weaknesses removed".to_owned(),
         blocks: vec![
-            Block::Words("The same line, hosts, clocks or load as in the paper; what differs is what kiban does today.".to_owned()),
+            Block::Paragraph("The same line, hosts, clocks or load as in the paper; what differs is what kiban does today.".to_owned()),
             Block::Grid(grid),
         ],
     }
@@ -146,7 +146,7 @@ fn values(report: &Report) -> Grid {
         grid.row([
             // No line break within "Table 2".
             Cell::from(row.place.replace(' ', "\u{a0}")),
-            Cell::from(row.what.as_str()).noted(row.note.clone()),
+            Cell::from(row.what.as_str()).with_note(row.note.clone()),
             published.into(),
             then.into(),
             best.into(),
@@ -175,14 +175,14 @@ fn constants(report: &Report) -> Block {
         count("fitted"),
         count("assumed")
     );
-    Block::Folded(name, vec![Block::Grid(grid)])
+    Block::Collapsed(name, vec![Block::Grid(grid)])
 }
 
 /// Returns the section of a paper: introduction, figures, values, constants, further blocks.
 fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) -> Section {
     let mut blocks = vec![
-        Block::Words(about.to_owned()),
-        Block::Words(format!("Source: {}.", report.source)),
+        Block::Paragraph(about.to_owned()),
+        Block::Paragraph(format!("Source: {}.", report.source)),
         tally(report.rows.iter().map(|row| row.verdict)),
     ];
     blocks.extend(figures);
@@ -253,7 +253,7 @@ fn atm_board(all: &All) -> Section {
     let more = Section {
         heading: "Without each mechanism".to_owned(),
         blocks: vec![
-            Block::Words(
+            Block::Paragraph(
                 "The paper publishes no figure without a mechanism: these rest on assumed constants, and are part of no verdict."
                     .to_owned(),
             ),
@@ -370,7 +370,7 @@ fn via_library(all: &All) -> Section {
         report,
         about,
         figures,
-        vec![Block::Folded("Every cell of table 3, and kiban's adaptive waiting".to_owned(), more)],
+        vec![Block::Collapsed("Every cell of table 3, and kiban's adaptive waiting".to_owned(), more)],
     )
 }
 
@@ -422,7 +422,7 @@ fn osi_board(all: &All) -> Section {
 fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> Section {
     let mut blocks = vec![
         Block::Badges(vec![(Badge::new(Tone::Plain, "measured"), environment.line())]),
-        Block::Words(
+        Block::Paragraph(
             "Measured in real time while this page was made: the results differ between machines and runs. No verdict above uses \
              them."
                 .to_owned(),
@@ -431,7 +431,7 @@ fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> 
     blocks.push(Block::Grid((&mechanisms::measured_table(mechanisms)).into()));
     match waiting {
         Ok(tables) => blocks.extend(tables.tables().iter().map(|table| Block::Grid(table.into()))),
-        Err(why) => blocks.push(Block::Words(format!("cannot measure the wait policies: {why}"))),
+        Err(why) => blocks.push(Block::Paragraph(format!("cannot measure the wait policies: {why}"))),
     }
     blocks.push(Block::Grid((&osi_board::measured::table(files)).into()));
     Section { heading: "Measured on this machine".to_owned(), blocks }
@@ -454,7 +454,7 @@ fn reading() -> Section {
         heading: "How to read this".to_owned(),
         blocks: vec![
             Block::Grid(grid),
-            Block::Words(
+            Block::Paragraph(
                 "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the value that it names) or \
                  assumed; each paper has one set of constants for all its points."
                     .to_owned(),

@@ -63,7 +63,7 @@ pub(super) fn points() -> u64 {
 /// continues as soon as there is any room instead of 5120 bytes. This avoids the deadlock between the writer
 /// and the receiver's delayed acknowledgement. The modern profile avoids it as well, but acknowledges only
 /// every second segment, and these buffers hold only two.
-pub fn woken_early() -> tcp::Config {
+pub fn early_wakeup_config() -> tcp::Config {
     tcp::Config {
         send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,
         ..tcp::Config::solaris23()
@@ -81,7 +81,7 @@ pub(super) fn make(cell: Duration, interval: Interval, done: &(dyn Fn() + Sync))
     let map = Map::of(
         "map-best",
         "solaris23, writer woken early",
-        &woken_early(),
+        &early_wakeup_config(),
         (&MESSAGES, &BUFFERS),
         cell,
         done,
@@ -132,9 +132,9 @@ pub(super) fn judge(
             ),
             best: format!(
                 "{} of {SESSIONS} move, {:.1} Mbit/s together; the least has {:.0} % of an even share",
-                flow.moving, flow.mbps, flow.least_percent
+                flow.active_streams, flow.mbps, flow.least_percent
             ),
-            gone: flow.moving == SESSIONS && flow.least_percent >= EVEN_PERCENT,
+            gone: flow.active_streams == SESSIONS && flow.least_percent >= EVEN_PERCENT,
             bound: "all move, each at least 90 % of an even share",
             how: "memory is shared by a ledger: n greedy sessions settle at 1/(n+1) of it each",
             kept: "cli/tests/snapshots/all.txt; sim/tests/starvation.rs",
@@ -198,11 +198,11 @@ pub(super) fn judge(
 /// Returns the weaknesses as a text table.
 pub(super) fn table(weaknesses: &[Weakness]) -> Table {
     let mut table = Table::new("weaknesses: the paper's machine, and kiban at its best")
-        .words("paper")
-        .words("weakness")
-        .words("as the paper's machine")
-        .words("at its best")
-        .words("gone");
+        .text_column("paper")
+        .text_column("weakness")
+        .text_column("as the paper's machine")
+        .text_column("at its best")
+        .text_column("gone");
     for one in weaknesses {
         let mark = table.note(format!("gone: {}. {}", one.bound, one.how));
         let gone = if one.gone { "yes" } else { "NO" };

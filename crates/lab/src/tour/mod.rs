@@ -37,30 +37,30 @@ pub const GENERATED_BYTES: u64 = 64 << 20;
 
 /// The file to transfer.
 #[derive(Clone)]
-pub enum Cargo {
+pub enum Payload {
     /// Contents in memory: generated, or read from something other than a regular file.
     Memory(Rc<[u8]>),
     /// A regular file and its length in bytes; it is read during the transfer.
     File(Rc<File>, u64),
 }
 
-impl Cargo {
+impl Payload {
     /// Generates `bytes` pseudo-random bytes; the same length always gives the same contents.
-    pub fn generated(bytes: u64) -> Cargo {
+    pub fn generated(bytes: u64) -> Payload {
         let mut chance = kiban_base::SimRng::from_seed(bytes);
         let mut noise = Vec::with_capacity(bytes as usize + 8);
         while (noise.len() as u64) < bytes {
             noise.extend_from_slice(&chance.draw().to_le_bytes());
         }
         noise.truncate(bytes as usize);
-        Cargo::Memory(noise.into())
+        Payload::Memory(noise.into())
     }
 
     /// Opens a file. A file without a length of its own (a pipe, a device) is read to its end into memory.
     ///
     /// # Errors
     /// Returns the error of the operating system, or `IsADirectory`.
-    pub fn open(path: &Path) -> io::Result<Cargo> {
+    pub fn open(path: &Path) -> io::Result<Payload> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
         if about.is_dir() {
@@ -68,18 +68,18 @@ impl Cargo {
         }
         // Files in /proc report a length of 0 although they have contents: read them like pipes.
         if about.is_file() && about.len() > 0 {
-            return Ok(Cargo::File(Rc::new(file), about.len()));
+            return Ok(Payload::File(Rc::new(file), about.len()));
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok(Cargo::Memory(bytes.into()))
+        Ok(Payload::Memory(bytes.into()))
     }
 
     /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Cargo::Memory(bytes) => bytes.len() as u64,
-            Cargo::File(_, bytes) => *bytes,
+            Payload::Memory(bytes) => bytes.len() as u64,
+            Payload::File(_, bytes) => *bytes,
         }
     }
 
@@ -90,19 +90,19 @@ impl Cargo {
 
     fn read(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         match self {
-            Cargo::Memory(bytes) => {
+            Payload::Memory(bytes) => {
                 let at = at as usize;
                 target.copy_from_slice(&bytes[at..at + target.len()]);
                 Ok(())
             }
-            Cargo::File(file, _) => file.read_exact_at(target, at),
+            Payload::File(file, _) => file.read_exact_at(target, at),
         }
     }
 }
 
 /// One transfer of the tour.
 #[derive(Clone, Copy, Debug)]
-pub struct Leg {
+pub struct Transfer {
     /// The sending board: 0 or 1.
     pub sender: usize,
     /// Concurrent TCP sessions; the file is split into as many parts.
@@ -112,11 +112,11 @@ pub struct Leg {
 }
 
 /// The transfers over TCP: one session in each direction, then sixty in each direction.
-pub const LEGS: [Leg; 4] = [
-    Leg { sender: 0, sessions: 1, window_bytes: 256 << 10 },
-    Leg { sender: 1, sessions: 1, window_bytes: 256 << 10 },
-    Leg { sender: 0, sessions: 60, window_bytes: 256 << 10 },
-    Leg { sender: 1, sessions: 60, window_bytes: 256 << 10 },
+pub const TRANSFERS: [Transfer; 4] = [
+    Transfer { sender: 0, sessions: 1, window_bytes: 256 << 10 },
+    Transfer { sender: 1, sessions: 1, window_bytes: 256 << 10 },
+    Transfer { sender: 0, sessions: 60, window_bytes: 256 << 10 },
+    Transfer { sender: 1, sessions: 60, window_bytes: 256 << 10 },
 ];
 
 /// One row of the tour's result. Keys and units are stable; `docs/tour.md` describes them.
@@ -193,8 +193,8 @@ type Shared<T> = Rc<RefCell<T>>;
 /// # Errors
 /// See [`Failure`].
 pub fn run(
-    leg: Leg,
-    cargo: &Cargo,
+    leg: Transfer,
+    cargo: &Payload,
     pcap: Option<&Path>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Row, Failure> {
@@ -312,7 +312,7 @@ fn part_of(bytes: u64, parts: usize, part: usize) -> (u64, u64) {
     (edge(part), edge(part + 1))
 }
 
-fn source(cargo: Cargo, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<io::Error>>) -> Source {
+fn source(cargo: Payload, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<io::Error>>) -> Source {
     Box::new(move |at, target| {
         if let Err(error) = cargo.read(from + at, target) {
             // The transfer continues with zeros and is reported as failed.
@@ -359,7 +359,7 @@ fn capturing(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Puts a tap on the receiving line of each board; each tap writes a capture into `folder`.
-fn set_taps(pair: &mut Pair, leg: Leg, folder: &Path) -> Result<Vec<Shared<Capture>>, Failure> {
+fn set_taps(pair: &mut Pair, leg: Transfer, folder: &Path) -> Result<Vec<Shared<Capture>>, Failure> {
     std::fs::create_dir_all(folder).map_err(|error| capturing(folder, &error))?;
     let mut captures = Vec::new();
     for side in 0..2 {
@@ -384,7 +384,7 @@ struct Ends {
     locals: Vec<Option<std::net::SocketAddr>>,
 }
 
-fn ends(pair: &mut Pair, leg: Leg) -> Ends {
+fn ends(pair: &mut Pair, leg: Transfer) -> Ends {
     let receivers = pair.world.take_programs(pair.boards[1 - leg.sender]);
     let senders = pair.world.take_programs(pair.boards[leg.sender]);
     let receiver = receivers.first().and_then(|program| program.as_any().downcast_ref::<Receiver>());
@@ -426,17 +426,17 @@ pub fn table(rows: &[Row]) -> Table {
     let bytes = rows.first().map_or(0, |row| row.bytes);
     let title = format!("File transfer between two boards: {:.1} MB", bytes as f64 / 1e6);
     let mut table = Table::new(title)
-        .words("transfer")
-        .numbers("goodput")
-        .numbers("% limit")
-        .numbers("paper")
-        .numbers("kcells")
-        .numbers("retransmits")
-        .numbers("copies")
-        .numbers("ns/PDU")
-        .numbers("ns/B")
-        .numbers("wall")
-        .words("SHA-256");
+        .text_column("transfer")
+        .number_column("goodput")
+        .number_column("% limit")
+        .number_column("paper")
+        .number_column("kcells")
+        .number_column("retransmits")
+        .number_column("copies")
+        .number_column("ns/PDU")
+        .number_column("ns/B")
+        .number_column("wall")
+        .text_column("SHA-256");
     let or_dash =
         |value: Option<f64>, digits: usize| value.map_or("-".into(), |value| format!("{value:.digits$}"));
     for row in rows {
@@ -479,14 +479,14 @@ pub fn table(rows: &[Row]) -> Table {
 mod tests {
     use super::*;
 
-    fn tour(leg: Leg, cargo: &Cargo) -> Row {
+    fn tour(leg: Transfer, cargo: &Payload) -> Row {
         run(leg, cargo, None, &mut |_| {}).expect("a tour that ends")
     }
 
     #[test]
     fn a_file_arrives_whole_and_the_row_says_so() {
-        let cargo = Cargo::generated(3_000_000);
-        for leg in LEGS {
+        let cargo = Payload::generated(3_000_000);
+        for leg in TRANSFERS {
             let row = tour(leg, &cargo);
             assert!(row.sha256_equal);
             assert_eq!((row.bytes, row.sessions, row.retransmissions), (3_000_000, leg.sessions, 0));
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn an_empty_file_and_one_shorter_than_its_sessions_arrive_too() {
         for bytes in [0, 1, 59] {
-            let row = tour(LEGS[2], &Cargo::generated(bytes));
+            let row = tour(TRANSFERS[2], &Payload::generated(bytes));
             assert!(row.sha256_equal, "{bytes} bytes");
             assert_eq!(row.mbps.is_some(), bytes > 0);
         }
@@ -506,7 +506,7 @@ mod tests {
 
     #[test]
     fn on_a_slow_machine_the_table_is_no_wider() {
-        let row = tour(LEGS[0], &Cargo::generated(10));
+        let row = tour(TRANSFERS[0], &Payload::generated(10));
         for (pdu, byte, shown) in [(93_596.2, 2.499, "93,596"), (1_557_052.0, 129.977, "1557k")] {
             let slow = Row {
                 operation: "FTAM X.25".into(),
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn the_rows_have_the_documented_keys_and_no_others() {
-        let row = serde_json::to_value(tour(LEGS[0], &Cargo::generated(10))).unwrap();
+        let row = serde_json::to_value(tour(TRANSFERS[0], &Payload::generated(10))).unwrap();
         let page = include_str!("../../../../docs/tour.md");
         let documented: Vec<&str> = page
             .lines()

@@ -10,12 +10,12 @@
 //! Copies    only those of TCP and ATM are counted. The seven layers make none; each in-memory filestore
 //!           makes one, which is not counted.
 
-use super::{Cargo, Failure, PATIENCE, PORT, Row, hex};
+use super::{Failure, PATIENCE, PORT, Payload, Row, hex};
 use crate::limits;
 use kiban_base::{Instant, Rope};
 use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
-use kiban_osi::ftam::filestore::{Disk, Path, Trouble, Way};
+use kiban_osi::ftam::filestore::{Disk, DiskError, Path, WriteMode};
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_osi::wire::tpkt;
@@ -43,7 +43,7 @@ const LARGE_FDATA_HEADER_BYTES: usize = 27;
 
 /// The layers below transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
+pub enum LowerLayer {
     /// X.25 and LAPB on a line, in virtual time.
     Line,
     /// TPKTs over the board's own TCP, in virtual time.
@@ -53,14 +53,14 @@ pub enum Over {
 }
 
 /// The rows in the order of the table.
-pub const LEGS: [Over; 3] = [Over::Line, Over::Tcp, Over::Loopback];
+pub const TRANSFERS: [LowerLayer; 3] = [LowerLayer::Line, LowerLayer::Tcp, LowerLayer::Loopback];
 
 /// Returns the name of a row.
-pub fn name(over: Over) -> &'static str {
+pub fn name(over: LowerLayer) -> &'static str {
     match over {
-        Over::Line => "FTAM X.25",
-        Over::Tcp => "FTAM TCP",
-        Over::Loopback => "FTAM loop",
+        LowerLayer::Line => "FTAM X.25",
+        LowerLayer::Tcp => "FTAM TCP",
+        LowerLayer::Loopback => "FTAM loop",
     }
 }
 
@@ -72,12 +72,12 @@ fn line_limit_mbps() -> f64 {
 }
 
 /// Copies `contents` between two in-memory filestores and returns the rate in Mbit/s; 0 for an empty file.
-fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
+fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, DiskError> {
     let (mut from, mut to) = (MemoryDisk::new(), MemoryDisk::new());
     from.put(path, contents);
     let clock = Clock::new();
     let (source, entry) = from.open(path)?;
-    let begun = to.begin(path, Way::Replace)?;
+    let begun = to.begin(path, WriteMode::Replace)?;
     let mut at = 0;
     while at < entry.bytes {
         let bytes = from.read(source, at, LARGE_FDATA_BYTES)?;
@@ -109,7 +109,7 @@ struct Measured {
     sent: u64,
     /// PDUs that both boards sent.
     pdus: u64,
-    resent: u64,
+    retransmits: u64,
     cpu_ticks: u64,
 }
 
@@ -128,12 +128,12 @@ fn halted(what: &dyn std::fmt::Debug) -> Failure {
 }
 
 /// Runs the transfer over X.25 or in loopback.
-fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
+fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
     let mut setup = Setup::new(Join::line(LINE_BITS_PER_SECOND));
     let mut limit_mbps = line_limit_mbps();
-    if over == Over::Loopback {
+    if over == LowerLayer::Loopback {
         // The best of three: other load on the machine can only make a run slower.
-        let all: Result<Vec<f64>, Trouble> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
+        let all: Result<Vec<f64>, DiskError> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
         limit_mbps = all.map_err(|trouble| halted(&trouble))?.into_iter().fold(0.0, f64::max);
         setup = Setup {
             fdata_bytes: LARGE_FDATA_BYTES,
@@ -150,7 +150,7 @@ fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
         return Err(halted(&outcome));
     }
     let wall_seconds = clock.now().as_secs_f64();
-    let seconds = if over == Over::Line { boards.now().as_secs_f64() } else { wall_seconds };
+    let seconds = if over == LowerLayer::Line { boards.now().as_secs_f64() } else { wall_seconds };
     let pdus = [0, 1].map(|side| match boards.line(side) {
         Some(line) => line.counters().frames,
         None => boards.files(side).tower().layers().0.counters().tpdus_out,
@@ -165,7 +165,7 @@ fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
         copied: None,
         sent: pdus[0],
         pdus: pdus.iter().sum(),
-        resent: resent(0) + resent(1),
+        retransmits: resent(0) + resent(1),
         cpu_ticks: (0..2).flat_map(|side| boards.spent_ticks(side)).sum(),
     })
 }
@@ -199,7 +199,7 @@ fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
         received,
         copied: Some(copied),
         pdus: total("segmentation", "frames_out"),
-        resent: total("tcp", "retransmissions"),
+        retransmits: total("tcp", "retransmissions"),
         // The layers above TCP run in the host programs.
         cpu_ticks: cost.board_ticks + cost.host_ticks,
         sent: pair.world.line(pair.sending[0]).cells(),
@@ -210,13 +210,13 @@ fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn run(over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+pub fn run(over: LowerLayer, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let scale = TickScale::calibrate();
     let mut contents = vec![0; cargo.len().min(PART_BYTES_MAX) as usize];
     cargo.read(0, &mut contents).map_err(Failure::Reading)?;
     let measured = match over {
-        Over::Line | Over::Loopback => joined(over, &contents)?,
-        Over::Tcp => over_tcp(&contents)?,
+        LowerLayer::Line | LowerLayer::Loopback => joined(over, &contents)?,
+        LowerLayer::Tcp => over_tcp(&contents)?,
     };
     progress(measured.received.len() as u64);
     let [sent, received] = [&contents, &measured.received].map(Sha256::digest);
@@ -228,22 +228,22 @@ pub fn run(over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<R
     Ok(Row {
         board: "osi",
         stack: match over {
-            Over::Line => "FTAM/ACSE/Presentation/Session/TP0/X.25/LAPB",
-            Over::Tcp => "FTAM/ACSE/Presentation/Session/TP0/TPKT/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
-            Over::Loopback => "FTAM/ACSE/Presentation/Session/TP0",
+            LowerLayer::Line => "FTAM/ACSE/Presentation/Session/TP0/X.25/LAPB",
+            LowerLayer::Tcp => "FTAM/ACSE/Presentation/Session/TP0/TPKT/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
+            LowerLayer::Loopback => "FTAM/ACSE/Presentation/Session/TP0",
         },
         operation: name(over).into(),
         sessions: 1,
         bytes: bytes as u64,
         sha256_equal: sent == received,
-        clock: if over == Over::Loopback { "real" } else { "virtual" },
+        clock: if over == LowerLayer::Loopback { "real" } else { "virtual" },
         virtual_seconds: measured.seconds,
         mbps,
         limit_mbps: measured.limit_mbps,
         limit_percent: mbps.map(|mbps| mbps / measured.limit_mbps * 100.0),
-        paper_mbps: mbps.and((over == Over::Line).then_some(PAPER_MBPS)),
+        paper_mbps: mbps.and((over == LowerLayer::Line).then_some(PAPER_MBPS)),
         copies_per_byte: measured.copied.and_then(|copied| per_byte(copied as f64)),
-        retransmissions: measured.resent,
+        retransmissions: measured.retransmits,
         cpu_ns_per_pdu: cpu_nanos / measured.pdus.max(1) as f64,
         wall_seconds: measured.wall_seconds,
         cells: measured.sent,
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_file_crosses_all_seven_layers_whole() {
-        for over in LEGS {
+        for over in TRANSFERS {
             for bytes in [0, 1, 3_000_000] {
-                let row = run(over, &Cargo::generated(bytes), &mut |_| {}).expect("it ends");
+                let row = run(over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
                 assert!(row.sha256_equal, "{over:?} {bytes}");
                 assert_eq!((row.bytes, row.retransmissions), (bytes, 0));
                 assert_eq!(row.mbps.is_some(), bytes > 0);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_line_of_two_mbit_per_second_carries_almost_that() {
-        let row = run(Over::Line, &Cargo::generated(3_000_000), &mut |_| {}).expect("it ends");
+        let row = run(LowerLayer::Line, &Payload::generated(3_000_000), &mut |_| {}).expect("it ends");
         // Random contents need one inserted zero in 62 bits, and the association takes some frames.
         assert!((97.5..98.5).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((1.98..1.99).contains(&row.limit_mbps), "{row:?}");
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_boards_own_tcp_fills_its_line_with_a_file() {
-        let row = run(Over::Tcp, &Cargo::generated(8_000_000), &mut |_| {}).expect("it ends");
+        let row = run(LowerLayer::Tcp, &Payload::generated(8_000_000), &mut |_| {}).expect("it ends");
         // The rest is the association and slow start.
         assert!((98.0..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((3.9..4.2).contains(&row.copies_per_byte.expect("TCP copies")), "{row:?}");
@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn of_a_long_file_a_part_is_moved() {
-        let row = run(Over::Loopback, &Cargo::generated(PART_BYTES_MAX + 5), &mut |_| {}).expect("it ends");
+        let row =
+            run(LowerLayer::Loopback, &Payload::generated(PART_BYTES_MAX + 5), &mut |_| {}).expect("it ends");
         assert_eq!((row.bytes, row.sha256_equal), (PART_BYTES_MAX, true));
     }
 }

@@ -8,7 +8,7 @@
 //! Limits    in virtual time, the payload that the line can carry in frames of these sizes; in real time, a
 //!           bare TCP stream measured just before with the same file, hashing at both ends and block size.
 
-use super::{Cargo, Failure, Row, Shared, hex, source, watch};
+use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use crate::limits;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::ethernet::{HEADER_BYTES as ETHERNET_HEADER_BYTES, Mac};
@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The RDMA operation that transfers the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum Method {
     /// The source writes them.
     Write,
     /// The sink reads them.
@@ -60,7 +60,7 @@ pub enum By {
 
 /// The lower layer of the RDMA NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
+pub enum LowerLayer {
     /// The operating system's TCP, in real time.
     OsTcp,
     /// The board's own TCP, over ATM.
@@ -70,38 +70,38 @@ pub enum Over {
 }
 
 /// The rows in the order of the table.
-pub const LEGS: [(By, Over); 6] = [
-    (By::Write, Over::OsTcp),
-    (By::Read, Over::OsTcp),
-    (By::Write, Over::OwnTcp),
-    (By::Read, Over::OwnTcp),
-    (By::Write, Over::Efe),
-    (By::Read, Over::Efe),
+pub const TRANSFERS: [(Method, LowerLayer); 6] = [
+    (Method::Write, LowerLayer::OsTcp),
+    (Method::Read, LowerLayer::OsTcp),
+    (Method::Write, LowerLayer::OwnTcp),
+    (Method::Read, LowerLayer::OwnTcp),
+    (Method::Write, LowerLayer::Efe),
+    (Method::Read, LowerLayer::Efe),
 ];
 
-impl Over {
+impl LowerLayer {
     fn stack(self) -> &'static str {
         match self {
-            Over::OsTcp => "RDMAP/DDP/MPA/TCP of the operating system",
-            Over::OwnTcp => "RDMAP/DDP/MPA/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
-            Over::Efe => "RDMAP/DDP/EFE/Ethernet",
+            LowerLayer::OsTcp => "RDMAP/DDP/MPA/TCP of the operating system",
+            LowerLayer::OwnTcp => "RDMAP/DDP/MPA/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
+            LowerLayer::Efe => "RDMAP/DDP/EFE/Ethernet",
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Over::OsTcp => "OS",
-            Over::OwnTcp => "TCP",
-            Over::Efe => "EFE",
+            LowerLayer::OsTcp => "OS",
+            LowerLayer::OwnTcp => "TCP",
+            LowerLayer::Efe => "EFE",
         }
     }
 }
 
 /// Returns the name of a row.
-pub fn name(by: By, over: Over) -> String {
+pub fn name(by: Method, over: LowerLayer) -> String {
     let by = match by {
-        By::Write => "write",
-        By::Read => "read",
+        Method::Write => "write",
+        Method::Read => "read",
     };
     format!("{by} {}", over.name())
 }
@@ -110,10 +110,15 @@ pub fn name(by: By, over: Over) -> String {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn run(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+pub fn run(
+    by: Method,
+    over: LowerLayer,
+    cargo: &Payload,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Row, Failure> {
     match over {
-        Over::OsTcp => in_real_time(by, cargo, progress),
-        Over::OwnTcp | Over::Efe => in_virtual_time(by, over, cargo, progress),
+        LowerLayer::OsTcp => in_real_time(by, cargo, progress),
+        LowerLayer::OwnTcp | LowerLayer::Efe => in_virtual_time(by, over, cargo, progress),
     }
 }
 
@@ -134,8 +139,8 @@ fn place_of(block: u64) -> u64 {
 
 /// One side of the transfer: the source, which connects, or the sink.
 struct End {
-    by: By,
-    over: Over,
+    by: Method,
+    over: LowerLayer,
     bytes: u64,
     /// Reads the file; `None` on the sink.
     source: Option<Source>,
@@ -156,7 +161,7 @@ struct End {
 }
 
 impl End {
-    fn new(by: By, over: Over, bytes: u64, source: Option<Source>, arrived: Shared<u64>) -> End {
+    fn new(by: Method, over: LowerLayer, bytes: u64, source: Option<Source>, arrived: Shared<u64>) -> End {
         End {
             by,
             over,
@@ -183,7 +188,7 @@ impl End {
         [&self.stag.to_be_bytes()[..], &self.memory.address().to_be_bytes()[..]].concat()
     }
 
-    fn hear(&mut self, said: &[u8]) {
+    fn on_private_data(&mut self, said: &[u8]) {
         if let Some((stag, offset)) = said.split_first_chunk::<4>()
             && let Some(offset) = offset.first_chunk::<8>()
         {
@@ -219,14 +224,14 @@ impl End {
     }
 
     /// Sends blocks while fewer than [`BLOCKS`] are outstanding (source only).
-    fn hand_out(&mut self, core: &mut Rnic) {
+    fn send_blocks(&mut self, core: &mut Rnic) {
         while self.begun < blocks_of(self.bytes) && self.begun - self.taken < BLOCKS {
             let length = length_of(self.bytes, self.begun);
             let source = self.source.as_mut().expect("the source has the file");
             source(self.begun * BLOCK_BYTES as u64, &mut self.buffer[..length]);
             let address = self.memory.address() + place_of(self.begun);
             self.memory.write(address, SharedBytes::from(&self.buffer[..length])).expect("a block of it");
-            if self.by == By::Write {
+            if self.by == Method::Write {
                 let operation = Operation::write(self.remote(self.begun));
                 let work = SendWork {
                     signalled: false,
@@ -265,10 +270,10 @@ impl End {
                 match (&self.source, self.by) {
                     (Some(_), _) => {
                         self.taken += 1;
-                        self.hand_out(core);
+                        self.send_blocks(core);
                     }
-                    (None, By::Write) => self.take(core, now),
-                    (None, By::Read) => {
+                    (None, Method::Write) => self.take(core, now),
+                    (None, Method::Read) => {
                         let (block, length) = (self.begun, length_of(self.bytes, self.begun));
                         let operation = Operation::read(self.remote(block));
                         let work = SendWork::new(block, operation, self.sge(block, length));
@@ -309,9 +314,11 @@ impl Program for End {
         (0..4 * BLOCKS).for_each(|slot| self.receive(core, slot));
         let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
         match (self.source.is_some(), self.over) {
-            (true, Over::Efe) => drop(rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room)),
+            (true, LowerLayer::Efe) => {
+                drop(rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room))
+            }
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
-            (false, Over::Efe) => rdma.listen_efe(SERVICE),
+            (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),
             (false, _) => drop(rdma.listen(address(1)).expect("nobody else listens")),
         }
     }
@@ -321,14 +328,14 @@ impl Program for End {
         while let Some(news) = rdma.nic().poll() {
             match news {
                 CmEvent::ConnectRequest(request) => {
-                    self.hear(&request.private_data);
+                    self.on_private_data(&request.private_data);
                     let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
                     rdma.accept(request.end, self.qp, depths, &said).expect("it waits");
                 }
                 CmEvent::Connected { private_data, .. } => {
-                    self.hear(&private_data);
+                    self.on_private_data(&private_data);
                     if self.source.is_some() {
-                        self.hand_out(&mut rdma.nic().core);
+                        self.send_blocks(&mut rdma.nic().core);
                     }
                 }
                 CmEvent::Gone { .. } | CmEvent::Failed { .. } => self.gone = true,
@@ -357,9 +364,11 @@ fn address(side: usize) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1 + side as u8).into(), SERVICE)
 }
 
-fn board(side: usize, over: Over) -> BoardConfig {
+fn board(side: usize, over: LowerLayer) -> BoardConfig {
     let port = match over {
-        Over::Efe => PortConfig::Efe(EfePortConfig { mac: mac(side), endpoint: efe::Config::default() }),
+        LowerLayer::Efe => {
+            PortConfig::Efe(EfePortConfig { mac: mac(side), endpoint: efe::Config::default() })
+        }
         _ => {
             let prefix = Prefix::new(address(side).ip(), 24);
             let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(1 - side).ip());
@@ -377,9 +386,9 @@ fn board(side: usize, over: Over) -> BoardConfig {
 }
 
 /// Returns the payload rate of the line in Mbit/s: blocks in segments, and one announcement per block.
-fn limit_mbps(over: Over) -> f64 {
+fn limit_mbps(over: LowerLayer) -> f64 {
     match over {
-        Over::Efe => {
+        LowerLayer::Efe => {
             let payload = SEGMENT_BYTES_MAX - TAGGED_BYTES;
             let frame = |segment: usize| {
                 (segment + EFE_HEADER_BYTES + ETHERNET_HEADER_BYTES).max(60) + ETHERNET_FRAMING_BYTES
@@ -401,14 +410,19 @@ fn limit_mbps(over: Over) -> f64 {
     }
 }
 
-fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+fn in_virtual_time(
+    by: Method,
+    over: LowerLayer,
+    cargo: &Payload,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Row, Failure> {
     let scale = TickScale::calibrate();
     let mut world = World::new(1);
     world.lend_ticks(ticks);
     let boards = [0, 1].map(|side| world.add_board(&board(side, over)));
     let plugs = boards.map(|board| Plug::Board(board, 0));
     match over {
-        Over::Efe => {
+        LowerLayer::Efe => {
             let cable = CableConfig::ethernet(ETHERNET_BITS_PER_SECOND, Duration::from_nanos(3700));
             let cable = CableConfig { packets_max: 1, ..cable };
             world.join_packets(plugs[0], plugs[1], &cable).expect("both are EFE ports");
@@ -432,7 +446,7 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
     let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
     // The boards' copy counters contain the copy from host memory into TCP's pages. Add the copy into EFE's
     // frames and the copy into the receiver's memory.
-    let to_ring = if over == Over::Efe { total("rdma", "payload_out_bytes") } else { 0 };
+    let to_ring = if over == LowerLayer::Efe { total("rdma", "payload_out_bytes") } else { 0 };
     let copied = super::copied(&boards) + to_ring + total("rdma", "placed_bytes");
     Ok(row(&Measured {
         by,
@@ -447,7 +461,7 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
         copied,
         segments: boards[0].counter("rdma", "segments_out"),
         pdus: total("rdma", "segments_out"),
-        again: total("tcp", "retransmissions") + total("efe", "resends"),
+        retransmits: total("tcp", "retransmissions") + total("efe", "resends"),
         cpu_nanos: scale.nanos(world.cost().board_ticks),
     }))
 }
@@ -547,7 +561,7 @@ fn remote_of(said: &[u8], block: u64) -> rdma::Remote {
 }
 
 /// Runs the sink in real time; returns the hash of the received file.
-fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<Vec<u8>, rdma::Error> {
+fn sink(end: &RealEnd, listener: &rdma::Listener, by: Method, bytes: u64) -> Result<Vec<u8>, rdma::Error> {
     let request = listener.request(PATIENCE)?;
     let said = request.private_data().to_vec();
     let connection = request.accept(&end.qp, &end.options())?;
@@ -558,12 +572,12 @@ fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<
         let here = match done.kind {
             rdma::Kind::Receive => {
                 end.receive_again(done.id)?;
-                if by == By::Read {
+                if by == Method::Read {
                     let slice = end.block(begun, length_of(bytes, begun));
                     end.qp.post_send(rdma::Wr::read(begun, slice, remote_of(&said, begun)))?;
                     begun += 1;
                 }
-                by == By::Write
+                by == Method::Write
             }
             kind => kind == rdma::Kind::Read,
         };
@@ -583,7 +597,7 @@ fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<
 fn feed(
     end: &RealEnd,
     to: rdma::Address,
-    by: By,
+    by: Method,
     bytes: u64,
     file: &mut Source,
     progress: &mut dyn FnMut(u64),
@@ -597,7 +611,7 @@ fn feed(
             file(begun * BLOCK_BYTES as u64, &mut buffer[..length]);
             end.memory.write(place_of(begun) as usize, &buffer[..length]);
             let block = rdma::Wr::write(0, end.block(begun, length), remote_of(&said, begun)).unsignalled();
-            let written = (by == By::Write).then_some(block);
+            let written = (by == Method::Write).then_some(block);
             end.qp.post_send_all(written.into_iter().chain([end.word(length)]))?;
             begun += 1;
         }
@@ -612,7 +626,7 @@ fn feed(
     connection.wait_disconnected(PATIENCE)
 }
 
-fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let halted = |error: rdma::Error| Failure::Halted(error.to_string());
     let mut unused = source(cargo.clone(), 0, Shared::default(), Rc::default());
     let limit_mbps = bare_tcp_mbps(cargo.len(), &mut unused).map_err(Failure::Reading)?;
@@ -638,7 +652,7 @@ fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<
     let (one, two) = (one.context.counters(), two.context.counters());
     Ok(row(&Measured {
         by,
-        over: Over::OsTcp,
+        over: LowerLayer::OsTcp,
         bytes: cargo.len(),
         sha256_equal: sent.borrow().clone().finalize()[..] == received[..],
         sha256: hex(&received),
@@ -649,15 +663,15 @@ fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<
         copied: one.placed_bytes + two.placed_bytes,
         segments: one.segments_out,
         pdus: one.segments_out + two.segments_out,
-        again: 0,
+        retransmits: 0,
         cpu_nanos,
     }))
 }
 
 /// The measurements of one row.
 struct Measured {
-    by: By,
-    over: Over,
+    by: Method,
+    over: LowerLayer,
     bytes: u64,
     sha256_equal: bool,
     sha256: String,
@@ -668,7 +682,7 @@ struct Measured {
     copied: u64,
     segments: u64,
     pdus: u64,
-    again: u64,
+    retransmits: u64,
     cpu_nanos: f64,
 }
 
@@ -690,7 +704,7 @@ fn row(measured: &Measured) -> Row {
         limit_percent: mbps.map(|mbps| mbps / measured.limit_mbps * 100.0),
         paper_mbps: None,
         copies_per_byte: per_byte(measured.copied as f64),
-        retransmissions: measured.again,
+        retransmissions: measured.retransmits,
         cpu_ns_per_pdu: measured.cpu_nanos / measured.pdus.max(1) as f64,
         wall_seconds: measured.wall_seconds,
         cells: measured.segments,
@@ -705,9 +719,9 @@ mod tests {
 
     #[test]
     fn a_file_arrives_whole_by_write_and_by_read_over_every_lower_layer() {
-        for (by, over) in LEGS {
+        for (by, over) in TRANSFERS {
             for bytes in [0, 1, BLOCK_BYTES as u64, 5_000_000] {
-                let row = run(by, over, &Cargo::generated(bytes), &mut |_| {}).expect("it ends");
+                let row = run(by, over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
                 assert!(row.sha256_equal, "{by:?} {over:?} {bytes} bytes");
                 assert_eq!((row.bytes, row.retransmissions), (bytes, 0), "{by:?} {over:?}");
                 assert_eq!(row.mbps.is_some(), bytes > 0);
@@ -717,20 +731,20 @@ mod tests {
 
     #[test]
     fn rdma_over_the_boards_tcp_copies_no_byte_more_often_than_tcp_does() {
-        for (by, over) in LEGS.into_iter().filter(|(_, over)| *over != Over::OsTcp) {
-            let row = run(by, over, &Cargo::generated(5_000_000), &mut |_| {}).expect("it ends");
+        for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
+            let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
             // From host memory, into cells, out of cells, into host memory. EFE needs only the first and the
             // last.
-            let least = if over == Over::Efe { 2.0 } else { 4.0 };
+            let least = if over == LowerLayer::Efe { 2.0 } else { 4.0 };
             assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");
         }
     }
 
     #[test]
     fn virtual_rows_come_close_to_what_the_line_can_carry() {
-        for (by, over) in LEGS.into_iter().filter(|(_, over)| *over != Over::OsTcp) {
-            let row = run(by, over, &Cargo::generated(20_000_000), &mut |_| {}).expect("it ends");
+        for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
+            let row = run(by, over, &Payload::generated(20_000_000), &mut |_| {}).expect("it ends");
             let percent = row.limit_percent.expect("bytes arrived");
             assert!((97.0..100.0).contains(&percent), "{by:?} {over:?}: {percent} %");
         }

@@ -4,7 +4,7 @@
 //!           receiver's 32 posted descriptors never run out: with reliable delivery, a message without a
 //!           descriptor breaks the connection (VI Architecture 1.0).
 
-use super::{Cargo, Failure, Row, Shared, hex, source, watch};
+use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_os::clock::{Clock, TickScale, ticks};
@@ -170,7 +170,7 @@ fn limit_mbps(cable: &CableConfig) -> f64 {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn run(cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let scale = TickScale::calibrate();
     let mut world = World::new(1);
     world.lend_ticks(ticks);
@@ -249,13 +249,13 @@ mod tests {
     #[test]
     fn a_file_crosses_the_link_whole_at_its_rate_with_two_copies() {
         for bytes in [0, 1, 65_536, 3_000_000] {
-            let row = run(&Cargo::generated(bytes), &mut |_| {}).expect("it ends");
+            let row = run(&Payload::generated(bytes), &mut |_| {}).expect("it ends");
             assert!(row.sha256_equal, "{bytes} bytes");
             assert_eq!((row.bytes, row.retransmissions), (bytes, 0));
             assert_eq!(row.mbps.is_some(), bytes > 0);
             assert_eq!(row.copies_per_byte, (bytes > 0).then_some(2.0));
         }
-        let row = run(&Cargo::generated(20_000_000), &mut |_| {}).expect("it ends");
+        let row = run(&Payload::generated(20_000_000), &mut |_| {}).expect("it ends");
         // The rest is connection set-up and propagation: three times 7 us of 0.2 s.
         assert!((99.9..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
     }

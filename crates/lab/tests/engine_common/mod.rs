@@ -85,7 +85,7 @@ impl Question for Toy {
         ]
     }
 
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
+    fn validate(&self, point: &Point) -> Result<(), Failure> {
         match point.count("across") {
             Some(13) => Err(Failure::Impossible("across is never 13: take 12".into())),
             _ => Ok(()),

@@ -33,7 +33,7 @@ use crate::wire::acse::{
 use crate::wire::ber::{Asn1, External};
 use crate::wire::presentation::{ContextDefinition, Pdv};
 
-use crate::{Misuse, presentation};
+use crate::{RequestError, presentation};
 pub use primitives::{Abort, Associate, AssociateAnswer, Authentication, EntityName, Indication, Request};
 use state::{Cell, Event, State, cell};
 
@@ -93,8 +93,8 @@ impl Acse {
     /// # Errors
     /// [`Misuse::State`] where the table is blank; [`Misuse::Unit`] for authentication that was not proposed;
     /// [`Misuse::Value`] if ACSE's own context is missing, and for contradictory answers.
-    pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
-        let Cell::Go(next) = cell(self.state, event_of(&request)) else { return Err(Misuse::State) };
+    pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
+        let Cell::Go(next) = cell(self.state, event_of(&request)) else { return Err(RequestError::State) };
         let down = match request {
             Request::Associate(associate) => self.associate(associate)?,
             Request::AssociateResponse(answer) => self.answer(answer)?,
@@ -122,32 +122,32 @@ impl Acse {
             Below::Release { user_data } => match self.read(&user_data) {
                 Some(Apdu::Rlrq(rlrq)) => {
                     let user_information = pdvs(rlrq.user_information);
-                    Told::event(Event::Rlrq, Indication::Release { reason: rlrq.reason, user_information })
+                    Decoded::event(Event::Rlrq, Indication::Release { reason: rlrq.reason, user_information })
                 }
-                _ => Told::Malformed,
+                _ => Decoded::Malformed,
             },
             Below::ReleaseConfirm { accepted, user_data } => match self.read(&user_data) {
                 Some(Apdu::Rlre(rlre)) => {
                     let event = if accepted { Event::RlreAccept } else { Event::RlreReject };
                     let user_information = pdvs(rlre.user_information);
-                    Told::event(
+                    Decoded::event(
                         event,
                         Indication::ReleaseConfirm { accepted, reason: rlre.reason, user_information },
                     )
                 }
-                _ => Told::Malformed,
+                _ => Decoded::Malformed,
             },
             Below::UAbort { user_data } => {
-                Told::event(Event::Abrt, Indication::Abort(self.on_abort(user_data)))
+                Decoded::event(Event::Abrt, Indication::Abort(self.on_abort(user_data)))
             }
-            Below::PAbort(abort) => Told::event(Event::PPabInd, Indication::PAbort(abort)),
+            Below::PAbort(abort) => Decoded::event(Event::PPabInd, Indication::PAbort(abort)),
             Below::Resynchronise { .. } => return self.on_resynchronise(false),
             _ => return,
         };
         match told {
-            Told::Event(event, indication) => self.on_event(event, *indication),
-            Told::Refused => {}
-            Told::Malformed => {
+            Decoded::Event(event, indication) => self.on_event(event, *indication),
+            Decoded::Refused => {}
+            Decoded::Malformed => {
                 self.counters.malformed_in += 1;
                 self.fail();
             }
@@ -166,7 +166,7 @@ impl Acse {
     fn on_event(&mut self, event: Event, indication: Indication) {
         let next = match cell(self.state, event) {
             Cell::Go(next) => next,
-            Cell::Judge => State::Sta2,
+            Cell::Validate => State::Sta2,
             Cell::Collision if self.is_initiator => State::Sta6,
             Cell::Collision => State::Sta7,
             Cell::Invalid => {
@@ -215,25 +215,25 @@ impl Acse {
 }
 
 /// The meaning of an indication of presentation for ACSE.
-enum Told {
+enum Decoded {
     Event(Event, Box<Indication>),
     Malformed,
     /// It has been answered, and nothing is indicated.
     Refused,
 }
 
-impl Told {
-    fn event(event: Event, indication: Indication) -> Told {
-        Told::Event(event, Box::new(indication))
+impl Decoded {
+    fn event(event: Event, indication: Indication) -> Decoded {
+        Decoded::Event(event, Box::new(indication))
     }
 }
 
 // Transmit path.
 impl Acse {
-    fn associate(&mut self, associate: Associate) -> Result<presentation::Request, Misuse> {
+    fn associate(&mut self, associate: Associate) -> Result<presentation::Request, RequestError> {
         let Associate { mut presentation, application_context, called, calling, authentication, .. } =
             associate;
-        let context = own_context(&presentation.contexts).ok_or(Misuse::Value)?;
+        let context = own_context(&presentation.contexts).ok_or(RequestError::Value)?;
         self.context = context;
         self.is_initiator = true;
         self.authenticates = authentication.is_some();
@@ -259,23 +259,23 @@ impl Acse {
         Ok(presentation::Request::Connect(Box::new(presentation)))
     }
 
-    fn answer(&mut self, answer: AssociateAnswer) -> Result<presentation::Request, Misuse> {
+    fn answer(&mut self, answer: AssociateAnswer) -> Result<presentation::Request, RequestError> {
         let AssociateAnswer {
             mut presentation, application_context, result, responding, authentication, ..
         } = answer;
         if authentication.is_some() && !self.authenticates {
-            return Err(Misuse::Unit);
+            return Err(RequestError::Unit);
         }
         let selected = authentication.is_some();
         let Authentication { mechanism, value } = authentication.unwrap_or_default();
         let default = AssociateDiagnostic::ServiceUser(wire::UserDiagnostic::NULL);
         let diagnostic = answer.diagnostic.unwrap_or(default);
         if matches!(diagnostic, AssociateDiagnostic::ServiceProvider(_)) {
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
         let apdu = Apdu::Aare(wire::Aare {
             version: wire::Version::VERSION_1,
-            application_context: application_context.ok_or(Misuse::Value)?,
+            application_context: application_context.ok_or(RequestError::Value)?,
             result,
             diagnostic,
             responding_ap_title: responding.ap_title,
@@ -293,15 +293,15 @@ impl Acse {
         match &mut presentation {
             presentation::Answer::Accepted(accept) if is_accepted => accept.user_data = user_data,
             presentation::Answer::Refused(refuse) if !is_accepted => refuse.user_data = user_data,
-            _ => return Err(Misuse::Value),
+            _ => return Err(RequestError::Value),
         }
         self.authenticates = selected;
         Ok(presentation::Request::ConnectResponse(presentation))
     }
 
-    fn abort(&self, abort: Abort) -> Result<presentation::Request, Misuse> {
+    fn abort(&self, abort: Abort) -> Result<presentation::Request, RequestError> {
         if abort.diagnostic.is_some() && !self.authenticates {
-            return Err(Misuse::Unit);
+            return Err(RequestError::Unit);
         }
         let apdu = Apdu::Abrt(wire::Abrt {
             source: AbortSource::SERVICE_USER,
@@ -315,11 +315,11 @@ impl Acse {
 // Receive path.
 impl Acse {
     /// Handles a P-CONNECT indication: AARQ.
-    fn on_connect(&mut self, mut connect: presentation::Connect) -> Told {
+    fn on_connect(&mut self, mut connect: presentation::Connect) -> Decoded {
         let user_data = core::mem::take(&mut connect.user_data);
         self.is_initiator = false;
         self.context = own_context(&connect.contexts).unwrap_or(Pdv::NO_CONTEXT);
-        let Some(Apdu::Aarq(aarq)) = self.read(&user_data) else { return Told::Malformed };
+        let Some(Apdu::Aarq(aarq)) = self.read(&user_data) else { return Decoded::Malformed };
         if self.state == State::Sta0 && !aarq.version.contains(wire::Version::VERSION_1) {
             return self.refuse(connect, aarq);
         }
@@ -346,11 +346,11 @@ impl Acse {
             implementation: aarq.implementation,
             user_information: pdvs(aarq.user_information),
         });
-        Told::event(Event::Aarq, indication)
+        Decoded::event(Event::Aarq, indication)
     }
 
     /// Refuses for lack of a common version: sends AARE- by the provider (§7.1.3.2), and indicates nothing.
-    fn refuse(&mut self, connect: presentation::Connect, aarq: wire::Aarq) -> Told {
+    fn refuse(&mut self, connect: presentation::Connect, aarq: wire::Aarq) -> Decoded {
         self.counters.refusals_out += 1;
         let apdu = Apdu::Aare(wire::Aare {
             version: wire::Version::VERSION_1,
@@ -377,24 +377,24 @@ impl Acse {
         self.down.push_back(presentation::Request::ConnectResponse(presentation::Answer::Refused(Box::new(
             refuse,
         ))));
-        Told::Refused
+        Decoded::Refused
     }
 
     /// Handles a P-CONNECT confirm: AARE, or a refusal of presentation or session.
-    fn on_answer(&mut self, mut answer: presentation::Answer) -> Told {
+    fn on_answer(&mut self, mut answer: presentation::Answer) -> Decoded {
         let (user_data, is_accepted) = match &mut answer {
             presentation::Answer::Accepted(accept) => (core::mem::take(&mut accept.user_data), true),
             presentation::Answer::Refused(refuse) => {
                 if refuse.by != presentation::Refuser::User {
-                    return Told::event(Event::PConCnfReject, refused_below(answer));
+                    return Decoded::event(Event::PConCnfReject, refused_below(answer));
                 }
                 (core::mem::take(&mut refuse.user_data), false)
             }
         };
-        let Some(Apdu::Aare(aare)) = self.read(&user_data) else { return Told::Malformed };
+        let Some(Apdu::Aare(aare)) = self.read(&user_data) else { return Decoded::Malformed };
         // §7.1.3.4: the two results must agree.
         if is_accepted != (aare.result == AssociateResult::ACCEPTED) {
-            return Told::Malformed;
+            return Decoded::Malformed;
         }
         let has_unit = aare.requirements.is_some_and(|units| units.contains(Requirements::AUTHENTICATION));
         self.authenticates &= has_unit;
@@ -415,7 +415,7 @@ impl Acse {
             implementation: aare.implementation,
             user_information: pdvs(aare.user_information),
         };
-        Told::event(event, Indication::AssociateConfirm(confirm))
+        Decoded::event(event, Indication::AssociateConfirm(confirm))
     }
 
     /// Handles a P-U-ABORT indication: ABRT or, without one, what version 1 of session leaves of it

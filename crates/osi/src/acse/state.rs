@@ -59,7 +59,7 @@ pub enum Cell {
     Go(State),
     /// AARQ: if p1 (the association can be supported), indicates it and enters STA2; otherwise answers AARE-
     /// and stays in STA0.
-    Judge,
+    Validate,
     /// RLRQ that collides with an RLRQ of this end: indicates it; p2 (this end initiated the association)
     /// enters STA6, otherwise STA7.
     Collision,
@@ -73,7 +73,7 @@ pub const fn cell(state: State, event: Event) -> Cell {
         (Sta0, AAscReq) => Cell::Go(Sta1),
         (Sta2, AAscRspAccept) => Cell::Go(Sta5),
         (Sta2, AAscRspReject) => Cell::Go(Sta0),
-        (Sta0, Aarq) => Cell::Judge,
+        (Sta0, Aarq) => Cell::Validate,
         (Sta1, AareAccept) => Cell::Go(Sta5),
         (Sta1, AareReject) => Cell::Go(Sta0),
         (Sta1, PConCnfReject) => Cell::Go(Sta0),

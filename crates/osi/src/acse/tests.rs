@@ -42,7 +42,7 @@ const STATES: [State; 8] =
 fn shown(cell: Cell) -> String {
     match cell {
         Cell::Invalid => "-".to_string(),
-        Cell::Judge => "p1".to_string(),
+        Cell::Validate => "p1".to_string(),
         Cell::Collision => "p2".to_string(),
         Cell::Go(next) => format!("STA{}", next as usize),
     }
@@ -254,7 +254,7 @@ fn the_machine_does_what_every_cell_says() {
             let at = format!("{name} in {state:?}");
             match given(event) {
                 Given::Above(request) if *expected == "-" => {
-                    assert_eq!(machine.request(request), Err(Misuse::State), "{at}");
+                    assert_eq!(machine.request(request), Err(RequestError::State), "{at}");
                     assert_eq!(
                         (machine.state(), machine.poll_up(), machine.poll_down()),
                         (state, None, None),
@@ -315,10 +315,10 @@ fn proofs_need_their_functional_unit() {
     let mut pair = Pair::default();
     pair.here(Request::Associate(associate()));
     let proof = AssociateAnswer { authentication: Some(password("x")), ..answer(true) };
-    assert_eq!(pair.there.request(Request::AssociateResponse(proof)), Err(Misuse::Unit));
+    assert_eq!(pair.there.request(Request::AssociateResponse(proof)), Err(RequestError::Unit));
     pair.there(Request::AssociateResponse(answer(true)));
     let why = Abort { diagnostic: Some(AbortDiagnostic::NO_REASON_GIVEN), ..abort() };
-    assert_eq!(pair.here.request(Request::Abort(why)), Err(Misuse::Unit));
+    assert_eq!(pair.here.request(Request::Abort(why)), Err(RequestError::Unit));
     assert_eq!((pair.here.state(), pair.there.state()), (State::Sta5, State::Sta5));
 }
 
@@ -326,7 +326,7 @@ fn proofs_need_their_functional_unit() {
 fn releases_that_meet_are_answered_in_turn() {
     let mut pair = Pair::collided();
     assert_eq!((pair.here.state(), pair.there.state()), (State::Sta6, State::Sta7));
-    assert_eq!(pair.there.request(release_response(true)), Err(Misuse::State));
+    assert_eq!(pair.there.request(release_response(true)), Err(RequestError::State));
     pair.here(release_response(true));
     assert_eq!((pair.here.state(), pair.there.state()), (State::Sta3, State::Sta4));
     pair.there(release_response(true));
@@ -382,7 +382,7 @@ fn without_a_context_of_its_own_there_is_no_association() {
     let mut asked = associate();
     asked.presentation.contexts.pop();
     let mut machine = Acse::new();
-    assert_eq!(machine.request(Request::Associate(asked.clone())), Err(Misuse::Value));
+    assert_eq!(machine.request(Request::Associate(asked.clone())), Err(RequestError::Value));
     machine.arrive(presentation::Indication::Connect(asked.presentation.into()));
     assert_eq!(machine.poll_up(), None);
     assert_eq!(machine.poll_down(), Some(presentation::Request::Abort { user_data: vec![] }));

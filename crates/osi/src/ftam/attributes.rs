@@ -214,7 +214,7 @@ fn common(
 pub(super) fn path_of(
     name: &PathnameAttribute,
     home: &super::filestore::Path,
-) -> Result<super::filestore::Path, super::filestore::BadName> {
+) -> Result<super::filestore::Path, super::filestore::PathError> {
     let strings: Vec<_> = name.components().iter().map(|component| component.text()).collect();
     let path = super::filestore::Path::from_filename(strings.iter().map(|string| string.as_ref()))?;
     path.components().try_fold(home.clone(), |above, name| above.join(name))

@@ -6,8 +6,8 @@
 //!            the read.
 //! Receiving  structure is ignored: FTAM-2's records are its strings.
 
-use super::filestore::Trouble;
-use super::filestore::text::{Inward, Lines, Outward};
+use super::filestore::DiskError;
+use super::filestore::text::{Lines, StringsToText, TextToStrings};
 use crate::wire::ber::Tag;
 use crate::wire::ftam::{DataElement, Document, ErrorIdentifier, Structuring, TextParameters};
 use alloc::collections::VecDeque;
@@ -36,14 +36,14 @@ fn lines_of(document: &Document) -> Option<(Lines, &TextParameters)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A disk error.
-    Disk(Trouble),
+    Disk(DiskError),
     /// The text cannot be sent as this document.
     Text,
 }
 
 /// Converts a file to data elements.
 pub(super) struct Outflow {
-    outward: Option<Outward>,
+    outward: Option<TextToStrings>,
     lines: Option<(Lines, usize)>,
     tag: Tag,
     structured: bool,
@@ -71,7 +71,7 @@ impl Outflow {
             let usual = if lines == Lines::Within { fdata_bytes } else { LINE_BYTES_MAX };
             (lines, said.map_or(usual, |said| said.min(usual)).max(2))
         });
-        let outward = lines.map(|(lines, most)| Outward::new(lines, most));
+        let outward = lines.map(|(lines, most)| TextToStrings::new(lines, most));
         let most = match document {
             Document::UnstructuredBinary(parameters) => parameters.maximum_string_length,
             _ => None,
@@ -96,7 +96,7 @@ impl Outflow {
     /// Returns the next element, or `None` at the end; `read` reads the file (offset, length).
     pub(super) fn next(
         &mut self,
-        read: &mut dyn FnMut(u64, usize) -> Result<Bytes, Trouble>,
+        read: &mut dyn FnMut(u64, usize) -> Result<Bytes, DiskError>,
     ) -> Result<Option<DataElement>, Failure> {
         loop {
             if let Some(element) = self.ready.pop_front() {
@@ -118,7 +118,7 @@ impl Outflow {
                 let most = (self.bytes - self.taken).min(whole_pieces as u64) as usize;
                 self.ahead = read(self.taken, most).map_err(Failure::Disk)?;
                 if self.ahead.is_empty() {
-                    return Err(Failure::Disk(Trouble::Changed));
+                    return Err(Failure::Disk(DiskError::Changed));
                 }
             }
             let piece = self.ahead.split_to(self.ahead.len().min(self.piece_bytes));
@@ -134,7 +134,7 @@ impl Outflow {
     }
 
     fn gather(&mut self) {
-        while let Some(contents) = self.outward.as_mut().and_then(Outward::pop) {
+        while let Some(contents) = self.outward.as_mut().and_then(TextToStrings::pop) {
             if self.structured {
                 self.ready.push_back(DataElement::Structuring(Structuring::RECORD));
             }
@@ -154,12 +154,12 @@ impl Outflow {
 
     /// Returns the file offset of the next element.
     pub(super) fn at(&self) -> u64 {
-        self.taken - self.outward.as_ref().map_or(0, Outward::held_bytes) as u64
+        self.taken - self.outward.as_ref().map_or(0, TextToStrings::held_bytes) as u64
     }
 
     /// Continues at an earlier offset.
     pub(super) fn go_back(&mut self, at: u64) {
-        self.outward = self.lines.map(|(lines, most)| Outward::new(lines, most));
+        self.outward = self.lines.map(|(lines, most)| TextToStrings::new(lines, most));
         self.ready.clear();
         self.ahead.clear();
         (self.taken, self.ended) = (at, false);
@@ -168,7 +168,7 @@ impl Outflow {
 
 /// Converts data elements to a file.
 pub(super) struct Inflow {
-    inward: Option<Inward>,
+    inward: Option<StringsToText>,
     lines: Option<Lines>,
 }
 
@@ -176,7 +176,7 @@ impl Inflow {
     /// Begins a document; `held` is the value of [`Inflow::is_holding`] at the point where it continues.
     pub(super) fn new(document: &Document, held: bool) -> Inflow {
         let lines = lines_of(document).map(|(lines, _)| lines);
-        Inflow { inward: lines.map(|lines| Inward::new(lines, held)), lines }
+        Inflow { inward: lines.map(|lines| StringsToText::new(lines, held)), lines }
     }
 
     /// Returns the bytes to store for an element.
@@ -197,16 +197,16 @@ impl Inflow {
 
     /// Returns the bytes to store at the end.
     pub(super) fn end(&mut self) -> Rope {
-        self.inward.as_mut().map_or_else(Rope::new, Inward::end)
+        self.inward.as_mut().map_or_else(Rope::new, StringsToText::end)
     }
 
     /// Returns whether a CR is held back.
     pub(super) fn is_holding(&self) -> bool {
-        self.inward.as_ref().is_some_and(Inward::is_holding)
+        self.inward.as_ref().is_some_and(StringsToText::is_holding)
     }
 
     /// Continues at an earlier point, at which a CR was held back or not.
     pub(super) fn go_back(&mut self, held: bool) {
-        self.inward = self.lines.map(|lines| Inward::new(lines, held));
+        self.inward = self.lines.map(|lines| StringsToText::new(lines, held));
     }
 }

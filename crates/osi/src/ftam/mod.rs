@@ -33,9 +33,9 @@ mod record;
 pub mod responder;
 
 pub use machine::{
-    Config, Counters, FPDUS_MAX, GROUP_MAX, Machine, Sends, State, Verdict, WINDOW_MAX, verdict,
+    Config, Counters, FPDUS_MAX, GROUP_MAX, Item, Machine, State, Verdict, WINDOW_MAX, verdict,
 };
-pub use primitive::{Docket, Indication, Initialize, Misuse, Request, Role, Transfer};
+pub use primitive::{Docket, Indication, Initialize, Request, RequestError, Role, Transfer};
 
 use crate::wire::ber::Oid;
 use crate::wire::ftam::oids;

@@ -109,7 +109,7 @@ pub struct Transfer {
 
 /// A request that is not allowed: the caller's fault; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Misuse {
+pub enum RequestError {
     /// Not allowed in this state, or for this end.
     State,
     /// A functional unit or service class that was not negotiated.
@@ -124,17 +124,17 @@ pub enum Misuse {
     Checkpoint,
 }
 
-impl fmt::Display for Misuse {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Misuse::State => "the file service is in no state for this: look at the indications first",
-            Misuse::Unit => "this needs a functional unit or a service class that was not negotiated",
-            Misuse::Group => "this cannot stand here in a group, or must stand in one",
-            Misuse::Value => "a parameter does not fit with what was asked or negotiated",
-            Misuse::Context => "there is no presentation context for contents of this type",
-            Misuse::Checkpoint => "the checkpoint is unknown or answered, or the window is full",
+            RequestError::State => "the file service is in no state for this: look at the indications first",
+            RequestError::Unit => "this needs a functional unit or a service class that was not negotiated",
+            RequestError::Group => "this cannot stand here in a group, or must stand in one",
+            RequestError::Value => "a parameter does not fit with what was asked or negotiated",
+            RequestError::Context => "there is no presentation context for contents of this type",
+            RequestError::Checkpoint => "the checkpoint is unknown or answered, or the window is full",
         })
     }
 }
 
-impl core::error::Error for Misuse {}
+impl core::error::Error for RequestError {}

@@ -3,7 +3,7 @@
 use crate::wire::lapb::{self, Control, HEADER_BYTES_MAX, Header, Modulo, Reasons, Supervisory, Unnumbered};
 use kiban_base::{Instant, Rope};
 
-use super::link::Owed;
+use super::link::PendingFrame;
 use super::{Event, Link, OWED_FRAMES_MAX, Role, State};
 
 impl Link {
@@ -70,7 +70,7 @@ impl Link {
     }
 
     pub(super) fn next_frame(&mut self, now: Instant) -> Option<Rope> {
-        if let Some(owed) = self.owed.pop_front() {
+        if let Some(owed) = self.pending_frames.pop_front() {
             if owed.is_timed {
                 self.reply_due = now + self.config.reply_timeout;
             }
@@ -133,7 +133,7 @@ impl Link {
         frame
     }
 
-    pub(super) fn unnumbered(&self, owed: Owed) -> Rope {
+    pub(super) fn unnumbered(&self, owed: PendingFrame) -> Rope {
         let is_command = matches!(owed.kind, Unnumbered::Sabm | Unnumbered::Sabme | Unnumbered::Disc);
         let mut frame = Rope::new();
         if let (Unnumbered::Frmr, Some(reject)) = (owed.kind, &self.reject) {
@@ -154,11 +154,11 @@ impl Link {
         self.acknowledge_due = Instant::NEVER;
     }
 
-    pub(super) fn owe(&mut self, owed: Owed) {
-        if self.owed.len() == OWED_FRAMES_MAX {
-            self.owed.pop_front();
+    pub(super) fn queue_unnumbered(&mut self, owed: PendingFrame) {
+        if self.pending_frames.len() == OWED_FRAMES_MAX {
+            self.pending_frames.pop_front();
             self.counters.answers_lost += 1;
         }
-        self.owed.push_back(owed);
+        self.pending_frames.push_back(owed);
     }
 }

@@ -9,7 +9,7 @@ use super::{Act, Config, Counters, Event, Indication, Misuse, Reason, Request, S
 
 /// An unnumbered frame that waits for the line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
+pub(super) struct PendingFrame {
     pub(super) kind: Unnumbered,
     pub(super) poll_final: bool,
     /// Whether it expects an answer: T1 starts when it is fetched.
@@ -43,7 +43,7 @@ pub struct Link {
     /// A command with P = 1 awaits its response (timer recovery).
     pub(super) is_polling: bool,
     pub(super) attempts: u32,
-    pub(super) owed: VecDeque<Owed>,
+    pub(super) pending_frames: VecDeque<PendingFrame>,
     pub(super) owed_reject: bool,
     pub(super) owed_final: bool,
     pub(super) owed_poll: bool,
@@ -84,7 +84,7 @@ impl Link {
             reject_sent: false,
             is_polling: false,
             attempts: 0,
-            owed: VecDeque::new(),
+            pending_frames: VecDeque::new(),
             owed_reject: false,
             owed_final: false,
             owed_poll: false,
@@ -142,7 +142,11 @@ impl Link {
                     self.begin_anew();
                     self.attempts = 1;
                     self.state = State::Disconnecting;
-                    self.owe(Owed { kind: Unnumbered::Disc, poll_final: true, is_timed: true });
+                    self.queue_unnumbered(PendingFrame {
+                        kind: Unnumbered::Disc,
+                        poll_final: true,
+                        is_timed: true,
+                    });
                 }
                 State::Disconnected | State::Disconnecting => return Err(Misuse::State),
             },
@@ -198,7 +202,11 @@ impl Link {
             }
             Act::Dm | Act::UaOrDm => {
                 self.go_down(Reason::ByPeer);
-                self.owe(Owed { kind: Unnumbered::Dm, poll_final: header.poll_final, is_timed: false });
+                self.queue_unnumbered(PendingFrame {
+                    kind: Unnumbered::Dm,
+                    poll_final: header.poll_final,
+                    is_timed: false,
+                });
             }
             Act::SetIfWanted if !self.is_wanted => {}
             Act::Set | Act::SetIfWanted => self.set_up(),
@@ -211,7 +219,7 @@ impl Link {
                 let rejected = self.rejected(&header, [front[1], front[2]]);
                 self.reject_frame(rejected, !is_command, reasons, is_command && header.poll_final);
             }
-            Act::RejectAgain => self.owe_reject(is_command && header.poll_final),
+            Act::RejectAgain => self.queue_frmr(is_command && header.poll_final),
         }
     }
 
@@ -263,15 +271,19 @@ impl Link {
         match self.state {
             State::Disconnected => {}
             State::SettingUp if is_last => self.go_down(Reason::NoAnswer),
-            State::SettingUp => self.owe_set(),
+            State::SettingUp => self.queue_sabm(),
             State::Disconnecting if is_last => self.go_down(Reason::Requested),
             State::Disconnecting => {
-                self.owe(Owed { kind: Unnumbered::Disc, poll_final: true, is_timed: true });
+                self.queue_unnumbered(PendingFrame {
+                    kind: Unnumbered::Disc,
+                    poll_final: true,
+                    is_timed: true,
+                });
             }
             // §2.4.5.9 and §2.4.7.3: after N2 attempts the link is reset.
             State::Connected | State::Rejecting if is_last => self.set_up(),
             State::Connected => self.poll_peer(),
-            State::Rejecting => self.owe_reject(false),
+            State::Rejecting => self.queue_frmr(false),
         }
     }
 }

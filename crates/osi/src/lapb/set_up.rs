@@ -3,16 +3,16 @@
 use crate::wire::lapb::{FrameReject, Header, Modulo, Reasons, Unnumbered};
 use kiban_base::Instant;
 
-use super::link::Owed;
+use super::link::PendingFrame;
 use super::{Indication, Link, Reason, State};
 
 impl Link {
-    pub(super) fn owe_set(&mut self) {
+    pub(super) fn queue_sabm(&mut self) {
         let kind = match self.config.modulo {
             Modulo::Eight => Unnumbered::Sabm,
             Modulo::OneTwentyEight => Unnumbered::Sabme,
         };
-        self.owe(Owed { kind, poll_final: true, is_timed: true });
+        self.queue_unnumbered(PendingFrame { kind, poll_final: true, is_timed: true });
     }
 
     /// Sends SABM, to set up or to reset the link (§2.4.4.1, §2.4.7.2).
@@ -25,7 +25,7 @@ impl Link {
         self.begin_anew();
         self.attempts = 1;
         self.state = State::SettingUp;
-        self.owe_set();
+        self.queue_sabm();
     }
 
     pub(super) fn on_set_or_disc(&mut self, next: State, poll_final: bool, now: Instant) {
@@ -48,7 +48,7 @@ impl Link {
                 self.go_down(if is_ours { Reason::Requested } else { Reason::ByPeer });
             }
         }
-        self.owe(Owed { kind: Unnumbered::Ua, poll_final, is_timed: false });
+        self.queue_unnumbered(PendingFrame { kind: Unnumbered::Ua, poll_final, is_timed: false });
     }
 
     pub(super) fn come_up(&mut self, now: Instant) {
@@ -86,7 +86,7 @@ impl Link {
             (false, false, false, false);
         (self.owed_reject, self.owed_final, self.owed_poll) = (false, false, false);
         self.owed_state = self.is_busy();
-        self.owed.retain(|owed| !owed.is_timed);
+        self.pending_frames.retain(|owed| !owed.is_timed);
         self.attempts = 0;
         self.reject = None;
         self.reply_due = Instant::NEVER;
@@ -107,11 +107,11 @@ impl Link {
         self.reject = Some(reject);
         self.reply_due = Instant::NEVER;
         self.acknowledged();
-        self.owe_reject(poll);
+        self.queue_frmr(poll);
     }
 
-    pub(super) fn owe_reject(&mut self, poll_final: bool) {
-        self.owed.retain(|owed| owed.kind != Unnumbered::Frmr);
-        self.owe(Owed { kind: Unnumbered::Frmr, poll_final, is_timed: true });
+    pub(super) fn queue_frmr(&mut self, poll_final: bool) {
+        self.pending_frames.retain(|owed| owed.kind != Unnumbered::Frmr);
+        self.queue_unnumbered(PendingFrame { kind: Unnumbered::Frmr, poll_final, is_timed: true });
     }
 }

@@ -30,7 +30,7 @@ impl Link {
             Control::Supervisory(kind, _) => {
                 self.peer_is_busy = kind == Supervisory::ReceiveNotReady;
                 if kind == Supervisory::Reject && !self.is_polling {
-                    self.send_again(now);
+                    self.retransmit(now);
                 }
             }
             Control::Information { n_s, .. } => self.on_information(n_s, packet, now),
@@ -42,7 +42,7 @@ impl Link {
             if core::mem::take(&mut self.is_polling) {
                 self.owed_poll = false;
                 self.attempts = 0;
-                self.send_again(now);
+                self.retransmit(now);
             } else {
                 self.counters.unsolicited_finals += 1;
             }
@@ -67,7 +67,7 @@ impl Link {
     }
 
     /// Retransmits from N(R) on.
-    pub(super) fn send_again(&mut self, now: Instant) {
+    pub(super) fn retransmit(&mut self, now: Instant) {
         self.next = 0;
         self.restart_reply(now);
     }

@@ -8,7 +8,7 @@ use crate::wire::presentation::{
 };
 use kiban_base::{Malformed, Rope};
 
-use crate::{Misuse, Selector};
+use crate::{RequestError, Selector};
 
 /// Why received data cannot be processed.
 pub(super) enum Fault {
@@ -26,23 +26,23 @@ impl From<Malformed> for Fault {
 
 /// Contexts that are proposed or defined: identifier, abstract syntax, transfer syntax.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Set {
+pub(super) struct ContextSet {
     contexts: Vec<(i64, Oid, Oid)>,
 }
 
-impl Set {
+impl ContextSet {
     /// Returns the set of all proposed contexts, each with its first transfer syntax.
-    pub(super) fn proposed(contexts: &[ContextDefinition]) -> Set {
+    pub(super) fn proposed(contexts: &[ContextDefinition]) -> ContextSet {
         let of = |context: &ContextDefinition| {
             let transfer_syntax = context.transfer_syntaxes.first().copied().unwrap_or(super::BER);
             (context.id, context.abstract_syntax, transfer_syntax)
         };
-        Set { contexts: contexts.iter().map(of).collect() }
+        ContextSet { contexts: contexts.iter().map(of).collect() }
     }
 
     /// Returns the accepted contexts. `None` if the results do not match the proposal: not one for each
     /// context, or a transfer syntax that was not proposed.
-    pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<Set> {
+    pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<ContextSet> {
         if proposed.len() != results.len() {
             return None;
         }
@@ -56,7 +56,7 @@ impl Set {
             };
             contexts.push((context.id, context.abstract_syntax, transfer_syntax));
         }
-        Some(Set { contexts })
+        Some(ContextSet { contexts })
     }
 
     pub(super) fn contexts(&self) -> &[(i64, Oid, Oid)] {
@@ -83,7 +83,7 @@ impl Set {
     }
 
     /// Encodes user data that fills session's user data.
-    pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, Misuse> {
+    pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, RequestError> {
         Ok(match self.embed(values, false)? {
             None => Rope::new(),
             // §8.4.1.4 c: only the contents octets.
@@ -94,7 +94,11 @@ impl Set {
 
     /// Encodes user data that is an element of a PPDU. In CP it is simply encoded only without any context
     /// (§8.4.2.3).
-    pub(super) fn embed(&self, values: Vec<Pdv>, is_proposal: bool) -> Result<Option<UserData>, Misuse> {
+    pub(super) fn embed(
+        &self,
+        values: Vec<Pdv>,
+        is_proposal: bool,
+    ) -> Result<Option<UserData>, RequestError> {
         if values.is_empty() {
             return Ok(None);
         }
@@ -104,14 +108,14 @@ impl Set {
                 let mut joined = Rope::new();
                 for pdv in values {
                     if pdv.context != sole || matches!(pdv.value, PdvValue::Arbitrary { unused: 1.., .. }) {
-                        return Err(Misuse::Value);
+                        return Err(RequestError::Value);
                     }
                     joined.append(pdv.into_octets());
                 }
                 Ok(Some(UserData::Simple(joined)))
             }
             None if values.iter().all(|pdv| self.has(pdv)) => Ok(Some(UserData::Full(values))),
-            None => Err(Misuse::Value),
+            None => Err(RequestError::Value),
         }
     }
 

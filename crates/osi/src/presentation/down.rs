@@ -8,16 +8,16 @@ use crate::wire::presentation as wire;
 use crate::wire::presentation::{Aru, ContextDefinition, ContextResult, Pdv, ResultCode};
 use kiban_base::Rope;
 
-use super::coding::{self, Set};
+use super::coding::{self, ContextSet};
 use super::state::State;
 use super::{Accept, Connect, Presentation, Refuse, Refuser, refusal};
-use crate::{Misuse, session};
+use crate::{RequestError, session};
 
 impl Presentation {
-    pub(super) fn connect(&mut self, connect: Connect) -> Result<session::Request, Misuse> {
+    pub(super) fn connect(&mut self, connect: Connect) -> Result<session::Request, RequestError> {
         let Connect { session, calling, called, contexts, results: _, user_data } = connect;
         if contexts.len() > self.config.contexts_max {
-            return Err(Misuse::Length);
+            return Err(RequestError::Length);
         }
         let is_odd = |context: &ContextDefinition| context.id > 0 && context.id % 2 == 1;
         let is_new = |(place, context): (usize, &ContextDefinition)| {
@@ -27,9 +27,9 @@ impl Presentation {
         if !contexts.iter().all(|context| is_odd(context) && !context.transfer_syntaxes.is_empty())
             || !contexts.iter().enumerate().all(is_new)
         {
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
-        let set = Set::proposed(&contexts);
+        let set = ContextSet::proposed(&contexts);
         let user_data = set.embed(user_data, true)?;
         let parameters = wire::CpParameters {
             version: wire::Version::VERSION_1,
@@ -47,10 +47,10 @@ impl Presentation {
         Ok(session::Request::Connect(Box::new(session::Connect { user_data: cp.to_rope(), ..session })))
     }
 
-    pub(super) fn accept(&mut self, accept: Accept) -> Result<session::Request, Misuse> {
+    pub(super) fn accept(&mut self, accept: Accept) -> Result<session::Request, RequestError> {
         let Accept { session, responding, mut results, user_data } = accept;
         self.settle(&mut results)?;
-        let set = Set::agreed(&self.proposed, &results).ok_or(Misuse::Value)?;
+        let set = ContextSet::agreed(&self.proposed, &results).ok_or(RequestError::Value)?;
         let parameters = wire::CpaParameters {
             version: wire::Version::VERSION_1,
             responding_selector: coding::selector(&responding),
@@ -65,16 +65,16 @@ impl Presentation {
         Ok(session::Request::ConnectResponse(session::Answer::Accepted(Box::new(accept))))
     }
 
-    pub(super) fn refuse(&mut self, refuse: Refuse) -> Result<session::Request, Misuse> {
+    pub(super) fn refuse(&mut self, refuse: Refuse) -> Result<session::Request, RequestError> {
         let Refuse { id, by, responding, mut results, user_data } = refuse;
         if by != Refuser::User {
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
         if results.is_empty() {
             results = self.marks.clone();
         }
         self.settle(&mut results)?;
-        let set = Set::agreed(&self.proposed, &results).ok_or(Misuse::Value)?;
+        let set = ContextSet::agreed(&self.proposed, &results).ok_or(RequestError::Value)?;
         let cpr = wire::Cpr {
             version: wire::Version::VERSION_1,
             responding_selector: coding::selector(&responding),
@@ -87,9 +87,9 @@ impl Presentation {
     }
 
     /// Checks that a user's results match the proposal and this machine's own results.
-    fn settle(&self, results: &mut [ContextResult]) -> Result<(), Misuse> {
+    fn settle(&self, results: &mut [ContextResult]) -> Result<(), RequestError> {
         if results.len() != self.marks.len() {
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
         for (result, mark) in results.iter_mut().zip(&self.marks) {
             // A user may reject an acceptable context, and change nothing else: the machine selects transfer
@@ -99,18 +99,18 @@ impl Presentation {
             } else if result.result == mark.result {
                 result.clone_from(mark);
             } else {
-                return Err(Misuse::Value);
+                return Err(RequestError::Value);
             }
         }
         Ok(())
     }
 
-    pub(super) fn resynchronise(&self, user_data: Vec<Pdv>) -> Result<Rope, Misuse> {
+    pub(super) fn resynchronise(&self, user_data: Vec<Pdv>) -> Result<Rope, RequestError> {
         let user_data = self.set.embed(user_data, false)?;
         Ok(wire::Resynchronise { contexts: None, user_data }.to_rope())
     }
 
-    pub(super) fn abort(&mut self, user_data: Vec<Pdv>) -> Result<Rope, Misuse> {
+    pub(super) fn abort(&mut self, user_data: Vec<Pdv>) -> Result<Rope, RequestError> {
         let contexts = self.set.identifiers(&user_data);
         let is_proposal = self.state != State::T0;
         let user_data = self.set.embed(user_data, is_proposal)?;

@@ -35,8 +35,8 @@ use crate::wire::presentation::{AbortReason, Arp, ContextDefinition, ContextResu
 use kiban_base::Rope;
 
 pub use crate::wire::presentation::{BER, PdvValue};
-use crate::{Attached, Misuse, session};
-use coding::{Fault, Set};
+use crate::{AcceptedSelectors, RequestError, session};
+use coding::{ContextSet, Fault};
 pub use primitives::{Accept, Answer, Connect, Indication, PAbort, Refuse, Refuser, Request};
 use state::{Cell, Event, State, cell};
 
@@ -47,7 +47,7 @@ const ABORT_BYTES_MAX_VERSION_1: usize = 9;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The called selectors that it accepts.
-    pub attached: Attached,
+    pub attached: AcceptedSelectors,
     /// The supported transfer syntaxes, in order of preference.
     pub transfer_syntaxes: Vec<Oid>,
     /// Maximum number of contexts.
@@ -56,7 +56,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { attached: Attached::Any, transfer_syntaxes: [BER].to_vec(), contexts_max: 32 }
+        Config { attached: AcceptedSelectors::Any, transfer_syntaxes: [BER].to_vec(), contexts_max: 32 }
     }
 }
 
@@ -84,7 +84,7 @@ pub struct Presentation {
     config: Config,
     state: State,
     /// The contexts proposed (in STAI1, STAI2) or defined (in STAt0).
-    set: Set,
+    set: ContextSet,
     proposed: Vec<ContextDefinition>,
     /// The result for each proposed context.
     marks: Vec<ContextResult>,
@@ -105,7 +105,7 @@ impl Presentation {
         Presentation {
             config,
             state: State::I0,
-            set: Set::default(),
+            set: ContextSet::default(),
             proposed: Vec::new(),
             marks: Vec::new(),
             releasing: false,
@@ -148,13 +148,13 @@ impl Presentation {
     /// [`Misuse::State`] where the table is blank; [`Misuse::Value`] for values in contexts that do not
     /// exist, for missing values, and for answers that do not match the request; [`Misuse::Length`] for too
     /// many contexts.
-    pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
+    pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         let event = event_of(&request);
         let next = match cell(self.state, event) {
             Cell::Go(_, next) => next,
             Cell::Released if self.collided => State::T0,
             Cell::Released => State::I0,
-            Cell::Invalid | Cell::Judge => return Err(Misuse::State),
+            Cell::Invalid | Cell::Validate => return Err(RequestError::State),
         };
         let down = match request {
             Request::Connect(connect) => self.connect(*connect)?,
@@ -215,7 +215,7 @@ impl Presentation {
                 };
                 return self.fail(reason, blame);
             }
-            Cell::Judge => {
+            Cell::Validate => {
                 let session::Indication::Connect(connect) = below else { unreachable!("only CP is judged") };
                 return self.on_connect(*connect);
             }
@@ -223,7 +223,7 @@ impl Presentation {
             Cell::Released if self.collided => State::T0,
             Cell::Released => State::I0,
         };
-        match self.understand(below) {
+        match self.decode_indication(below) {
             Ok(indication) => {
                 self.up.push_back(indication);
                 self.note(event);
@@ -266,7 +266,7 @@ impl Presentation {
     fn go(&mut self, next: State) {
         self.state = next;
         if next == State::I0 {
-            self.set = Set::default();
+            self.set = ContextSet::default();
             self.proposed.clear();
             self.marks.clear();
             self.releasing = false;
@@ -290,8 +290,8 @@ impl Presentation {
         self.go(State::I0);
     }
 
-    fn some(&self, values: Vec<Pdv>) -> Result<Rope, Misuse> {
-        if values.is_empty() { Err(Misuse::Value) } else { self.set.encode(values) }
+    fn some(&self, values: Vec<Pdv>) -> Result<Rope, RequestError> {
+        if values.is_empty() { Err(RequestError::Value) } else { self.set.encode(values) }
     }
 }
 
@@ -324,10 +324,10 @@ fn event_of(request: &Request) -> Event {
 }
 
 /// The table's event and its name in an ARP; for an invalid data unit, what an ARP says of it.
-type Told = Result<(Event, Option<wire::Event>), (AbortReason, Option<wire::Event>)>;
+type EventResult = Result<(Event, Option<wire::Event>), (AbortReason, Option<wire::Event>)>;
 
 /// Returns the table's event for an indication.
-fn event_below(below: &session::Indication) -> Told {
+fn event_below(below: &session::Indication) -> EventResult {
     use session::Indication as Below;
     use wire::Event as Blame;
     let (event, blame) = match below {

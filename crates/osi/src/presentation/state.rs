@@ -70,7 +70,7 @@ pub enum Cell {
     /// Carries the event out towards the other side, and enters this state.
     Go(Contexts, State),
     /// CP: if p01 & p02 & p22, indicates it and enters STAI2; otherwise answers CPR and stays in STAI0.
-    Judge,
+    Validate,
     /// An accepted release: ^p08 (no collision) enters STAI0; p08 clears the collision and enters STAt0.
     Released,
 }
@@ -83,7 +83,7 @@ pub const fn cell(state: State, event: Event) -> Cell {
     match (state, event) {
         // Table A.21: connection establishment.
         (I0, PConReq) => Cell::Go(Proposed, I1),
-        (I0, Cp) => Cell::Judge,
+        (I0, Cp) => Cell::Validate,
         (I2, PConRspAccept) => Cell::Go(Accepted, T0),
         (I1, Cpa) => Cell::Go(Accepted, T0),
         (I2, PConRspReject) => Cell::Go(Accepted, I0),

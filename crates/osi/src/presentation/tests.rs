@@ -68,7 +68,7 @@ fn shown(cell: Cell) -> String {
     };
     match cell {
         Cell::Invalid => "-".to_string(),
-        Cell::Judge => "p01 STAI2".to_string(),
+        Cell::Validate => "p01 STAI2".to_string(),
         Cell::Released => "p08".to_string(),
         Cell::Go(contexts, next) => format!("{}{}", predicate(contexts), state_name(next)),
     }
@@ -268,7 +268,7 @@ fn the_machine_does_what_every_cell_says() {
             let at = format!("{name} in {}", state_name(state));
             match given(event) {
                 Given::Above(request) if *expected == "-" => {
-                    assert_eq!(machine.request(request), Err(Misuse::State), "{at}");
+                    assert_eq!(machine.request(request), Err(RequestError::State), "{at}");
                     assert_eq!(
                         (machine.state(), machine.poll_up(), machine.poll_down()),
                         (state, None, None),
@@ -327,8 +327,8 @@ fn data_are_carried_in_their_contexts_and_in_no_others() {
     pair.here.request(Request::Data(values.clone())).unwrap();
     pair.carry();
     assert_eq!(pair.there.poll_up(), Some(Indication::Data(values)));
-    assert_eq!(pair.here.request(Request::Data(value(5))), Err(Misuse::Value));
-    assert_eq!(pair.here.request(Request::Data(vec![])), Err(Misuse::Value));
+    assert_eq!(pair.here.request(Request::Data(value(5))), Err(RequestError::Value));
+    assert_eq!(pair.here.request(Request::Data(vec![])), Err(RequestError::Value));
     // A peer that does it all the same gets the abort's reason.
     let stray = wire::UserData::Full(value(5)).into_rope();
     pair.there.arrive(session::Indication::Data(stray));
@@ -366,7 +366,8 @@ fn with_one_context_left_data_go_simply_encoded() {
 #[test]
 fn what_cannot_be_had_is_refused_with_its_reason() {
     let none = Config { transfer_syntaxes: vec![], ..Config::default() };
-    let elsewhere = Config { attached: Attached::Only(vec!["elsewhere".into()]), ..Config::default() };
+    let elsewhere =
+        Config { attached: AcceptedSelectors::Only(vec!["elsewhere".into()]), ..Config::default() };
     let narrow = Config { contexts_max: 1, ..Config::default() };
     for (config, reason) in [
         (none, ProviderReason::USER_DATA_NOT_READABLE),
@@ -388,10 +389,10 @@ fn answers_must_fit_what_was_asked() {
     let mut machine = machine_in(State::I2);
     let answer =
         |results| Request::ConnectResponse(Answer::Accepted(Box::new(Accept { results, ..accept() })));
-    assert_eq!(machine.request(answer(vec![])), Err(Misuse::Value));
+    assert_eq!(machine.request(answer(vec![])), Err(RequestError::Value));
     let odd = ContextResult::provider_rejection(wire::ContextReason::LOCAL_LIMIT);
-    assert_eq!(machine.request(answer(vec![ContextResult::accepted(BER), odd])), Err(Misuse::Value));
-    assert_eq!(machine.request(answer(vec![ContextResult::USER_REJECTION; 2])), Err(Misuse::Value));
+    assert_eq!(machine.request(answer(vec![ContextResult::accepted(BER), odd])), Err(RequestError::Value));
+    assert_eq!(machine.request(answer(vec![ContextResult::USER_REJECTION; 2])), Err(RequestError::Value));
     assert_eq!(machine.state(), State::I2);
     // And the peer's: CPA with one answer to two contexts.
     let mut machine = machine_in(State::I1);

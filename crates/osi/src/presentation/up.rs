@@ -11,7 +11,7 @@ use crate::wire::presentation::{
 use kiban_base::Malformed;
 use kiban_base::Rope;
 
-use super::coding::{self, Fault, Set};
+use super::coding::{self, ContextSet, Fault};
 use super::state::State;
 use super::{Accept, Answer, Connect, Indication, PAbort, Presentation, Refuse, Refuser, refusal};
 use crate::session;
@@ -40,7 +40,7 @@ impl Presentation {
             return self.fail(AbortReason::INVALID_PARAMETER, Some(wire::Event::CP));
         }
         let called = coding::to_selector(parameters.called_selector);
-        let set = Set::proposed(&contexts[..contexts.len().min(self.config.contexts_max)]);
+        let set = ContextSet::proposed(&contexts[..contexts.len().min(self.config.contexts_max)]);
         // p01, p02, p22: the reason in the peer's confirm.
         let reason = if !parameters.version.contains(wire::Version::VERSION_1) {
             Some(ProviderReason::VERSION_NOT_SUPPORTED)
@@ -106,7 +106,7 @@ impl Presentation {
     }
 
     /// Converts an indication of session to one of presentation.
-    pub(super) fn understand(&mut self, below: session::Indication) -> Result<Indication, Fault> {
+    pub(super) fn decode_indication(&mut self, below: session::Indication) -> Result<Indication, Fault> {
         use session::Indication as Below;
         Ok(match below {
             Below::Connect(_) => unreachable!("CP is judged"),
@@ -154,7 +154,7 @@ impl Presentation {
         let (cpa, _) = wire::Cpa::read(&accept.user_data.clone().into_bytes())?;
         let parameters = cpa.parameters.ok_or(Malformed::ElementMissing)?;
         let results = parameters.results.unwrap_or_default();
-        let set = Set::agreed(&self.proposed, &results).ok_or(Fault::Context)?;
+        let set = ContextSet::agreed(&self.proposed, &results).ok_or(Fault::Context)?;
         let user_data = set.extract(parameters.user_data).ok_or(Fault::Context)?;
         self.set = set;
         Ok(Indication::ConnectConfirm(Answer::Accepted(Box::new(Accept {
@@ -182,7 +182,8 @@ impl Presentation {
         let (cpr, _) = wire::Cpr::read(&user_data.into_bytes())?;
         let results = cpr.results.unwrap_or_default();
         // §6.2.4: a CPR may omit the results. Then its values are in the proposed contexts.
-        let set = Set::agreed(&self.proposed, &results).unwrap_or_else(|| Set::proposed(&self.proposed));
+        let set = ContextSet::agreed(&self.proposed, &results)
+            .unwrap_or_else(|| ContextSet::proposed(&self.proposed));
         Ok(Indication::ConnectConfirm(Answer::Refused(Box::new(Refuse {
             id,
             by: cpr.reason.map_or(Refuser::User, Refuser::Provider),

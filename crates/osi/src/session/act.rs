@@ -382,7 +382,7 @@ impl Session {
             }
             (_, Some(Spdu::Connect(connect))) => {
                 self.counters.connects_refused += 1;
-                let reason = self.judge(connect).unwrap_or(RefuseReason::Provider);
+                let reason = self.refusal_reason(connect).unwrap_or(RefuseReason::Provider);
                 let common = connect.versions.and(self.config.versions);
                 self.version_2 = common.has(Versions::V2);
                 (ConnectionId::default(), reason, Rope::new())

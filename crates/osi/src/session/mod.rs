@@ -37,7 +37,7 @@ pub use primitives::{
     AbortReason, Accept, Answer, Connect, ConnectionId, Indication, Refuse, Request, SERIAL_MAX,
 };
 
-use super::{Attached, Misuse, Selector, transport};
+use super::{AcceptedSelectors, RequestError, Selector, transport};
 use crate::wire::session::{self as wire, Spdu, TsduSizes};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -59,7 +59,7 @@ pub struct Config {
     /// The called transport selector, for connections made by this end.
     pub transport_called: Selector,
     /// Which session selectors may be called here.
-    pub attached: Attached,
+    pub attached: AcceptedSelectors,
     /// The protocol versions to propose and accept.
     pub versions: Versions,
     /// Maximum size of a sent TSDU in bytes; 0: unlimited. Smaller values count as [`TSDU_BYTES_MIN`].
@@ -82,7 +82,7 @@ impl Default for Config {
         Config {
             transport_calling: Selector::NONE,
             transport_called: Selector::NONE,
-            attached: Attached::Any,
+            attached: AcceptedSelectors::Any,
             versions: Versions::V1.or(Versions::V2),
             tsdu_out_bytes_max: 0,
             tsdu_in_bytes_max: 0,
@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// [`Misuse`]: it is not allowed in this state, or a parameter is invalid; nothing has changed.
     #[inline]
-    pub fn request(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
+    pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         if let Request::Data(ssdu) = request {
             return self.request_data(ssdu, false);
         }

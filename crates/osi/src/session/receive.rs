@@ -133,7 +133,7 @@ impl Session {
         let mut given = Given::default();
         let event = match spdu {
             Spdu::Connect(connect) => {
-                given.unacceptable = self.judge(connect).is_some();
+                given.unacceptable = self.refusal_reason(connect).is_some();
                 given.overflow = connect.overflow;
                 Event::Cn
             }
@@ -224,7 +224,7 @@ impl Session {
     }
 
     /// p76: returns the reason to refuse a CONNECT, if there is one (§8.3.5.10).
-    pub(super) fn judge(&self, connect: &wire::Connect) -> Option<RefuseReason> {
+    pub(super) fn refusal_reason(&self, connect: &wire::Connect) -> Option<RefuseReason> {
         let versions = connect.versions.and(self.config.versions);
         let sizes = connect.tsdu_sizes;
         let too_small = |bytes_max| bytes_max != 0 && bytes_max < TSDU_BYTES_MIN;

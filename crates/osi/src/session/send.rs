@@ -3,8 +3,8 @@
 use super::cause::Cause;
 use super::state::{self, Event, Given, State, Verdict};
 use super::{
-    Answer, ConnectionId, Misuse, OFFERED, RefuseReason, Request, Resynchronisation, SERIAL_MAX, Session,
-    TSDU_BYTES_MIN, TokenSetting, TokenSettings, Tokens, Units, Versions,
+    Answer, ConnectionId, OFFERED, RefuseReason, Request, RequestError, Resynchronisation, SERIAL_MAX,
+    Session, TSDU_BYTES_MIN, TokenSetting, TokenSettings, Tokens, Units, Versions,
 };
 use crate::wire::session::{self as wire, Enclosed, Enclosure, Spdu, TsduSizes};
 use crate::{Selector, transport};
@@ -23,9 +23,9 @@ const VERSION_1_ABORT_BYTES_MAX: usize = 9;
 
 impl Session {
     #[inline]
-    pub(super) fn request_data(&mut self, ssdu: Rope, typed: bool) -> Result<(), Misuse> {
+    pub(super) fn request_data(&mut self, ssdu: Rope, typed: bool) -> Result<(), RequestError> {
         if ssdu.is_empty() {
-            return Err(Misuse::Length);
+            return Err(RequestError::Length);
         }
         let event = if typed { Event::STdReq } else { Event::SDtReq };
         match state::verdict(self.state, event, &self.variables, &Given::default()) {
@@ -37,13 +37,13 @@ impl Session {
         }
     }
 
-    pub(super) fn request_any(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
+    pub(super) fn request_any(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         let mut given = Given::default();
         let mut refuse_with = Ok(());
         let event = match &request {
-            Request::Data(_) => return Err(Misuse::State),
+            Request::Data(_) => return Err(RequestError::State),
             Request::TypedData(_) => {
-                let Request::TypedData(ssdu) = request else { return Err(Misuse::State) };
+                let Request::TypedData(ssdu) = request else { return Err(RequestError::State) };
                 return self.request_data(ssdu, true);
             }
             Request::Connect(connect) => {
@@ -52,7 +52,7 @@ impl Session {
                 check_units(connect.units)?;
                 check_serial(connect.initial_serial)?;
                 if connect.user_data.len() > VERSION_1_BYTES_MAX && !self.config.versions.has(Versions::V2) {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 given.overflow = connect.user_data.len() > wire::EXTENDED_BYTES_MAX;
                 Event::SConReq
@@ -69,24 +69,24 @@ impl Session {
                 check_id(&refuse.id)?;
                 let with_data = refuse.reason == RefuseReason::UserData;
                 if !refuse.reason.is_user() || !with_data && !refuse.user_data.is_empty() {
-                    return Err(Misuse::Value);
+                    return Err(RequestError::Value);
                 }
                 refuse_with = self.check_length(&refuse.user_data);
                 Event::SConRspRefuse
             }
             Request::GiveTokens { tokens, user_data } => {
                 if tokens.is_empty() {
-                    return Err(Misuse::Value);
+                    return Err(RequestError::Value);
                 }
                 if !self.version_2 && !user_data.is_empty() {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 given.tokens = *tokens;
                 Event::SGtReq
             }
             Request::PleaseTokens { tokens, user_data } => {
                 if tokens.is_empty() {
-                    return Err(Misuse::Value);
+                    return Err(RequestError::Value);
                 }
                 refuse_with = self.check_length(user_data);
                 given.tokens = *tokens;
@@ -95,7 +95,7 @@ impl Session {
             Request::SyncMinor { user_data, .. } => {
                 refuse_with = self.check_length(user_data);
                 if self.variables.vm > SERIAL_MAX {
-                    refuse_with = Err(Misuse::Serial);
+                    refuse_with = Err(RequestError::Serial);
                 }
                 Event::SSynReq
             }
@@ -110,7 +110,7 @@ impl Session {
                 given.serial = match (kind, serial) {
                     (Resynchronisation::Abandon, _) => self.variables.vm,
                     (_, Some(serial)) => *serial,
-                    (_, None) => return Err(Misuse::Value),
+                    (_, None) => return Err(RequestError::Value),
                 };
                 check_serial(Some(given.serial))?;
                 Event::SRsynReq
@@ -127,7 +127,7 @@ impl Session {
                 // Table A.15 relies on the service (X.215) to exclude a second request after a
                 // collision.
                 if self.variables.vcoll {
-                    refuse_with = Err(Misuse::State);
+                    refuse_with = Err(RequestError::State);
                 }
                 Event::SRelReq
             }
@@ -137,7 +137,7 @@ impl Session {
             }
             Request::Abort { user_data } => {
                 if !self.version_2 && user_data.len() > VERSION_1_ABORT_BYTES_MAX {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 Event::SUabReq
             }
@@ -157,26 +157,26 @@ impl Session {
     }
 
     /// Returns why the table does not allow an event.
-    fn misuse(&self, event: Event) -> Misuse {
+    fn misuse(&self, event: Event) -> RequestError {
         let v = &self.variables;
         if self.state != State::Sta713 {
-            return Misuse::State;
+            return RequestError::State;
         }
         match event {
-            Event::STdReq => Misuse::Unit,
-            Event::SSynReq | Event::SSynRsp if !v.units.has(Units::MINOR_SYNCHRONISE) => Misuse::Unit,
-            Event::SSynReq | Event::SGtReq | Event::SPtReq | Event::SRelReq => Misuse::Token,
-            Event::SSynRsp => Misuse::Serial,
-            Event::SRsynReq if !v.units.has(Units::RESYNCHRONISE) => Misuse::Unit,
-            Event::SRsynReq if !v.units.has(Units::MINOR_SYNCHRONISE) => Misuse::Unit,
-            Event::SRsynReq => Misuse::Serial,
-            _ => Misuse::State,
+            Event::STdReq => RequestError::Unit,
+            Event::SSynReq | Event::SSynRsp if !v.units.has(Units::MINOR_SYNCHRONISE) => RequestError::Unit,
+            Event::SSynReq | Event::SGtReq | Event::SPtReq | Event::SRelReq => RequestError::Token,
+            Event::SSynRsp => RequestError::Serial,
+            Event::SRsynReq if !v.units.has(Units::RESYNCHRONISE) => RequestError::Unit,
+            Event::SRsynReq if !v.units.has(Units::MINOR_SYNCHRONISE) => RequestError::Unit,
+            Event::SRsynReq => RequestError::Serial,
+            _ => RequestError::State,
         }
     }
 
-    fn check_length(&self, user_data: &Rope) -> Result<(), Misuse> {
+    fn check_length(&self, user_data: &Rope) -> Result<(), RequestError> {
         let fits = self.version_2 || user_data.len() <= VERSION_1_BYTES_MAX;
-        if fits { Ok(()) } else { Err(Misuse::Length) }
+        if fits { Ok(()) } else { Err(RequestError::Length) }
     }
 
     /// Builds the CONNECT to send; user data that does not fit is kept.
@@ -312,30 +312,30 @@ pub(super) fn identifier(id: ConnectionId) -> wire::Identifier {
     }
 }
 
-fn check_id(id: &ConnectionId) -> Result<(), Misuse> {
+fn check_id(id: &ConnectionId) -> Result<(), RequestError> {
     let fits = id.user_reference.len() <= wire::REFERENCE_BYTES_MAX
         && id.common_reference.len() <= wire::REFERENCE_BYTES_MAX
         && id.additional.len() <= wire::ADDITIONAL_BYTES_MAX;
-    if fits { Ok(()) } else { Err(Misuse::Length) }
+    if fits { Ok(()) } else { Err(RequestError::Length) }
 }
 
-fn check_selectors(selectors: &[&Selector]) -> Result<(), Misuse> {
+fn check_selectors(selectors: &[&Selector]) -> Result<(), RequestError> {
     let fits = selectors.iter().all(|selector| selector.len() <= wire::SELECTOR_BYTES_MAX);
-    if fits { Ok(()) } else { Err(Misuse::Length) }
+    if fits { Ok(()) } else { Err(RequestError::Length) }
 }
 
-fn check_units(units: Units) -> Result<(), Misuse> {
-    if OFFERED.has(units) && units.has(Units::DUPLEX) { Ok(()) } else { Err(Misuse::Unit) }
+fn check_units(units: Units) -> Result<(), RequestError> {
+    if OFFERED.has(units) && units.has(Units::DUPLEX) { Ok(()) } else { Err(RequestError::Unit) }
 }
 
-fn check_serial(serial: Option<u32>) -> Result<(), Misuse> {
-    if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(Misuse::Serial) } else { Ok(()) }
+fn check_serial(serial: Option<u32>) -> Result<(), RequestError> {
+    if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(RequestError::Serial) } else { Ok(()) }
 }
 
 /// Checks that this end chooses where the choice was left to it. Only the minor token is ever available.
-fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), Misuse> {
+fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), RequestError> {
     if proposal.minor == TokenSetting::AcceptorChooses && answer.minor == TokenSetting::AcceptorChooses {
-        Err(Misuse::Value)
+        Err(RequestError::Value)
     } else {
         Ok(())
     }

@@ -129,7 +129,7 @@ fn isode_connects_and_releases() {
     machine.arrive(data("09 06 1101 01 c1 01 61"), NOW);
     assert_eq!(told(&mut machine), [Indication::Release { user_data: hex("61").into() }]);
     let response = Request::ReleaseResponse { accepted: false, user_data: Rope::new() };
-    assert_eq!(machine.request(response, NOW), Err(Misuse::State), "nothing was negotiated");
+    assert_eq!(machine.request(response, NOW), Err(RequestError::State), "nothing was negotiated");
     machine
         .request(Request::ReleaseResponse { accepted: true, user_data: Rope::new() }, NOW)
         .expect("released");
@@ -144,7 +144,7 @@ fn isode_connects_and_releases() {
 
 #[test]
 fn connects_are_refused_as_the_standard_says() {
-    let attached = Attached::Only(vec![Selector::from("ab")]);
+    let attached = AcceptedSelectors::Only(vec![Selector::from("ab")]);
     for (who, versions, bytes, answer) in [
         (
             "an unknown selector",
@@ -263,21 +263,21 @@ fn version_1_has_its_bounds() {
     let v1 = Config { versions: Versions::V1, ..Config::default() };
     let [mut one, mut other] = pair_of([Config::default(), v1.clone()], ALL);
     let release = |length| Request::Release { user_data: bytes(length) };
-    assert_eq!(one.request(release(513), NOW), Err(Misuse::Length));
-    assert_eq!(one.request(Request::Abort { user_data: bytes(10) }, NOW), Err(Misuse::Length));
+    assert_eq!(one.request(release(513), NOW), Err(RequestError::Length));
+    assert_eq!(one.request(Request::Abort { user_data: bytes(10) }, NOW), Err(RequestError::Length));
     one.request(Request::Abort { user_data: bytes(9) }, NOW).expect("an abort");
     settle(&mut one, &mut other);
     assert_eq!(told(&mut other), [Indication::UAbort { user_data: bytes(9) }]);
     let mut one = Session::new(v1);
     let request = Connect { user_data: bytes(513), ..connect(ALL) };
-    assert_eq!(one.request(Request::Connect(request.into()), NOW), Err(Misuse::Length));
+    assert_eq!(one.request(Request::Connect(request.into()), NOW), Err(RequestError::Length));
 }
 
 #[test]
 fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
     let [mut one, mut other] = pair();
     let point = |explicit| Request::SyncMinor { explicit, user_data: Rope::new() };
-    assert_eq!(other.request(point(true), NOW), Err(Misuse::Token));
+    assert_eq!(other.request(point(true), NOW), Err(RequestError::Token));
     assert_eq!(one.serial_next(), 10);
     one.request(point(true), NOW).expect("point 10");
     one.request(point(false), NOW).expect("point 11");
@@ -287,10 +287,10 @@ fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
     settle(&mut one, &mut other);
     assert_eq!(told(&mut other).len(), 4);
     let confirm = |serial| Request::SyncMinorResponse { serial, user_data: Rope::new() };
-    assert_eq!(other.request(confirm(14), NOW), Err(Misuse::Serial));
-    assert_eq!(one.request(confirm(10), NOW), Err(Misuse::Serial), "not by whom set it");
+    assert_eq!(other.request(confirm(14), NOW), Err(RequestError::Serial));
+    assert_eq!(one.request(confirm(10), NOW), Err(RequestError::Serial), "not by whom set it");
     other.request(confirm(12), NOW).expect("10 to 12");
-    assert_eq!(other.request(confirm(11), NOW), Err(Misuse::Serial), "it has been");
+    assert_eq!(other.request(confirm(11), NOW), Err(RequestError::Serial), "it has been");
     settle(&mut one, &mut other);
     assert_eq!(told(&mut one), [Indication::SyncMinorConfirm { serial: 12, user_data: Rope::new() }]);
     // The token goes over, asked for.
@@ -299,7 +299,7 @@ fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
     settle(&mut one, &mut other);
     assert_eq!(told(&mut one), [Indication::PleaseTokens { tokens, user_data: bytes(3) }]);
     one.request(Request::GiveTokens { tokens, user_data: Rope::new() }, NOW).expect("here");
-    assert_eq!(one.request(Request::Release { user_data: Rope::new() }, NOW), Err(Misuse::Token));
+    assert_eq!(one.request(Request::Release { user_data: Rope::new() }, NOW), Err(RequestError::Token));
     settle(&mut one, &mut other);
     assert_eq!(told(&mut other), [Indication::GiveTokens { tokens, user_data: Rope::new() }]);
     other.request(point(true), NOW).expect("point 14");
@@ -325,7 +325,7 @@ fn going_back_discards_what_was_under_way() {
     let tokens = TokenSettings::default();
     let (kind, serial) = (Resynchronisation::Restart, 11);
     assert_eq!(told(&mut one), [Indication::Resynchronise { kind, serial, tokens, user_data: Rope::new() }]);
-    assert_eq!(one.request(Request::Data(bytes(5)), NOW), Err(Misuse::State));
+    assert_eq!(one.request(Request::Data(bytes(5)), NOW), Err(RequestError::State));
     one.request(respond(), NOW).expect("yes");
     settle(&mut one, &mut other);
     assert_eq!(
@@ -389,7 +389,7 @@ fn both_ask_for_the_release_at_once() {
     settle(&mut one, &mut other);
     assert_eq!(told(&mut one), [Indication::Release { user_data: Rope::new() }]);
     assert_eq!(told(&mut other), [Indication::Release { user_data: Rope::new() }]);
-    assert_eq!(other.request(response(), NOW), Err(Misuse::State), "the initiator is first");
+    assert_eq!(other.request(response(), NOW), Err(RequestError::State), "the initiator is first");
     one.request(response(), NOW).expect("a response");
     settle(&mut one, &mut other);
     let confirmed = || Indication::ReleaseConfirm { accepted: true, user_data: Rope::new() };

@@ -11,7 +11,7 @@ use crate::network::{Indication, Request};
 use kiban_base::Instant;
 
 /// A network connection, as transport uses it.
-pub trait Below {
+pub trait NetworkService {
     /// Accepts a request from transport. Requests on a connection that has ended are ignored.
     fn request(&mut self, request: Request, now: Instant);
     /// Returns the network's next indication. An NSDU that is not taken stays in the network, and flow
@@ -27,7 +27,7 @@ pub trait Below {
     fn settle(&mut self, now: Instant);
 }
 
-impl Below for Stream {
+impl NetworkService for Stream {
     fn request(&mut self, request: Request, _now: Instant) {
         Stream::request(self, request);
     }

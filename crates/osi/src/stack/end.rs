@@ -11,12 +11,12 @@
 //! Limits     the user is given room for [`OUTGOING_BYTES_MAX`]; a data element may exceed it by its own
 //!            length.
 
-use super::below::Below;
+use super::below::NetworkService;
 use super::files::Files;
 use super::line::Line;
 use super::meter::{Meter, Task};
-use super::stream::{Stream, Wish};
-use super::tower::TowerConfig;
+use super::stream::{ConnectionAction, Stream};
+use super::tower::StackConfig;
 use crate::ftam::Machine;
 use crate::network;
 use crate::network::Origin;
@@ -34,9 +34,9 @@ pub struct End<B = Stream> {
     below: B,
 }
 
-impl<B: Below> End<B> {
+impl<B: NetworkService> End<B> {
     /// Creates an end without an association; to make one, use the machine.
-    pub fn over(below: B, machine: Machine, tower: &TowerConfig) -> End<B> {
+    pub fn over(below: B, machine: Machine, tower: &StackConfig) -> End<B> {
         End { files: Files::new(machine, tower), below }
     }
 
@@ -51,7 +51,7 @@ impl<B: Below> End<B> {
     }
 
     /// Passes one unit from the network, if there is one, up to the machine. Returns true if there was one.
-    pub fn rise(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
+    pub fn step_up(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         let Some(indication) = self.below.poll(now) else { return false };
         let bytes = if let network::Indication::Data(unit) = &indication { unit.len() } else { 0 };
         meter.turn_to(Task::Lower, bytes);
@@ -123,7 +123,7 @@ impl<B: Below> End<B> {
 
 impl End<Stream> {
     /// Creates an end over a byte stream, without an association; to make one, use the machine.
-    pub fn new(machine: Machine, tower: &TowerConfig) -> End {
+    pub fn new(machine: Machine, tower: &StackConfig) -> End {
         // Transport checks whether a TPDU exceeds the negotiated size.
         End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, tower)
     }
@@ -154,8 +154,8 @@ impl End<Stream> {
     }
 
     /// Returns what the driver must do with the connection.
-    pub fn wish(&self) -> Wish {
-        self.below.wish()
+    pub fn connection_action(&self) -> ConnectionAction {
+        self.below.connection_action()
     }
 
     /// Returns the TPKT rule that the peer broke, if any.

@@ -8,7 +8,7 @@
 //!            which reads and writes files.
 
 use super::meter::{Meter, Task};
-use super::tower::{Request, Told, Tower, TowerConfig};
+use super::tower::{Indication, Request, Stack, StackConfig};
 use crate::ftam::below;
 use crate::ftam::below::{Form, Value};
 use crate::ftam::{Machine, Role};
@@ -24,7 +24,7 @@ use kiban_base::Instant;
 #[derive(Debug)]
 pub struct Files {
     machine: Machine,
-    tower: Tower,
+    tower: Stack,
     /// The A-ASSOCIATE indication, until it is answered.
     asked: Option<acse::Associate>,
     /// The identifier of ACSE's context.
@@ -36,10 +36,10 @@ pub struct Files {
 
 impl Files {
     /// Creates the wiring without an association.
-    pub fn new(machine: Machine, tower: &TowerConfig) -> Files {
+    pub fn new(machine: Machine, tower: &StackConfig) -> Files {
         Files {
             machine,
-            tower: Tower::new(tower),
+            tower: Stack::new(tower),
             asked: None,
             acse_context: 0,
             initiates: false,
@@ -53,7 +53,7 @@ impl Files {
     }
 
     /// Returns the layers below, for inspection.
-    pub fn tower(&self) -> &Tower {
+    pub fn tower(&self) -> &Stack {
         &self.tower
     }
 
@@ -236,23 +236,23 @@ impl Files {
     }
 
     /// Converts an indication of the tower to one for the machine; `None` if files have no use for it.
-    fn raise(&mut self, told: Told) -> Option<below::Indication> {
+    fn raise(&mut self, told: Indication) -> Option<below::Indication> {
         use presentation::Indication as P;
         Some(match told {
-            Told::Acse(indication) => self.raise_acse(*indication),
-            Told::Presentation(P::Data(data)) => below::Indication::Data(values(data)),
-            Told::Presentation(P::SyncMinor { serial, .. }) => below::Indication::SyncMinor { serial },
-            Told::Presentation(P::SyncMinorConfirm { serial, .. }) => {
+            Indication::Acse(indication) => self.raise_acse(*indication),
+            Indication::Presentation(P::Data(data)) => below::Indication::Data(values(data)),
+            Indication::Presentation(P::SyncMinor { serial, .. }) => below::Indication::SyncMinor { serial },
+            Indication::Presentation(P::SyncMinorConfirm { serial, .. }) => {
                 below::Indication::SyncMinorConfirm { serial }
             }
-            Told::Presentation(P::Resynchronise { serial, user_data, .. }) => {
+            Indication::Presentation(P::Resynchronise { serial, user_data, .. }) => {
                 below::Indication::Resynchronise { serial, values: values(user_data) }
             }
-            Told::Presentation(P::ResynchroniseConfirm { serial, user_data, .. }) => {
+            Indication::Presentation(P::ResynchroniseConfirm { serial, user_data, .. }) => {
                 below::Indication::ResynchroniseConfirm { serial, values: values(user_data) }
             }
             // Tokens are where the file protocol expects them; ACSE handles the rest.
-            Told::Presentation(_) => return None,
+            Indication::Presentation(_) => return None,
         })
     }
 

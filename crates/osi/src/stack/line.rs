@@ -17,7 +17,7 @@
 //! Not implemented  a second circuit at a time, permanent circuits; addresses other than those of the
 //!                  configured call.
 
-use super::below::Below;
+use super::below::NetworkService;
 use crate::lapb;
 use crate::lapb::{Link, Role};
 use crate::network::{Indication, Origin, Reason, Request};
@@ -232,7 +232,7 @@ impl Line {
     }
 }
 
-impl Below for Line {
+impl NetworkService for Line {
     fn request(&mut self, request: Request, now: Instant) {
         if matches!(request, Request::Connect) {
             self.wants_call = true;

@@ -3,7 +3,7 @@
 //! Purpose    runs the whole tower with nothing below it: units move between the two ends' queues as ropes.
 //! Limits     the sender bounds what waits ([`Below::waiting_bytes`]); it waits until the other end takes it.
 
-use super::below::Below;
+use super::below::NetworkService;
 use crate::network::{Indication, Origin, Request};
 use alloc::collections::VecDeque;
 use kiban_base::Instant;
@@ -54,7 +54,7 @@ impl Loop {
     }
 }
 
-impl Below for Loop {
+impl NetworkService for Loop {
     fn request(&mut self, request: Request, _now: Instant) {
         if let Request::Data(unit) = &request {
             self.out_bytes += unit.len();

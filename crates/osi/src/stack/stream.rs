@@ -22,7 +22,7 @@ const GATHER_BYTES: usize = 512;
 
 /// What the driver must do with the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum ConnectionAction {
     /// Nothing: keep it, and transfer bytes.
     Keep,
     /// Connect, then call [`Stream::connected`].
@@ -37,7 +37,7 @@ pub struct Stream {
     received: Rope,
     outgoing: RopeQueue,
     nsdu_bytes_max: usize,
-    wish: Wish,
+    wish: ConnectionAction,
     ended: bool,
     broken: Option<Malformed>,
 }
@@ -49,7 +49,7 @@ impl Stream {
             received: Rope::new(),
             outgoing: RopeQueue::new(),
             nsdu_bytes_max,
-            wish: Wish::Keep,
+            wish: ConnectionAction::Keep,
             ended: false,
             broken: None,
         }
@@ -59,9 +59,9 @@ impl Stream {
     pub fn request(&mut self, request: Request) {
         match request {
             _ if self.ended => {}
-            Request::Connect => self.wish = Wish::Connect,
+            Request::Connect => self.wish = ConnectionAction::Connect,
             Request::Accept => {}
-            Request::Disconnect { .. } => self.wish = Wish::Close,
+            Request::Disconnect { .. } => self.wish = ConnectionAction::Close,
             Request::Data(mut unit) => {
                 let mut header = [0; tpkt::HEADER_BYTES];
                 let payload_bytes = unit.len().try_into().expect("transport keeps to the size it was given");
@@ -74,7 +74,7 @@ impl Stream {
 
     /// Reports that the driver has connected.
     pub fn connected(&mut self) -> Indication {
-        self.wish = Wish::Keep;
+        self.wish = ConnectionAction::Keep;
         Indication::Connected
     }
 
@@ -119,7 +119,7 @@ impl Stream {
         // Inside a unit, or broken: an abnormal end.
         let whole = self.received.is_empty() && origin == Origin::User;
         let reason = if whole { Reason::Normal } else { Reason::Abnormal };
-        self.wish = Wish::Close;
+        self.wish = ConnectionAction::Close;
         self.drop_all();
         Some(Indication::Disconnected { origin, reason })
     }
@@ -135,7 +135,7 @@ impl Stream {
     }
 
     /// Returns what the driver must do with the connection.
-    pub fn wish(&self) -> Wish {
+    pub fn connection_action(&self) -> ConnectionAction {
         self.wish
     }
 
@@ -147,7 +147,7 @@ impl Stream {
     fn broke(&mut self, rule: Malformed) -> Indication {
         self.broken = Some(rule);
         self.ended = true;
-        self.wish = Wish::Close;
+        self.wish = ConnectionAction::Close;
         self.drop_all();
         Indication::Disconnected { origin: Origin::Provider, reason: Reason::Protocol }
     }

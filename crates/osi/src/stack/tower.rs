@@ -13,7 +13,7 @@
 //!            first, so that requests leave before more input comes up.
 
 use super::meter::{Meter, Task};
-use crate::Misuse;
+use crate::RequestError;
 use crate::acse;
 use crate::acse::Acse;
 use crate::network;
@@ -30,7 +30,7 @@ use alloc::collections::VecDeque;
 
 /// Configuration of the layers of a tower.
 #[derive(Clone, Default, Debug)]
-pub struct TowerConfig {
+pub struct StackConfig {
     /// Configuration of transport.
     pub transport: transport::Config,
     /// Configuration of session.
@@ -56,43 +56,43 @@ impl From<acse::Request> for Request {
 
 /// Indications to an association's user.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Indication {
     /// About the association's beginning and end.
     Acse(Box<acse::Indication>),
     /// About its use: data, synchronisation, tokens.
     Presentation(presentation::Indication),
 }
 
-impl Told {
+impl Indication {
     /// Returns the ACSE indication, if it is one.
     ///
     /// # Errors
     /// Returns the presentation indication otherwise.
     pub fn into_acse(self) -> Result<acse::Indication, presentation::Indication> {
         match self {
-            Told::Acse(indication) => Ok(*indication),
-            Told::Presentation(indication) => Err(indication),
+            Indication::Acse(indication) => Ok(*indication),
+            Indication::Presentation(indication) => Err(indication),
         }
     }
 }
 
 /// The layers of one association.
 #[derive(Debug)]
-pub struct Tower {
+pub struct Stack {
     acse: Acse,
     presentation: Presentation,
     session: Session,
     transport: Transport,
-    up: VecDeque<Told>,
+    up: VecDeque<Indication>,
     down: VecDeque<network::Request>,
     disconnected: Option<Disconnected>,
     crossed: u64,
 }
 
-impl Tower {
+impl Stack {
     /// Creates the layers without a connection.
-    pub fn new(config: &TowerConfig) -> Tower {
-        Tower {
+    pub fn new(config: &StackConfig) -> Stack {
+        Stack {
             acse: Acse::new(),
             presentation: Presentation::new(config.presentation.clone()),
             session: Session::new(config.session.clone()),
@@ -108,7 +108,7 @@ impl Tower {
     ///
     /// # Errors
     /// [`Misuse`]: nothing has changed.
-    pub fn request(&mut self, request: Request, meter: &mut impl Meter) -> Result<(), Misuse> {
+    pub fn request(&mut self, request: Request, meter: &mut impl Meter) -> Result<(), RequestError> {
         meter.turn_to(Task::Presentation, bytes_of(&request));
         match request {
             Request::Acse(request) => self.acse.request(*request)?,
@@ -147,7 +147,7 @@ impl Tower {
     }
 
     /// Returns the next indication for the user.
-    pub fn poll(&mut self) -> Option<Told> {
+    pub fn poll(&mut self) -> Option<Indication> {
         self.up.pop_front()
     }
 
@@ -235,13 +235,13 @@ impl Tower {
                     if matches!(beside, presentation::Indication::Resynchronise { .. }) {
                         self.acse.on_resynchronise(false);
                     }
-                    self.up.push_back(Told::Presentation(beside));
+                    self.up.push_back(Indication::Presentation(beside));
                 }
             }
             moved = true;
         }
         while let Some(indication) = self.acse.poll_up() {
-            self.up.push_back(Told::Acse(Box::new(indication)));
+            self.up.push_back(Indication::Acse(Box::new(indication)));
             moved = true;
         }
         moved

@@ -1,6 +1,6 @@
 //! Configuration of a transport machine.
 
-use crate::Attached;
+use crate::AcceptedSelectors;
 use crate::wire::tpkt;
 use core::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Config {
     /// The reference that identifies this connection to peers; not 0.
     pub reference: u16,
     /// The selectors that may be called here.
-    pub attached: Attached,
+    pub accepted_selectors: AcceptedSelectors,
     /// Time limit for a connection being established: a call without a CC, a network connection without a CR.
     pub connect_timeout: Option<Duration>,
 }
@@ -44,7 +44,7 @@ impl Default for Config {
             tpdu_bytes_max: tpkt::TPDU_BYTES_MAX,
             tsdu_bytes_max: 16 << 20,
             reference: 1,
-            attached: Attached::Any,
+            accepted_selectors: AcceptedSelectors::Any,
             connect_timeout: Some(Duration::from_secs(60)),
         }
     }

@@ -28,7 +28,7 @@ pub use config::{Config, Network, TPDU_BYTES_MAX_X25, TPDU_BYTES_MIN};
 pub use primitives::{DisconnectReason, Disconnected, Indication, Origin, Request};
 
 use super::network;
-use super::{Misuse, Selector};
+use super::{RequestError, Selector};
 use crate::wire::cotp::{self, Connect, DATA_HEADER_BYTES, HEADER_BYTES_MAX, RejectCause, Tpdu};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -144,33 +144,33 @@ impl Transport {
     ///
     /// # Errors
     /// [`Misuse`]: it is not allowed in this state, or a parameter is too long; nothing has changed.
-    pub fn request(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
+    pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         let mut cause = Cause::default();
         let event = match request {
             Request::Connect { calling, called } => {
                 if calling.len() > SELECTOR_BYTES_MAX || called.len() > SELECTOR_BYTES_MAX {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 cause.selectors = Some((calling, called));
                 Event::TConReq
             }
             Request::Respond { responding } => {
                 if responding.len() > SELECTOR_BYTES_MAX {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 cause.selectors = Some((Selector::NONE, responding));
                 Event::TConResp
             }
             Request::Data(tsdu) => {
                 if tsdu.is_empty() {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 cause.data = tsdu;
                 Event::TDtReq
             }
             Request::Disconnect { reason, additional } => {
                 if additional.len() > ADDITIONAL_BYTES_MAX {
-                    return Err(Misuse::Length);
+                    return Err(RequestError::Length);
                 }
                 cause.refusal = Some(Refusal::Disconnect(reason, additional));
                 Event::TDisReq
@@ -182,7 +182,7 @@ impl Transport {
             ..Predicates::default()
         };
         match state::verdict(self.state, event, predicates) {
-            Verdict::Invalid => Err(Misuse::State),
+            Verdict::Invalid => Err(RequestError::State),
             Verdict::Go(actions, next) => {
                 if event == Event::TConReq {
                     self.wanted = cause.selectors.take();
@@ -399,7 +399,9 @@ impl Transport {
         }
         let called = Selector::from(connect.called.as_deref().unwrap_or_default());
         let calling_bytes = connect.calling.as_ref().map_or(0, Vec::len);
-        if called.len().max(calling_bytes) > SELECTOR_BYTES_MAX || !self.config.attached.has(&called) {
+        if called.len().max(calling_bytes) > SELECTOR_BYTES_MAX
+            || !self.config.accepted_selectors.has(&called)
+        {
             return Err(Refusal::Disconnect(DisconnectReason::AddressUnknown, Vec::new()));
         }
         let sizes = Sizes { code: connect.tpdu_size, preferred: connect.preferred };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Attached;
+use crate::AcceptedSelectors;
 use alloc::vec;
 use core::time::Duration;
 use kiban_base::Bytes;
@@ -119,8 +119,8 @@ fn a_call_is_confirmed() {
 
 #[test]
 fn calls_are_refused_as_the_standard_says() {
-    let attached = Attached::Only(vec![Selector::from("ftam")]);
-    let config = Config { attached, ..Config::default() };
+    let attached = AcceptedSelectors::Only(vec![Selector::from("ftam")]);
+    let config = Config { accepted_selectors: attached, ..Config::default() };
     for (who, request, answer) in [
         ("an unknown selector", "0b e0 0000 0007 00 c2 03 666f6f", "06 80 0007 0000 03"),
         ("no selector", "06 e0 0000 0007 00", "06 80 0007 0000 03"),
@@ -146,7 +146,7 @@ fn the_user_refuses() {
     told(&mut machine);
     let additional = vec![7; ADDITIONAL_BYTES_MAX + 1];
     let reason = DisconnectReason::Congestion;
-    assert_eq!(machine.request(Request::Disconnect { reason, additional }, NOW), Err(Misuse::Length));
+    assert_eq!(machine.request(Request::Disconnect { reason, additional }, NOW), Err(RequestError::Length));
     machine.request(Request::Disconnect { reason, additional: b"no".to_vec() }, NOW).expect("a refusal");
     assert_eq!(sent(&mut machine), [tpdu("0a 80 0007 0000 01 e0 02 6e6f")]);
     assert!(machine.deadline() != Instant::NEVER, "the peer is to end the network connection");
@@ -223,7 +223,7 @@ fn data_are_cut_and_joined_without_copying() {
     let [Indication::Data(tsdu)] = &told(&mut other)[..] else { panic!("one TSDU") };
     assert_eq!(tsdu.runs().next().map(|run| run.as_ptr()), Some(page.as_ptr()));
     assert_eq!(tsdu.to_vec(), page.to_vec());
-    assert_eq!(one.request(Request::Data(Rope::new()), NOW), Err(Misuse::Length));
+    assert_eq!(one.request(Request::Data(Rope::new()), NOW), Err(RequestError::Length));
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub enum Verdict<S> {
     /// The packet is discarded, and a DCE sends a diagnostic packet.
     Diagnostic(u8),
     /// The next table applies.
-    Below,
+    NextTable,
 }
 
 /// Events of the restart table.
@@ -151,7 +151,7 @@ pub fn restart(role: Role, state: Restart, event: RestartEvent) -> Verdict<Resta
         (RestartEvent::Restart, Restart::Peer) => Verdict::Discard,
         (RestartEvent::Confirmation, Restart::Ready | Restart::Peer) => invalid,
         (RestartEvent::OnChannelZero, Restart::Ready) => Verdict::Diagnostic(diagnostic::UNASSIGNED_CHANNEL),
-        (RestartEvent::OnChannel, Restart::Ready) => Verdict::Below,
+        (RestartEvent::OnChannel, Restart::Ready) => Verdict::NextTable,
         (RestartEvent::OnChannelZero | RestartEvent::OnChannel, Restart::Own) => Verdict::Discard,
         (RestartEvent::OnChannelZero | RestartEvent::OnChannel, Restart::Peer) => invalid,
     }
@@ -222,7 +222,7 @@ pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
     if state == Call::Transfer
         && !matches!(event, Event::Call | Event::Accepted | Event::Clear | Event::ClearConfirmation)
     {
-        return Verdict::Below;
+        return Verdict::NextTable;
     }
     if let Some(fault) = event.fault() {
         return Verdict::Error(fault);
@@ -272,7 +272,7 @@ mod tests {
             Verdict::Discard => "-".into(),
             Verdict::Error(code) => alloc::format!("#{code}"),
             Verdict::Diagnostic(code) => alloc::format!("diag{code}"),
-            Verdict::Below => "below".into(),
+            Verdict::NextTable => "below".into(),
         }
     }
 

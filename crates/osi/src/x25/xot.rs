@@ -73,7 +73,7 @@ impl Pvc {
     }
 
     /// Compares the initiator's request with this circuit.
-    fn judge(&self, asked: &PvcSetUp<'_>) -> PvcStatus {
+    fn compare(&self, asked: &PvcSetUp<'_>) -> PvcStatus {
         let is_same = |name: &[u8], own: &[u8]| name.eq_ignore_ascii_case(own);
         if asked.status != PvcStatus::OK {
             return PvcStatus::PROTOCOL_ERROR;
@@ -324,7 +324,7 @@ impl Xot {
             (PvcState::Asked(_), Ok((answer, _))) => self.pvc = PvcState::Refused(answer.status),
             (PvcState::Asked(_), Err(_)) => self.pvc = PvcState::Refused(PvcStatus::PROTOCOL_ERROR),
             (PvcState::Expected(pvc), read) => {
-                let status = read.map_or(PvcStatus::PROTOCOL_ERROR, |(asked, _)| pvc.judge(&asked));
+                let status = read.map_or(PvcStatus::PROTOCOL_ERROR, |(asked, _)| pvc.compare(&asked));
                 self.ahead.push_back(pvc.set_up(status).into());
                 if status == PvcStatus::OK {
                     self.pvc_is_up(now);

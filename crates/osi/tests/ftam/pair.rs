@@ -4,7 +4,7 @@
 use kiban_base::Rope;
 use kiban_osi::Selectors;
 use kiban_osi::ftam::below::{AssociateResponse, Indication as Up, Request as Down, Resynchronise};
-use kiban_osi::ftam::{Config, Indication, Initialize, Machine, Misuse, Request, Role};
+use kiban_osi::ftam::{Config, Indication, Initialize, Machine, Request, RequestError, Role};
 use kiban_osi::wire::ber::Null;
 use kiban_osi::wire::ftam::*;
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ impl Pair {
         pair
     }
 
-    pub(crate) fn initialize(&mut self, request: InitializeRequest) -> Result<(), Misuse> {
+    pub(crate) fn initialize(&mut self, request: InitializeRequest) -> Result<(), RequestError> {
         let (calling, called) = (Selectors::default(), Selectors::default());
         self.machines[0].request(Request::Initialize(Box::new(Initialize {
             calling,

@@ -1,6 +1,6 @@
 //! Every cell of the state table.
 
-use kiban_osi::ftam::{Role, Sends, State, Verdict, verdict};
+use kiban_osi::ftam::{Item, Role, State, Verdict, verdict};
 use kiban_osi::wire::ftam::Kind;
 
 /// The sender: the initiator, the responder, or either end. `Own`: the state is the sender's; `Peer`: its
@@ -17,16 +17,16 @@ use Who::{I, Own, Peer, R};
 
 /// Parses an item that can be sent: `+` and `-` distinguish positive and negative responses where that
 /// matters.
-fn sends(word: &str) -> Sends {
+fn sends(word: &str) -> Item {
     let (word, positive) =
         word.strip_suffix('-').map_or((word.trim_end_matches('+'), true), |word| (word, false));
     match word {
-        "F-DATA" => Sends::Data,
-        "F-CHECK" => Sends::Check,
-        "F-CHECK response" => Sends::CheckResponse,
+        "F-DATA" => Item::Data,
+        "F-CHECK" => Item::Check,
+        "F-CHECK response" => Item::CheckResponse,
         _ => {
             let kind = Kind::ALL.iter().find(|kind| kind.words() == word).unwrap_or_else(|| panic!("{word}"));
-            Sends::Pdu { kind: *kind, positive }
+            Item::Pdu { kind: *kind, positive }
         }
     }
 }
@@ -213,7 +213,7 @@ fn what_one_end_may_say_the_other_may_hear() {
         for resynchronise in [true, false] {
             for state in State::ALL {
                 for kind in Kind::ALL {
-                    let sends = Sends::Pdu { kind: *kind, positive: true };
+                    let sends = Item::Pdu { kind: *kind, positive: true };
                     let Verdict::To(to) = verdict(role, true, resynchronise, state, sends) else { continue };
                     if to == state || matches!(state, State::CancelCollision | State::CancelRequested) {
                         continue;

@@ -2,7 +2,7 @@
 
 use crate::pair::*;
 use kiban_osi::ftam::below::{Form, Indication as Below, Request as Down, Value};
-use kiban_osi::ftam::{Indication, Misuse, Request, State};
+use kiban_osi::ftam::{Indication, Request, RequestError, State};
 use kiban_osi::wire::ber::Asn1;
 use kiban_osi::wire::ftam::*;
 
@@ -91,12 +91,12 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
         other => panic!("{other:?}"),
     });
     let results: Vec<_> = answers.map(|pdu| pair.machines[1].request(Request::Pdu(pdu))).collect();
-    assert_eq!(results, [Ok(()), Ok(()), Err(Misuse::Value), Err(Misuse::Group)]);
+    assert_eq!(results, [Ok(()), Ok(()), Err(RequestError::Value), Err(RequestError::Group)]);
 }
 
 #[test]
 fn groups_have_an_order_and_transfers_are_only_in_groups() {
-    let check = |class, pdus: Vec<Pdu>, expected: Result<(), Misuse>| {
+    let check = |class, pdus: Vec<Pdu>, expected: Result<(), RequestError>| {
         let mut pair = Pair::initialized(class, FunctionalUnits::NONE, 1);
         let names: Vec<_> = pdus.iter().map(Pdu::kind).collect();
         let mut result = Ok(());
@@ -120,22 +120,26 @@ fn groups_have_an_order_and_transfers_are_only_in_groups() {
     );
     check(t, vec![begin(2), select(), open(None), end()], Ok(()));
     check(t, vec![begin(3), select(), attributes(), open(None), end()], Ok(()));
-    check(t, vec![select()], Err(Misuse::Group));
-    check(t, vec![begin(1), open(None)], Err(Misuse::State));
-    check(t, vec![begin(1), select(), end()], Err(Misuse::Group));
-    check(t, vec![begin(0), end()], Err(Misuse::Group));
-    check(t, vec![begin(3), select(), attributes(), deselect(), end()], Err(Misuse::Group));
+    check(t, vec![select()], Err(RequestError::Group));
+    check(t, vec![begin(1), open(None)], Err(RequestError::State));
+    check(t, vec![begin(1), select(), end()], Err(RequestError::Group));
+    check(t, vec![begin(0), end()], Err(RequestError::Group));
+    check(t, vec![begin(3), select(), attributes(), deselect(), end()], Err(RequestError::Group));
     check(tm, vec![begin(3), select(), attributes(), deselect(), end()], Ok(()));
-    check(tm, vec![begin(3), select(), attributes(), attributes(), deselect(), end()], Err(Misuse::Group));
+    check(
+        tm,
+        vec![begin(3), select(), attributes(), attributes(), deselect(), end()],
+        Err(RequestError::Group),
+    );
     check(m, vec![begin(3), select(), attributes(), deselect(), end()], Ok(()));
-    check(m, vec![begin(2), select(), open(None), end()], Err(Misuse::Group));
+    check(m, vec![begin(2), select(), open(None), end()], Err(RequestError::Group));
     check(m, vec![select()], Ok(()));
     check(u, vec![begin(1), select(), end()], Ok(()));
-    check(u, vec![begin(1), begin(1)], Err(Misuse::Group));
-    check(u, vec![begin(1), read()], Err(Misuse::Group));
-    check(u, vec![end()], Err(Misuse::State));
+    check(u, vec![begin(1), begin(1)], Err(RequestError::Group));
+    check(u, vec![begin(1), read()], Err(RequestError::Group));
+    check(u, vec![end()], Err(RequestError::State));
     let long = [vec![begin(1), select()], (0..8).map(|_| attributes()).collect()].concat();
-    check(u, long, Err(Misuse::Group));
+    check(u, long, Err(RequestError::Group));
 }
 
 #[test]
@@ -158,7 +162,11 @@ fn a_file_is_written_read_and_closed() {
 
         pair.say(0, read());
         assert_eq!(kinds(&pair.hear(1)), [Kind::ReadRequest]);
-        assert_eq!(pair.machines[0].request(data(b"no")), Err(Misuse::State), "who reads does not send");
+        assert_eq!(
+            pair.machines[0].request(data(b"no")),
+            Err(RequestError::State),
+            "who reads does not send"
+        );
         pair.machines[1].request(data(b"one")).unwrap();
         pair.say(1, data_end());
         assert_eq!(pair.hear(0).len(), 2);
@@ -206,7 +214,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
                 if by == 0 && steps == 3 {
                     // After F-TRANSFER-END was requested, its response must be awaited.
-                    assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(Misuse::State));
+                    assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(RequestError::State));
                     continue;
                 }
                 pair.say(by, cancel());
@@ -259,15 +267,15 @@ fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
             pair.machines[0].request(Request::Check).unwrap();
             assert_eq!(pair.hear(1).last(), Some(&Indication::Check { checkpoint }), "round {round}");
         }
-        assert_eq!(pair.machines[0].request(Request::Check), Err(Misuse::Checkpoint));
+        assert_eq!(pair.machines[0].request(Request::Check), Err(RequestError::Checkpoint));
         assert_eq!(
             pair.machines[1].request(Request::CheckResponse { checkpoint: 3 }),
-            Err(Misuse::Checkpoint)
+            Err(RequestError::Checkpoint)
         );
         pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();
         assert_eq!(
             pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }),
-            Err(Misuse::Checkpoint)
+            Err(RequestError::Checkpoint)
         );
         assert_eq!(pair.hear(0), [Indication::CheckConfirm { checkpoint: 2 }]);
         pair.machines[0].request(Request::Check).unwrap();
@@ -275,7 +283,7 @@ fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
         pair.say(0, transfer_end());
         pair.hear(1);
         let end = || Request::Pdu(answer(&transfer_end(), true).unwrap());
-        assert_eq!(pair.machines[1].request(end()), Err(Misuse::Checkpoint), "it is not secured yet");
+        assert_eq!(pair.machines[1].request(end()), Err(RequestError::Checkpoint), "it is not secured yet");
         pair.machines[1].request(Request::CheckResponse { checkpoint: 3 }).unwrap();
         pair.machines[1].request(end()).unwrap();
         assert_eq!(pair.hear(0).len(), 2);
@@ -299,7 +307,7 @@ fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
             pair.hear(1);
         } else {
             pair.hear(1);
-            assert_eq!(pair.machines[1].request(answers), Err(Misuse::State));
+            assert_eq!(pair.machines[1].request(answers), Err(RequestError::State));
         }
         pair.say(1, Pdu::RestartResponse(restart.into()));
         assert_eq!(kinds(&pair.hear(0)), [Kind::RestartResponse], "{is_answered}");
@@ -322,11 +330,11 @@ fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
 fn without_recovery_and_restart_there_are_no_checkpoints() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
     pair.say(0, write());
-    assert_eq!(pair.machines[0].request(Request::Check), Err(Misuse::Unit));
+    assert_eq!(pair.machines[0].request(Request::Check), Err(RequestError::Unit));
     let restart = Pdu::RestartRequest(Restart::new(0).into());
-    assert_eq!(pair.machines[0].request(Request::Pdu(restart)), Err(Misuse::Unit));
+    assert_eq!(pair.machines[0].request(Request::Pdu(restart)), Err(RequestError::Unit));
     let recover = Pdu::RecoverRequest(RecoverRequest::new(7, 1, AccessRequest::READ, 0).into());
-    assert_eq!(pair.machines[0].request(Request::Pdu(recover)), Err(Misuse::Unit));
+    assert_eq!(pair.machines[0].request(Request::Pdu(recover)), Err(RequestError::Unit));
 }
 
 #[test]
@@ -335,18 +343,24 @@ fn what_was_not_proposed_is_not_accepted() {
     let fair = InitializeResponse::new(ServiceClass::TRANSFER, proposed.functional_units);
     for (response, expected) in [
         (fair.clone(), Ok(())),
-        (InitializeResponse { service_class: ServiceClass::ACCESS, ..fair.clone() }, Err(Misuse::Value)),
-        (InitializeResponse { service_class: proposed.service_class, ..fair.clone() }, Err(Misuse::Value)),
+        (
+            InitializeResponse { service_class: ServiceClass::ACCESS, ..fair.clone() },
+            Err(RequestError::Value),
+        ),
+        (
+            InitializeResponse { service_class: proposed.service_class, ..fair.clone() },
+            Err(RequestError::Value),
+        ),
         (
             InitializeResponse { functional_units: FunctionalUnits(u64::MAX), ..fair.clone() },
-            Err(Misuse::Value),
+            Err(RequestError::Value),
         ),
         (
             InitializeResponse { attribute_groups: AttributeGroups::STORAGE, ..fair.clone() },
-            Err(Misuse::Value),
+            Err(RequestError::Value),
         ),
-        (InitializeResponse { checkpoint_window: 3, ..fair.clone() }, Err(Misuse::Value)),
-        (InitializeResponse { checkpoint_window: 0, ..fair }, Err(Misuse::Value)),
+        (InitializeResponse { checkpoint_window: 3, ..fair.clone() }, Err(RequestError::Value)),
+        (InitializeResponse { checkpoint_window: 0, ..fair }, Err(RequestError::Value)),
     ] {
         let mut pair = Pair::new();
         pair.initialize(proposed.clone()).unwrap();
@@ -435,5 +449,5 @@ fn a_machine_answers_to_its_role() {
     let request = proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
     let (calling, called) = Default::default();
     let initialize = kiban_osi::ftam::Initialize { calling, called, abstract_syntaxes: vec![], request };
-    assert_eq!(pair.machines[1].request(Request::Initialize(Box::new(initialize))), Err(Misuse::State));
+    assert_eq!(pair.machines[1].request(Request::Initialize(Box::new(initialize))), Err(RequestError::State));
 }

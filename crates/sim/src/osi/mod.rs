@@ -29,13 +29,13 @@ use kiban_osi::ftam::filestore::memory::MemoryDisk;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
 use kiban_osi::lapb::Role;
 use kiban_osi::network::{Indication, Request};
-use kiban_osi::stack::below::Below;
+use kiban_osi::stack::below::NetworkService;
 use kiban_osi::stack::end::{End, OUTGOING_BYTES_MAX};
 use kiban_osi::stack::files::Files;
 use kiban_osi::stack::line::{Line, LineConfig};
 use kiban_osi::stack::loopback::Loop;
 use kiban_osi::stack::meter::{Meter, Task};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport;
 use std::time::Duration;
 use user::User;
@@ -106,7 +106,7 @@ macro_rules! either {
     };
 }
 
-impl Below for Lower {
+impl NetworkService for Lower {
     fn request(&mut self, request: Request, now: Instant) {
         either!(self, below => below.request(request, now));
     }
@@ -190,7 +190,7 @@ impl Boards {
                 tpdu_bytes_max: setup.tpdu_bytes,
                 ..transport::Config::default()
             };
-            let tower = TowerConfig { transport, ..TowerConfig::default() };
+            let tower = StackConfig { transport, ..StackConfig::default() };
             Side {
                 end: End::over(lower, machine, &tower),
                 user,
@@ -337,7 +337,7 @@ impl Boards {
     fn step(&mut self, side: usize) -> bool {
         let (now, costs) = (self.now, self.costs);
         let Side { end, user, has_more, account, .. } = &mut self.sides[side];
-        let mut moved = end.rise(now, account);
+        let mut moved = end.step_up(now, account);
         let may_send = *has_more && end.below().waiting_bytes() < self.upper_bytes;
         if moved || may_send {
             let room = if moved { 0 } else { self.fdata_bytes };

@@ -15,8 +15,8 @@ use kiban_osi::ftam::filestore::memory::MemoryDisk;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
 use kiban_osi::network::Origin;
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::stream::Wish;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::stream::ConnectionAction;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport;
 use kiban_tcpip::tcp;
 use std::any::Any;
@@ -55,7 +55,7 @@ impl Peer {
     fn new(part: Part, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         let (user, machine) = User::new(matches!(part, Part::Initiator(..)), fdata_bytes);
         let transport = transport::Config { tpdu_bytes_max: tpdu_bytes, ..transport::Config::default() };
-        let end = End::new(machine, &TowerConfig { transport, ..TowerConfig::default() });
+        let end = End::new(machine, &StackConfig { transport, ..StackConfig::default() });
         Peer { part, user, end, stream: None, ended: None, is_closed: false }
     }
 
@@ -93,7 +93,7 @@ impl Peer {
     fn turn(&mut self, host: &mut Host<'_>, now: Instant) {
         let Some(stream) = self.stream.filter(|_| !self.is_closed) else { return };
         while self.read(stream, host, now) | self.work(now) | self.write(stream, host) {}
-        if self.end.wish() == Wish::Close && self.end.outgoing().is_empty() {
+        if self.end.connection_action() == ConnectionAction::Close && self.end.outgoing().is_empty() {
             self.close(stream, host);
         }
     }
@@ -116,7 +116,7 @@ impl Peer {
         self.hear(now);
         let moved = self.end.settle(now, &mut ());
         // The session of TCP is there already.
-        let asks = self.end.wish() == Wish::Connect;
+        let asks = self.end.connection_action() == ConnectionAction::Connect;
         if asks {
             self.end.connected(now, &mut ());
         }

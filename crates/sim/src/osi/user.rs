@@ -2,7 +2,7 @@
 //! that accepts every caller.
 
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
-use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
+use kiban_osi::ftam::filestore::{Actions, Admission, AuthResult, Authenticator, Credentials, Locks, Path};
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
 use kiban_osi::ftam::responder::{self, Progress, Responder, Store};
 use kiban_osi::ftam::{Config, Machine, Role};
@@ -20,9 +20,9 @@ const HOLDERS_MAX: usize = 4;
 /// Lets everybody in.
 struct Open;
 
-impl Doorkeeper for Open {
-    fn judge(&mut self, _: &Visitor) -> Judgement {
-        Judgement::Admitted(Admission { user: "sim".into(), rights: Actions::ALL, home: Path::root() })
+impl Authenticator for Open {
+    fn authenticate(&mut self, _: &Credentials) -> AuthResult {
+        AuthResult::Admitted(Admission { user: "sim".into(), rights: Actions::ALL, home: Path::root() })
     }
 }
 
@@ -79,7 +79,7 @@ impl User {
                 more
             }
             Part::Responder(responder, locks) => {
-                let mut store = Store { disk: &mut self.disk, locks, door: &mut Open };
+                let mut store = Store { disk: &mut self.disk, locks, authenticator: &mut Open };
                 responder.work(machine, &mut store, room_bytes) == Progress::Room
             }
         }

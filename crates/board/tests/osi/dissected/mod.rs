@@ -14,12 +14,12 @@ mod ways;
 
 use kiban_base::Instant;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
-use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Visitor};
+use kiban_osi::ftam::filestore::{Actions, Admission, AuthResult, Authenticator, Credentials, Locks, Path};
 use kiban_osi::ftam::initiator::{self, Event, Initiator, Job, Outcome};
 use kiban_osi::ftam::responder::{self, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport;
 use kiban_osi::wire::ftam::{BinaryParameters, Document, Kind, TextParameters};
 use tape::{Dissected, Frame, Tape};
@@ -31,10 +31,10 @@ const RECORDS: Document = Document::SequentialText(TextParameters::NONE);
 
 struct Door;
 
-impl Doorkeeper for Door {
-    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+impl Authenticator for Door {
+    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
         let user = visitor.user.clone().unwrap_or_default();
-        Judgement::Admitted(Admission { user, rights: Actions::ALL, home: Path::root() })
+        AuthResult::Admitted(Admission { user, rights: Actions::ALL, home: Path::root() })
     }
 }
 
@@ -69,7 +69,7 @@ impl<W: Way> Session<W> {
             tpdu_bytes_max: tpdu_bytes,
             ..transport::Config::default()
         };
-        let tower = TowerConfig { transport, ..TowerConfig::default() };
+        let tower = StackConfig { transport, ..StackConfig::default() };
         let end = |role| {
             let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
             End::over(W::lower(role), Machine::new(ftam::Config { role, abstract_syntaxes }), &tower)
@@ -101,7 +101,7 @@ impl<W: Way> Session<W> {
         let room = caller.room();
         initiator.work(caller.machine(), &mut ground.here, room);
         let room = called.room();
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut Door };
+        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut Door };
         responder.work(called.machine(), &mut store, room);
         let mut moved = false;
         for from in 0..2 {
@@ -148,7 +148,7 @@ impl<W: Way> Session<W> {
     /// The connection breaks: what the transfer that was under way can be gone on with by.
     fn lose(mut self, ground: &mut Ground) -> String {
         self.initiator.lost(&mut ground.here);
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut Door };
+        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut Door };
         self.responder.end(&mut store);
         let dockets = std::iter::from_fn(|| self.initiator.event()).filter_map(|event| match event {
             Event::Ended(Err(failure)) => failure.docket,

@@ -4,12 +4,12 @@ use kiban_base::{Bytes, Instant, Rope};
 use kiban_osi::ftam::Role;
 use kiban_osi::lapb;
 use kiban_osi::network::{Indication, Request};
-use kiban_osi::stack::below::Below;
+use kiban_osi::stack::below::NetworkService;
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::line;
 use kiban_osi::stack::line::LineConfig;
 use kiban_osi::stack::stream;
-use kiban_osi::stack::stream::Wish;
+use kiban_osi::stack::stream::ConnectionAction;
 use kiban_osi::transport::Network;
 use kiban_osi::wire::tpkt;
 use kiban_osi::x25::network::{self as circuit, is_for_transport};
@@ -20,7 +20,7 @@ const T0: Instant = Instant::ZERO;
 
 /// How two ends are joined.
 pub(crate) trait Way {
-    type Lower: Below;
+    type Lower: NetworkService;
     const NETWORK: Network;
 
     fn lower(role: Role) -> Self::Lower;
@@ -50,7 +50,7 @@ impl Way for Stream {
     }
 
     fn leave(end: &mut End) -> Vec<Vec<u8>> {
-        if end.wish() == Wish::Connect {
+        if end.connection_action() == ConnectionAction::Connect {
             end.connected(T0, &mut ());
         }
         let bytes: Vec<u8> = end.outgoing().runs().flatten().copied().collect();
@@ -103,7 +103,7 @@ impl Circuit {
     }
 }
 
-impl Below for Circuit {
+impl NetworkService for Circuit {
     fn request(&mut self, request: Request, _now: Instant) {
         let request = self.network.request(request);
         self.ask(request);
@@ -168,7 +168,7 @@ impl Way for Xot {
 
     fn arrive(end: &mut End<Circuit>, frame: &[u8]) {
         end.below_mut().xot.arrive(Rope::copied(frame), T0);
-        while end.rise(T0, &mut ()) {}
+        while end.step_up(T0, &mut ()) {}
         end.settle(T0, &mut ());
     }
 }

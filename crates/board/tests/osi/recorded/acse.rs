@@ -11,8 +11,8 @@ use kiban_osi::acse::{self, Associate, AssociateAnswer};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::presentation;
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::stream::{Stream, Wish};
-use kiban_osi::stack::tower::{Request, Told, Tower, TowerConfig};
+use kiban_osi::stack::stream::{ConnectionAction, Stream};
+use kiban_osi::stack::tower::{Indication, Request, Stack, StackConfig};
 use kiban_osi::wire::acse::{Aare, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic};
 use kiban_osi::wire::ber::{Asn1, Oid};
 use kiban_osi::wire::cotp::Tpdu;
@@ -27,7 +27,7 @@ const T0: Instant = Instant::ZERO;
 
 /// Our layers, called.
 struct Ours {
-    tower: Tower,
+    tower: Stack,
     stream: Stream,
     listener: Listener,
     aborted: bool,
@@ -35,7 +35,7 @@ struct Ours {
 
 impl Ours {
     fn new() -> Ours {
-        let mut tower = Tower::new(&TowerConfig::default());
+        let mut tower = Stack::new(&StackConfig::default());
         let mut stream = Stream::new(tpkt::TPDU_BYTES_MAX);
         tower.arrive(stream.connected(), T0, &mut ());
         tower.settle(T0, &mut ());
@@ -47,7 +47,7 @@ impl Ours {
         &mut self,
         said: &[Vec<u8>],
         in_two: bool,
-        user: &mut dyn FnMut(Told) -> Option<Request>,
+        user: &mut dyn FnMut(Indication) -> Option<Request>,
     ) -> Vec<Heard> {
         for read in reads(said, in_two) {
             self.stream.arrive(read);
@@ -55,7 +55,8 @@ impl Ours {
                 self.tower.arrive(indication, T0, &mut ());
                 self.tower.settle(T0, &mut ());
                 while let Some(told) = self.tower.poll() {
-                    let acse = if let Told::Acse(indication) = &told { Some(&**indication) } else { None };
+                    let acse =
+                        if let Indication::Acse(indication) = &told { Some(&**indication) } else { None };
                     self.aborted |= matches!(acse, Some(acse::Indication::Abort(_)));
                     if let Some(request) = user(told) {
                         self.tower.request(request, &mut ()).expect("it can be asked for");
@@ -167,7 +168,10 @@ fn josistack_gets_from_us_what_its_own_responder_gave_it() {
         for turns in &connections {
             let (ours, data) = replay(turns, in_two, |asked, _| asked);
             // It ends without a release: with a DR.
-            assert_eq!((data, ours.stream.wish(), ours.tower.crossed()), (4, Wish::Close, 0));
+            assert_eq!(
+                (data, ours.stream.connection_action(), ours.tower.crossed()),
+                (4, ConnectionAction::Close, 0)
+            );
         }
     }
 }
@@ -202,7 +206,7 @@ fn a_file_service_says_that_it_does_not_speak_mms() {
             role: Role::Responder,
             abstract_syntaxes: ftam::ABSTRACT_SYNTAXES.to_vec(),
         });
-        let mut end = End::new(machine, &TowerConfig::default());
+        let mut end = End::new(machine, &StackConfig::default());
         end.connected(T0, &mut ());
         let mut listener = Listener::default();
         let mut heard = Vec::new();

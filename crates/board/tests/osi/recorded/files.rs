@@ -10,12 +10,14 @@
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::{Instant, Rope};
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
-use kiban_osi::ftam::filestore::{Actions, Admission, Doorkeeper, Judgement, Locks, Path, Refusal, Visitor};
+use kiban_osi::ftam::filestore::{
+    Actions, Admission, AuthRefusal, AuthResult, Authenticator, Credentials, Locks, Path,
+};
 use kiban_osi::ftam::responder::{self, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::stream::Wish;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::stream::ConnectionAction;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::acse::{Apdu, AssociateResult};
 use kiban_osi::wire::ber::Asn1;
 use kiban_osi::wire::cotp::Tpdu;
@@ -33,14 +35,14 @@ struct Door {
     password: &'static [u8],
 }
 
-impl Doorkeeper for Door {
-    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+impl Authenticator for Door {
+    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
         let is_known = visitor.user.as_deref() == Some("ftamu");
         if is_known && visitor.password.as_deref() == Some(self.password) {
             let (user, home) = ("ftamu".into(), Path::root());
-            Judgement::Admitted(Admission { user, rights: Actions::ALL, home })
+            AuthResult::Admitted(Admission { user, rights: Actions::ALL, home })
         } else {
-            Judgement::Refused(Refusal::Password)
+            AuthResult::Refused(AuthRefusal::Password)
         }
     }
 }
@@ -59,7 +61,7 @@ impl Ours {
     fn new(password: &'static [u8]) -> Ours {
         let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
         let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
-        let mut end = End::new(machine, &TowerConfig::default());
+        let mut end = End::new(machine, &StackConfig::default());
         end.connected(T0, &mut ());
         Ours {
             end,
@@ -78,7 +80,11 @@ impl Ours {
             loop {
                 let Ours { disk, locks, door, .. } = self;
                 let room = self.end.room();
-                self.responder.work(self.end.machine(), &mut Store { disk, locks, door }, room);
+                self.responder.work(
+                    self.end.machine(),
+                    &mut Store { disk, locks, authenticator: door },
+                    room,
+                );
                 if !self.end.settle(T0, &mut ()) {
                     break;
                 }
@@ -292,7 +298,7 @@ fn isode_gets_from_us_what_its_own_responder_gave_it() {
             sent.extend(put(heard));
         }
         assert_eq!((sent.len(), listed, turns_above), (4, 3, 1));
-        assert_eq!(ours.end.wish(), Wish::Close, "the initiator has ended it");
+        assert_eq!(ours.end.connection_action(), ConnectionAction::Close, "the initiator has ended it");
         assert_eq!((ours.end.files().crossed(), ours.responder.counters().misuses), (0, 0));
         assert_eq!(ours.disk.loose_ends(), (0, 0));
         assert_eq!(ours.locks.holders(), 0);

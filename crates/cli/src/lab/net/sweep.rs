@@ -143,8 +143,8 @@ impl SweepHost {
         };
         let options = Options {
             foreign_cores_max: self.foreign_cores,
-            redos_max: self.repeats,
-            patience: Some(Duration::from_secs(self.patience)),
+            retries_max: self.repeats,
+            peer_timeout: Some(Duration::from_secs(self.patience)),
             ..Options::default()
         };
         crate::lab::interrupt::keep_at_interrupt(&folder)?;

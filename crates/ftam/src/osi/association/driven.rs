@@ -9,8 +9,8 @@ use kiban_osi::acse;
 use kiban_osi::network::Origin;
 use kiban_osi::presentation::{self, PAbort};
 use kiban_osi::session::AbortReason;
-use kiban_osi::stack::stream::{Stream, Wish};
-use kiban_osi::stack::tower::{Request, Told, Tower, TowerConfig};
+use kiban_osi::stack::stream::{ConnectionAction, Stream};
+use kiban_osi::stack::tower::{Indication, Request, Stack, StackConfig};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::tpkt;
 use std::collections::VecDeque;
@@ -28,9 +28,9 @@ pub const INCOMING_COUNT_MAX: usize = 4096;
 /// The layers, and the indications that wait for the user.
 #[derive(Debug)]
 pub(super) struct State {
-    tower: Tower,
+    tower: Stack,
     stream: Stream,
-    told: VecDeque<Told>,
+    indications: VecDeque<Indication>,
     told_bytes: usize,
     /// Bytes that the pump has taken and not yet sent.
     sending_bytes: usize,
@@ -42,11 +42,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(tower: &TowerConfig) -> State {
+    pub(super) fn new(tower: &StackConfig) -> State {
         State {
-            tower: Tower::new(tower),
+            tower: Stack::new(tower),
             stream: Stream::new(tpkt::TPDU_BYTES_MAX),
-            told: VecDeque::new(),
+            indications: VecDeque::new(),
             told_bytes: 0,
             sending_bytes: 0,
             end: None,
@@ -60,7 +60,7 @@ impl State {
         self.tower.settle(now, &mut ());
         while let Some(request) = self.tower.poll_network() {
             self.stream.request(request);
-            if self.stream.wish() == Wish::Connect {
+            if self.stream.connection_action() == ConnectionAction::Connect {
                 // The socket was connected before.
                 let connected = self.stream.connected();
                 self.tower.arrive(connected, now, &mut ());
@@ -69,7 +69,7 @@ impl State {
         }
         while let Some(told) = self.tower.poll() {
             self.told_bytes += bytes_of(&told);
-            self.told.push_back(told);
+            self.indications.push_back(told);
         }
     }
 
@@ -86,14 +86,14 @@ impl State {
     }
 
     fn wants_bytes(&self) -> bool {
-        self.told_bytes < INCOMING_BYTES_MAX && self.told.len() < INCOMING_COUNT_MAX
+        self.told_bytes < INCOMING_BYTES_MAX && self.indications.len() < INCOMING_COUNT_MAX
     }
 }
 
 /// Returns the bytes of data in an indication.
-fn bytes_of(told: &Told) -> usize {
+fn bytes_of(told: &Indication) -> usize {
     match told {
-        Told::Presentation(
+        Indication::Presentation(
             presentation::Indication::Data(values) | presentation::Indication::TypedData(values),
         ) => values.iter().map(|pdv| pdv.octets().len()).sum(),
         _ => 0,
@@ -107,14 +107,14 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) clock: Clock,
     /// Wakes the pump: there is work.
-    pub(super) bell: Notify,
+    pub(super) pump_wake: Notify,
     /// Wakes users: an indication has come, there is room, or the association is closed.
-    news: Notify,
+    user_wake: Notify,
 }
 
 impl Shared {
     pub(super) fn new(state: State, clock: Clock) -> Shared {
-        Shared { state: Mutex::new(state), clock, bell: Notify::new(), news: Notify::new() }
+        Shared { state: Mutex::new(state), clock, pump_wake: Notify::new(), user_wake: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -135,25 +135,25 @@ impl Shared {
         {
             let mut state = self.lock();
             if let Err(misuse) = state.tower.request(request, &mut ()) {
-                return Err(state.end.clone().unwrap_or(Failure::Misuse(misuse)));
+                return Err(state.end.clone().unwrap_or(Failure::InvalidRequest(misuse)));
             }
             state.settle(now);
         }
-        self.bell.notify_one();
+        self.pump_wake.notify_one();
         Ok(())
     }
 
     /// Waits for the next indication for the user.
-    pub(super) async fn told(&self) -> Result<Told, Failure> {
+    pub(super) async fn next_indication(&self) -> Result<Indication, Failure> {
         loop {
-            let news = self.news.notified();
+            let news = self.user_wake.notified();
             {
                 let mut state = self.lock();
                 let read_before = state.wants_bytes();
-                if let Some(told) = state.told.pop_front() {
+                if let Some(told) = state.indications.pop_front() {
                     state.told_bytes -= bytes_of(&told);
                     if !read_before && state.wants_bytes() {
-                        self.bell.notify_one();
+                        self.pump_wake.notify_one();
                     }
                     return Ok(told);
                 }
@@ -171,7 +171,7 @@ impl Shared {
     /// Waits until more may be sent. Does not see an end that the user has not received yet.
     pub(super) async fn room(&self) -> Result<(), Failure> {
         loop {
-            let news = self.news.notified();
+            let news = self.user_wake.notified();
             {
                 let state = self.lock();
                 if let Some(end) = &state.end {
@@ -187,7 +187,7 @@ impl Shared {
 
     pub(super) async fn closed(&self) {
         loop {
-            let news = self.news.notified();
+            let news = self.user_wake.notified();
             if self.lock().closed {
                 return;
             }
@@ -198,7 +198,7 @@ impl Shared {
     /// Marks the pump as ended.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        self.news.notify_waiters();
+        self.user_wake.notify_waiters();
     }
 
     /// Converts an ACSE indication that ends the association to a failure.
@@ -280,11 +280,11 @@ impl pump::End for Driven {
         state.sending_bytes = self.outgoing.len();
         self.wants_bytes = state.wants_bytes();
         self.deadline = state.tower.deadline();
-        self.over = state.stream.wish() == Wish::Close;
-        let news = !state.told.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
+        self.over = state.stream.connection_action() == ConnectionAction::Close;
+        let news = !state.indications.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
         drop(guard);
         if news {
-            self.shared.news.notify_waiters();
+            self.shared.user_wake.notify_waiters();
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Acceptance, Association, Failure, within};
 use crate::osi::socket;
 use kiban_osi::acse::{self, Associate, AssociateAnswer};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::acse::{AssociateDiagnostic, AssociateResult, UserDiagnostic};
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 /// Listens for associations at an address.
 pub struct Listener {
     listener: TcpListener,
-    tower: TowerConfig,
+    tower: StackConfig,
     tls: Option<TlsAcceptor>,
     timeout: Duration,
 }
@@ -26,7 +26,7 @@ impl Listener {
     /// The system's: the address is in use, or not this host's, or the port needs a privilege.
     pub fn bind(
         address: SocketAddr,
-        tower: TowerConfig,
+        tower: StackConfig,
         tls: Option<TlsAcceptor>,
         timeout: Duration,
     ) -> io::Result<Listener> {
@@ -45,30 +45,36 @@ impl Listener {
     ///
     /// # Errors
     /// The system's; errors of a single connection are skipped.
-    pub async fn accept(&self) -> io::Result<Arrival> {
+    pub async fn accept(&self) -> io::Result<IncomingConnection> {
         Ok(self.arrival(socket::accept(&self.listener).await?))
     }
 
     /// Accepts the next connection; retries after errors.
-    pub(in super::super) async fn next(&self) -> Arrival {
+    pub(in super::super) async fn next(&self) -> IncomingConnection {
         self.arrival(socket::next(&self.listener).await)
     }
 
-    fn arrival(&self, (socket, peer): (TcpStream, SocketAddr)) -> Arrival {
-        Arrival { socket, peer, tower: self.tower.clone(), tls: self.tls.clone(), timeout: self.timeout }
+    fn arrival(&self, (socket, peer): (TcpStream, SocketAddr)) -> IncomingConnection {
+        IncomingConnection {
+            socket,
+            peer,
+            tower: self.tower.clone(),
+            tls: self.tls.clone(),
+            timeout: self.timeout,
+        }
     }
 }
 
 /// A connection whose A-ASSOCIATE has not been received yet.
-pub struct Arrival {
+pub struct IncomingConnection {
     socket: TcpStream,
     peer: SocketAddr,
-    tower: TowerConfig,
+    tower: StackConfig,
     tls: Option<TlsAcceptor>,
     timeout: Duration,
 }
 
-impl Arrival {
+impl IncomingConnection {
     /// Returns the peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
@@ -78,17 +84,17 @@ impl Arrival {
     ///
     /// # Errors
     /// [`Failure`]; the peer has been answered, and the connection is being closed.
-    pub async fn asked(self) -> Result<Asked, Failure> {
-        let Arrival { socket, peer, tower, tls, timeout } = self;
+    pub async fn request(self) -> Result<AssociateRequest, Failure> {
+        let IncomingConnection { socket, peer, tower, tls, timeout } = self;
         let made = async {
             let mut association = match tls {
                 None => Association::start(socket, &tower, false),
                 Some(acceptor) => Association::start(acceptor.accept(socket).await?, &tower, false),
             };
             association.peer = Some(peer);
-            match association.shared.told().await?.into_acse() {
+            match association.shared.next_indication().await?.into_acse() {
                 Ok(acse::Indication::Associate(associate)) => {
-                    Ok(Asked { association, associate: Box::new(associate) })
+                    Ok(AssociateRequest { association, associate: Box::new(associate) })
                 }
                 other => Err(association.shared.failure_of(other.ok())),
             }
@@ -99,12 +105,12 @@ impl Arrival {
 
 /// A peer's request for an association. Dropping it aborts the association.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AssociateRequest {
     association: Association,
     associate: Box<Associate>,
 }
 
-impl Asked {
+impl AssociateRequest {
     /// Returns the peer's request.
     pub fn associate(&self) -> &Associate {
         &self.associate

@@ -24,8 +24,8 @@ mod parameters;
 mod tests;
 
 pub use driven::{INCOMING_BYTES_MAX, INCOMING_COUNT_MAX, OUTGOING_BYTES_MAX};
-pub use listener::{Arrival, Asked, Listener};
-pub use parameters::{Acceptance, Failure, Parameters, Tls, Wanted};
+pub use listener::{AssociateRequest, IncomingConnection, Listener};
+pub use parameters::{Acceptance, AcceptedContexts, Failure, Parameters, Tls};
 
 use super::pump::pump;
 use super::socket;
@@ -33,7 +33,7 @@ use driven::{Driven, Shared, State};
 use kiban_os::Clock;
 use kiban_osi::acse::{self, AssociateAnswer};
 use kiban_osi::presentation;
-use kiban_osi::stack::tower::{Request, TowerConfig};
+use kiban_osi::stack::tower::{Request, StackConfig};
 use kiban_osi::wire::acse::{AbortSource, ReleaseRequestReason, ReleaseResponseReason};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
@@ -109,7 +109,7 @@ impl Association {
         let mut association = Association::start(socket, &tower, true);
         let request = acse::Request::Associate(associate);
         association.shared.request(request.into())?;
-        let answer = within(patience, association.shared.told()).await?;
+        let answer = within(patience, association.shared.next_indication()).await?;
         match answer.into_acse() {
             Ok(acse::Indication::AssociateConfirm(answer)) => match answer.presentation {
                 presentation::Answer::Accepted(_) => {
@@ -123,7 +123,7 @@ impl Association {
     }
 
     /// Starts the layers on a socket, and the task that moves its bytes.
-    fn start<S>(mut socket: S, tower: &TowerConfig, calls: bool) -> Association
+    fn start<S>(mut socket: S, tower: &StackConfig, calls: bool) -> Association
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -135,7 +135,7 @@ impl Association {
         let task = shared.clone();
         tokio::spawn(async move {
             // The shared state already holds the reason for the end.
-            let _ = pump(&mut driven, &mut socket, &task.bell, &task.clock).await;
+            let _ = pump(&mut driven, &mut socket, &task.pump_wake, &task.clock).await;
             task.close();
         });
         Association { shared, peer: None, answer: None }
@@ -183,7 +183,7 @@ impl Association {
     /// # Errors
     /// How the association ended.
     pub async fn receive(&self) -> Result<Event, Failure> {
-        match self.shared.told().await?.into_acse() {
+        match self.shared.next_indication().await?.into_acse() {
             Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
             Err(beside) => Ok(Event::Beside(Box::new(beside))),
             Ok(acse::Indication::Release { reason, user_information }) => {

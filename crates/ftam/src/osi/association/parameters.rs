@@ -4,12 +4,12 @@ use kiban_base::Malformed;
 use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
 use kiban_osi::presentation::{self, PAbort, Refuser};
 use kiban_osi::session::{self, AbortReason, Units};
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_osi::wire::acse::{ABSTRACT_SYNTAX, AbortSource, AssociateDiagnostic};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::{BER, ContextDefinition, Pdv};
-use kiban_osi::{Misuse, Selectors};
+use kiban_osi::{RequestError, Selectors};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct Parameters {
     /// Settings of the layers.
-    pub tower: TowerConfig,
+    pub tower: StackConfig,
     /// The selectors of this end.
     pub calling: Selectors,
     /// The peer's selectors.
@@ -65,7 +65,7 @@ impl Parameters {
             transfer_syntaxes: vec![BER],
         });
         Parameters {
-            tower: TowerConfig::default(),
+            tower: StackConfig::default(),
             calling: Selectors::default(),
             called: Selectors::default(),
             application_context,
@@ -88,7 +88,7 @@ impl Parameters {
     }
 
     /// Splits the parameters; transport selectors are sent by the session machine.
-    pub(super) fn into_tower(self) -> (TowerConfig, Associate) {
+    pub(super) fn into_tower(self) -> (StackConfig, Associate) {
         let mut tower = self.tower.clone();
         tower.session.transport_calling = self.calling.transport.clone();
         tower.session.transport_called = self.called.transport.clone();
@@ -108,7 +108,7 @@ impl Parameters {
 
 /// Which of the peer's proposed contexts to accept.
 #[derive(Clone, Default, Debug)]
-pub enum Wanted {
+pub enum AcceptedContexts {
     /// All that these layers support.
     #[default]
     All,
@@ -116,11 +116,11 @@ pub enum Wanted {
     Only(Vec<Oid>),
 }
 
-impl Wanted {
+impl AcceptedContexts {
     fn has(&self, abstract_syntax: Oid) -> bool {
         match self {
-            Wanted::All => true,
-            Wanted::Only(syntaxes) => {
+            AcceptedContexts::All => true,
+            AcceptedContexts::Only(syntaxes) => {
                 abstract_syntax == ABSTRACT_SYNTAX || syntaxes.contains(&abstract_syntax)
             }
         }
@@ -131,7 +131,7 @@ impl Wanted {
 #[derive(Clone, Debug)]
 pub struct Acceptance {
     /// Which contexts to accept.
-    pub contexts: Wanted,
+    pub contexts: AcceptedContexts,
     /// Which of the proposed session functional units to accept.
     pub units: Units,
     /// The application context name; `None` returns the proposed one.
@@ -147,7 +147,7 @@ pub struct Acceptance {
 impl Default for Acceptance {
     fn default() -> Acceptance {
         Acceptance {
-            contexts: Wanted::All,
+            contexts: AcceptedContexts::All,
             units: session::OFFERED,
             application_context: None,
             name: EntityName::default(),
@@ -193,7 +193,7 @@ pub enum Failure {
     /// The association had already ended.
     Over,
     /// The request is not allowed in this state, or has invalid parameters.
-    Misuse(Misuse),
+    InvalidRequest(RequestError),
 }
 
 impl From<io::Error> for Failure {
@@ -208,9 +208,9 @@ impl From<io::ErrorKind> for Failure {
     }
 }
 
-impl From<Misuse> for Failure {
-    fn from(misuse: Misuse) -> Failure {
-        Failure::Misuse(misuse)
+impl From<RequestError> for Failure {
+    fn from(misuse: RequestError) -> Failure {
+        Failure::InvalidRequest(misuse)
     }
 }
 
@@ -241,7 +241,7 @@ impl fmt::Display for Failure {
                 write!(f, "the peer's presentation aborted: {reason:?}")
             }
             Failure::Over => f.write_str("the association has ended"),
-            Failure::Misuse(misuse) => write!(f, "{misuse}"),
+            Failure::InvalidRequest(misuse) => write!(f, "{misuse}"),
         }
     }
 }

@@ -14,14 +14,14 @@ const OTHER: Oid = Oid::of("1.3.9999.2.2");
 
 fn listener() -> (Listener, u16) {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(address, TowerConfig::default(), None, Duration::from_secs(20));
+    let listener = Listener::bind(address, StackConfig::default(), None, Duration::from_secs(20));
     let listener = listener.expect("a port is free");
     let port = listener.address().expect("it is bound").port();
     (listener, port)
 }
 
-async fn asked(listener: &Listener) -> Asked {
-    listener.accept().await.expect("it comes").asked().await.expect("it asks")
+async fn asked(listener: &Listener) -> AssociateRequest {
+    listener.accept().await.expect("it comes").request().await.expect("it asks")
 }
 
 /// Both ends of an association; the second is the responder.
@@ -29,7 +29,7 @@ async fn pair() -> (Association, Association) {
     let (listener, port) = listener();
     let parameters = Parameters::new(APPLICATION, &[SYNTAX, OTHER]);
     let there = async {
-        let wanted = Acceptance { contexts: Wanted::Only(vec![SYNTAX]), ..Acceptance::default() };
+        let wanted = Acceptance { contexts: AcceptedContexts::Only(vec![SYNTAX]), ..Acceptance::default() };
         asked(&listener).await.accept(wanted).expect("granted")
     };
     let (here, there) = tokio::join!(Association::connect("127.0.0.1", port, parameters), there);
@@ -56,7 +56,7 @@ async fn values_go_both_ways_and_the_end_is_orderly() {
         assert_eq!(here.receive().await.expect("received"), Event::Data(sent));
     }
     let stranger = here.send(vec![value(99, 1)]).await;
-    assert!(matches!(stranger, Err(Failure::Misuse(_))), "{stranger:?}");
+    assert!(matches!(stranger, Err(Failure::InvalidRequest(_))), "{stranger:?}");
 
     let answers = async {
         let event = there.receive().await.expect("received");

@@ -30,24 +30,24 @@ pub(super) struct Line {
 
 /// Why no answer, or no further answer, was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unheard {
+pub(super) struct NoAnswer {
     pub(super) words: String,
     /// The peer was silent: it sent neither data nor a close.
     pub(super) silent: bool,
 }
 
-impl Unheard {
-    fn new(words: impl Into<String>) -> Unheard {
-        Unheard { words: words.into(), silent: false }
+impl NoAnswer {
+    fn new(words: impl Into<String>) -> NoAnswer {
+        NoAnswer { words: words.into(), silent: false }
     }
 }
 
 impl Line {
     /// Connects over TCP; [`Line::secure`] starts TLS.
-    pub(super) async fn open(target: &Target) -> Result<Line, Unheard> {
+    pub(super) async fn open(target: &Target) -> Result<Line, NoAnswer> {
         let mut deadline = Box::pin(sleep(target.timeout));
         let connects = socket::connect(&target.host, target.port);
-        let socket = by(&mut deadline, connects).await?.map_err(|error| Unheard::new(error.to_string()))?;
+        let socket = by(&mut deadline, connects).await?.map_err(|error| NoAnswer::new(error.to_string()))?;
         Ok(Line { socket: Box::new(socket), received: BytesMut::new(), deadline })
     }
 
@@ -68,14 +68,14 @@ impl Line {
     }
 
     /// Connects, with TLS if the target uses it.
-    pub(super) async fn ready(target: &Target) -> Result<Line, Unheard> {
+    pub(super) async fn ready(target: &Target) -> Result<Line, NoAnswer> {
         let mut line = Line::open(target).await?;
-        line.secure(target).await.map_err(Unheard::new)?;
+        line.secure(target).await.map_err(NoAnswer::new)?;
         Ok(line)
     }
 
     /// Sends one TPKT.
-    pub(super) async fn send(&mut self, unit: &[u8]) -> Result<(), Unheard> {
+    pub(super) async fn send(&mut self, unit: &[u8]) -> Result<(), NoAnswer> {
         let mut packet = vec![0; tpkt::HEADER_BYTES];
         let payload_bytes = unit.len().try_into().expect("what is asked is short");
         tpkt::Header { payload_bytes }.write(&mut packet);
@@ -86,18 +86,18 @@ impl Line {
         };
         by(&mut self.deadline, sent)
             .await?
-            .map_err(|error| Unheard::new(format!("it does not listen: {error}")))
+            .map_err(|error| NoAnswer::new(format!("it does not listen: {error}")))
     }
 
     /// Sends one TPDU without user data.
-    pub(super) async fn send_tpdu(&mut self, tpdu: &Tpdu) -> Result<(), Unheard> {
+    pub(super) async fn send_tpdu(&mut self, tpdu: &Tpdu) -> Result<(), NoAnswer> {
         let mut bytes = vec![0; tpdu.length()];
         tpdu.write(&mut bytes);
         self.send(&bytes).await
     }
 
     /// Sends one TSDU in data TPDUs of at most this many bytes.
-    pub(super) async fn send_data(&mut self, tsdu: &[u8], tpdu_bytes_max: usize) -> Result<(), Unheard> {
+    pub(super) async fn send_data(&mut self, tsdu: &[u8], tpdu_bytes_max: usize) -> Result<(), NoAnswer> {
         let mut parts = tsdu.chunks(tpdu_bytes_max - cotp::DATA_HEADER_BYTES).peekable();
         while let Some(part) = parts.next() {
             let header = cotp::data_header(parts.peek().is_none());
@@ -107,7 +107,7 @@ impl Line {
     }
 
     /// Receives the next TPKT's payload.
-    pub(super) async fn receive(&mut self) -> Result<Vec<u8>, Unheard> {
+    pub(super) async fn receive(&mut self) -> Result<Vec<u8>, NoAnswer> {
         loop {
             match tpkt::Header::read(&self.received) {
                 Ok((header, count)) if self.received.len() >= count + usize::from(header.payload_bytes) => {
@@ -117,31 +117,31 @@ impl Line {
                 Ok(_) | Err(Malformed::Truncated) => {}
                 Err(_) => {
                     let shown = &self.received[..self.received.len().min(SHOWN_BYTES_MAX)];
-                    return Err(Unheard::new(format!("no TPKT came, but \"{}\"", shown.escape_ascii())));
+                    return Err(NoAnswer::new(format!("no TPKT came, but \"{}\"", shown.escape_ascii())));
                 }
             }
             let read = self.socket.read_buf(&mut self.received);
             match by(&mut self.deadline, read).await? {
-                Ok(0) if self.received.is_empty() => return Err(Unheard::new("it closed the connection")),
-                Ok(0) => return Err(Unheard::new("it closed the connection within a TPKT")),
+                Ok(0) if self.received.is_empty() => return Err(NoAnswer::new("it closed the connection")),
+                Ok(0) => return Err(NoAnswer::new("it closed the connection within a TPKT")),
                 Ok(_) => {}
-                Err(error) => return Err(Unheard::new(error.to_string())),
+                Err(error) => return Err(NoAnswer::new(error.to_string())),
             }
         }
     }
 
     /// Receives the next TSDU, reassembled from data TPDUs.
-    pub(super) async fn receive_data(&mut self) -> Result<Rope, Unheard> {
+    pub(super) async fn receive_data(&mut self) -> Result<Rope, NoAnswer> {
         let mut tsdu = Vec::new();
         loop {
             let unit = self.receive().await?;
             let (tpdu, count) = Tpdu::read(&unit)
-                .map_err(|rule| Unheard::new(format!("its transport broke a rule: {rule:?}")))?;
+                .map_err(|rule| NoAnswer::new(format!("its transport broke a rule: {rule:?}")))?;
             match tpdu {
                 Tpdu::Data { end } => {
                     tsdu.extend_from_slice(&unit[count..]);
                     if tsdu.len() > ANSWER_BYTES_MAX {
-                        return Err(Unheard::new("its answer has no end"));
+                        return Err(NoAnswer::new("its answer has no end"));
                     }
                     if end {
                         return Ok(tsdu.into());
@@ -150,24 +150,24 @@ impl Line {
                 Tpdu::DisconnectRequest { reason, additional, .. } => {
                     let reason = DisconnectReason::of_code(reason);
                     let words = Disconnected { reason, additional };
-                    return Err(Unheard::new(format!("its transport disconnected (DR): {words}")));
+                    return Err(NoAnswer::new(format!("its transport disconnected (DR): {words}")));
                 }
                 Tpdu::Error { cause, .. } => {
-                    return Err(Unheard::new(format!(
+                    return Err(NoAnswer::new(format!(
                         "its transport found an error in what was sent: {cause:?}"
                     )));
                 }
-                _ => return Err(Unheard::new("its transport said something that is no answer")),
+                _ => return Err(NoAnswer::new("its transport said something that is no answer")),
             }
         }
     }
 }
 
 /// Waits for a future or the deadline, whichever comes first.
-async fn by<T>(deadline: &mut Pin<Box<Sleep>>, what: impl Future<Output = T>) -> Result<T, Unheard> {
+async fn by<T>(deadline: &mut Pin<Box<Sleep>>, what: impl Future<Output = T>) -> Result<T, NoAnswer> {
     tokio::select! {
         biased;
         outcome = what => Ok(outcome),
-        () = deadline => Err(Unheard { words: "it says nothing".into(), silent: true }),
+        () = deadline => Err(NoAnswer { words: "it says nothing".into(), silent: true }),
     }
 }

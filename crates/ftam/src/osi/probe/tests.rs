@@ -4,9 +4,9 @@ use super::*;
 use crate::osi::association::{Association, Listener, Parameters, Tls};
 use crate::osi::echo;
 use crate::osi::secure::{self, Identity};
-use kiban_osi::Attached;
+use kiban_osi::AcceptedSelectors;
 use kiban_osi::Selectors;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +19,7 @@ fn target(port: u16) -> Target {
 }
 
 /// Starts an echo responder with these layers; returns its port.
-fn echo(tower: TowerConfig) -> u16 {
+fn echo(tower: StackConfig) -> u16 {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, tower, None, Duration::from_secs(10)).expect("a port is free");
     let port = listener.address().expect("it is bound").port();
@@ -37,7 +37,7 @@ fn check(report: &Report, layer: &str, question: &str, verdict: Verdict, words: 
 
 #[tokio::test]
 async fn a_peer_that_speaks_it_all_is_seen_as_such() {
-    let report = probe(&target(echo(TowerConfig::default()))).await;
+    let report = probe(&target(echo(StackConfig::default()))).await;
     assert!(report.tpkt);
     check(&report, "transport", "class 0", Verdict::Yes, "selected");
     check(&report, "transport", "class 2", Verdict::No, "class 0 is selected");
@@ -55,9 +55,9 @@ async fn a_peer_that_speaks_it_all_is_seen_as_such() {
 
 #[tokio::test]
 async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
-    let mut tower = TowerConfig::default();
-    tower.transport.attached = Attached::Only(vec![b"\0\x01"[..].into()]);
-    tower.session.attached = Attached::Only(vec!["ssel".into()]);
+    let mut tower = StackConfig::default();
+    tower.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
+    tower.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
     let mut target = target(echo(tower));
     let report = probe(&target).await;
     assert!(report.tpkt);
@@ -132,7 +132,7 @@ async fn all_of_it_is_asked_through_tls_as_well() {
 
     let patience = Duration::from_secs(10);
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(address, TowerConfig::default(), Some(acceptor), patience);
+    let listener = Listener::bind(address, StackConfig::default(), Some(acceptor), patience);
     let listener = listener.expect("a port is free");
     let port = listener.address().expect("it is bound").port();
     tokio::spawn(echo::serve(listener, 10, |_| {}));
@@ -155,7 +155,7 @@ async fn all_of_it_is_asked_through_tls_as_well() {
     assert!(!report.tpkt);
     check(&report, "TPKT", "RFC 1006", Verdict::No, "");
     // And TLS where there is none.
-    let report = probe(&Target { tls: Some(tls), ..target(echo(TowerConfig::default())) }).await;
+    let report = probe(&Target { tls: Some(tls), ..target(echo(StackConfig::default())) }).await;
     assert!(!report.tpkt);
     check(&report, "TLS", "spoken", Verdict::No, "");
 }

@@ -1,6 +1,6 @@
 //! Questions about RFC 1006 and transport: each sends a CR and reads the answer.
 
-use super::line::{Line, Unheard};
+use super::line::{Line, NoAnswer};
 use super::{Report, Target, Verdict};
 use kiban_osi::transport::{DisconnectReason, Disconnected};
 use kiban_osi::wire::cotp::{self, Connect, Tpdu};
@@ -16,7 +16,7 @@ const PREFERRED_UNITS: u32 = 40;
 pub(super) enum Answer {
     Confirmed(Box<Connect>),
     Refused(String),
-    Unheard(Unheard),
+    NoAnswer(NoAnswer),
 }
 
 impl Answer {
@@ -25,7 +25,7 @@ impl Answer {
         match self {
             Answer::Confirmed(_) => "it is confirmed",
             Answer::Refused(words) => words,
-            Answer::Unheard(unheard) => &unheard.words,
+            Answer::NoAnswer(unheard) => &unheard.words,
         }
     }
 
@@ -43,11 +43,11 @@ pub(super) fn request(target: &Target) -> Connect {
 /// Sends a CR and waits for its answer.
 pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
     if let Err(unheard) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
-        return Answer::Unheard(unheard);
+        return Answer::NoAnswer(unheard);
     }
     let unit = match line.receive().await {
         Ok(unit) => unit,
-        Err(unheard) => return Answer::Unheard(unheard),
+        Err(unheard) => return Answer::NoAnswer(unheard),
     };
     match Tpdu::read(&unit) {
         Ok((Tpdu::ConnectConfirm(confirm), _)) => Answer::Confirmed(Box::new(confirm)),
@@ -64,7 +64,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
 async fn again(target: &Target, request: Connect) -> Answer {
     match Line::ready(target).await {
         Ok(mut line) => connect(&mut line, request).await,
-        Err(unheard) => Answer::Unheard(unheard),
+        Err(unheard) => Answer::NoAnswer(unheard),
     }
 }
 
@@ -72,8 +72,8 @@ async fn again(target: &Target, request: Connect) -> Answer {
 pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) -> bool {
     let first = connect(&mut line, request(target)).await;
     drop(line);
-    report.tpkt = !matches!(first, Answer::Unheard(_));
-    if let Answer::Unheard(unheard) = &first {
+    report.tpkt = !matches!(first, Answer::NoAnswer(_));
+    if let Answer::NoAnswer(unheard) = &first {
         report.say("TPKT", "is RFC 1006 spoken", Verdict::No, &unheard.words);
         return false;
     }
@@ -124,9 +124,9 @@ async fn sizes(target: &Target, report: &mut Report) {
                 None => format!("{asked} -> nothing said"),
             },
             Answer::Refused(_) => format!("{asked} refused"),
-            Answer::Unheard(unheard) => format!("{asked}: {}", unheard.words),
+            Answer::NoAnswer(unheard) => format!("{asked}: {}", unheard.words),
         });
-        if matches!(&answer, Answer::Unheard(unheard) if unheard.silent) {
+        if matches!(&answer, Answer::NoAnswer(unheard) if unheard.silent) {
             break;
         }
     }

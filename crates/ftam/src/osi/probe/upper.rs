@@ -1,7 +1,7 @@
 //! Questions about session, presentation, ACSE and FTAM: each sends one CONNECT that carries the PDUs of all
 //! layers, and reads the answer.
 
-use super::line::{Line, Unheard};
+use super::line::{Line, NoAnswer};
 use super::transport::{self, Answer};
 use super::{Caller, Report, Target, Verdict};
 use kiban_base::Rope;
@@ -342,16 +342,16 @@ fn document_words(oid: Oid) -> String {
 async fn propose(target: &Target, proposal: Proposal<'_>) -> Reply {
     match conversation(target, proposal).await {
         Ok(reply) => reply,
-        Err(Unheard { words, silent }) => Reply { fault: Some(words), silent, ..Reply::default() },
+        Err(NoAnswer { words, silent }) => Reply { fault: Some(words), silent, ..Reply::default() },
     }
 }
 
-async fn conversation(target: &Target, proposal: Proposal<'_>) -> Result<Reply, Unheard> {
+async fn conversation(target: &Target, proposal: Proposal<'_>) -> Result<Reply, NoAnswer> {
     let mut line = Line::ready(target).await?;
     let confirm = match transport::connect(&mut line, transport::request(target)).await {
         Answer::Confirmed(confirm) => confirm,
         Answer::Refused(words) => return Ok(Reply { fault: Some(words), ..Reply::default() }),
-        Answer::Unheard(unheard) => return Err(unheard),
+        Answer::NoAnswer(unheard) => return Err(unheard),
     };
     let tpdu_bytes_max =
         confirm.tpdu_size.and_then(cotp::size_bytes).map_or(tpkt::TPDU_BYTES_MAX, |bytes| bytes as usize);

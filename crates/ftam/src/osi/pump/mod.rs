@@ -26,7 +26,7 @@ const READ_BYTES_MIN: usize = 4 << 10;
 /// Maximum size of a read; a full read doubles the size of the next one.
 const READ_BYTES_MAX: usize = BUFFER_BYTES;
 /// Time limit for sending the last data of a connection; a TLS session has some of its own.
-const FAREWELL: Duration = Duration::from_secs(30);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One end of a connection, driven by the pump.
 pub trait End {
@@ -70,7 +70,7 @@ where
     loop {
         end.work(clock.now());
         if end.is_over() && end.outgoing().is_empty() {
-            let farewell = tokio::time::timeout(FAREWELL, socket.shutdown()).await;
+            let farewell = tokio::time::timeout(CLOSE_TIMEOUT, socket.shutdown()).await;
             return farewell.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
         }
         let deadline = end.deadline();

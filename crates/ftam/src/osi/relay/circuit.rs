@@ -56,8 +56,8 @@ fn config(settings: &Settings, modulo: Modulo) -> Config {
     config.modulo = modulo;
     config.window_max = modulo.mask();
     config.default = PacketSizes::same(settings.packet_bytes, settings.window.clamp(1, modulo.mask()));
-    config.timers.call = settings.patience;
-    config.timers.clear = settings.patience;
+    config.timers.call = settings.state_timeout;
+    config.timers.clear = settings.state_timeout;
     config.unit_bytes_max = tpkt::TPDU_BYTES_MAX;
     config.outgoing_bytes_max = WAITING_BYTES_MAX;
     config.calls_max = 1;
@@ -90,7 +90,7 @@ impl Circuit {
             cleared: false,
             why: None,
             ending_due: Instant::NEVER,
-            patience: settings.patience,
+            patience: settings.state_timeout,
             clock,
             bytes_to_tcp: 0,
             bytes_to_x25: 0,

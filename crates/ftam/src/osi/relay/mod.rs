@@ -44,7 +44,7 @@ use tokio::sync::Semaphore;
 
 /// An event of a circuit, reported once when it opens or is refused, and once when it closes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Said {
+pub struct CircuitEvent {
     /// The number of the circuit, from 1.
     pub circuit: u64,
     /// The event.
@@ -91,12 +91,12 @@ pub struct Relay {
     places: Semaphore,
     clock: Clock,
     count: AtomicU64,
-    say: Box<dyn Fn(Said) + Send + Sync>,
+    say: Box<dyn Fn(CircuitEvent) + Send + Sync>,
 }
 
 impl Relay {
     /// Creates a relay without listeners; `say` receives its events.
-    pub fn new(settings: Settings, say: impl Fn(Said) + Send + Sync + 'static) -> Arc<Relay> {
+    pub fn new(settings: Settings, say: impl Fn(CircuitEvent) + Send + Sync + 'static) -> Arc<Relay> {
         let places = Semaphore::new(settings.circuits_max);
         Arc::new(Relay {
             settings,
@@ -148,7 +148,7 @@ impl Relay {
     }
 
     fn say(&self, circuit: u64, event: Event) {
-        (self.say)(Said { circuit, event });
+        (self.say)(CircuitEvent { circuit, event });
     }
 
     fn refuse(&self, circuit: u64, from: SocketAddr, called: String, why: impl Into<String>) {
@@ -174,7 +174,8 @@ impl Relay {
             return self.refuse(number, peer, called, "no route is for this call");
         };
         let to = format!("{}:{}", route.host, route.port);
-        let connects = tokio::time::timeout(self.settings.patience, socket::connect(&route.host, route.port));
+        let connects =
+            tokio::time::timeout(self.settings.state_timeout, socket::connect(&route.host, route.port));
         let socket = match connects.await {
             Ok(Ok(socket)) => socket,
             failure => {
@@ -204,11 +205,12 @@ impl Relay {
         let called = call.addresses.called.to_string();
         let to = format!("{host}:{port}");
         let mut circuit = Circuit::calling(&self.settings, self.clock, call.clone());
-        let mut xot = match tokio::time::timeout(self.settings.patience, socket::connect(host, port)).await {
-            Ok(Ok(xot)) => xot,
-            Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
-            Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
-        };
+        let mut xot =
+            match tokio::time::timeout(self.settings.state_timeout, socket::connect(host, port)).await {
+                Ok(Ok(xot)) => xot,
+                Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
+                Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
+            };
         if let Err(why) = circuit.call(&mut xot).await {
             return self.refuse(number, peer, called, format!("{to}: {why}"));
         }

@@ -42,9 +42,9 @@ impl Called {
 
 /// The text is not a valid pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotAPattern;
+pub struct PatternError;
 
-impl fmt::Display for NotAPattern {
+impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "say *, an X.121 address such as 45678901 or 4567*, nsap:470005 or nsap:4700*, or user-data:03010100",
@@ -52,12 +52,12 @@ impl fmt::Display for NotAPattern {
     }
 }
 
-impl std::error::Error for NotAPattern {}
+impl std::error::Error for PatternError {}
 
 impl FromStr for Called {
-    type Err = NotAPattern;
+    type Err = PatternError;
 
-    fn from_str(text: &str) -> Result<Called, NotAPattern> {
+    fn from_str(text: &str) -> Result<Called, PatternError> {
         let split = |text: &str| match text.strip_suffix('*') {
             Some(begin) => (begin.to_owned(), true),
             None => (text.to_owned(), false),
@@ -66,16 +66,16 @@ impl FromStr for Called {
             return Ok(Called::Any);
         }
         if let Some(digits) = text.strip_prefix("user-data:") {
-            return octets(digits).map(Called::UserData).ok_or(NotAPattern);
+            return octets(digits).map(Called::UserData).ok_or(PatternError);
         }
         if let Some(rest) = text.strip_prefix("nsap:") {
             let (digits, begins) = split(rest);
-            return octets(&digits).map(|octets| Called::Nsap(octets, begins)).ok_or(NotAPattern);
+            return octets(&digits).map(|octets| Called::Nsap(octets, begins)).ok_or(PatternError);
         }
         let (digits, begins) = split(text);
         let is_address =
             !digits.is_empty() && digits.len() <= 15 && digits.bytes().all(|b| b.is_ascii_digit());
-        if is_address { Ok(Called::Address(digits, begins)) } else { Err(NotAPattern) }
+        if is_address { Ok(Called::Address(digits, begins)) } else { Err(PatternError) }
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Settings {
     /// Packet sequence numbering for calls made by this end.
     pub modulo: Modulo,
     /// The time limit for intermediate states.
-    pub patience: Duration,
+    pub state_timeout: Duration,
     /// Maximum number of circuits, of all listeners together.
     pub circuits_max: usize,
 }
@@ -27,7 +27,7 @@ impl Default for Settings {
             packet_bytes: 1024,
             window: 7,
             modulo: Modulo::Eight,
-            patience: Duration::from_secs(30),
+            state_timeout: Duration::from_secs(30),
             circuits_max: 1000,
         }
     }

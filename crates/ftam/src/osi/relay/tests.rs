@@ -3,7 +3,7 @@
 use super::*;
 use crate::osi::association::{Association, Event as Heard, Listener, Parameters};
 use crate::osi::echo;
-use kiban_osi::stack::tower::TowerConfig;
+use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString};
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::x25::AddressBlock;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 fn relay(settings: Settings) -> (Arc<Relay>, mpsc::UnboundedReceiver<Event>) {
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Mutex::new(tell);
-    let say = move |said: Said| drop(tell.lock().expect("nobody panics here").send(said.event));
+    let say = move |said: CircuitEvent| drop(tell.lock().expect("nobody panics here").send(said.event));
     (Relay::new(settings, say), told)
 }
 
@@ -38,7 +38,7 @@ fn call(called: &str) -> Call {
 
 fn echo() -> u16 {
     let address = ([127, 0, 0, 1], 0).into();
-    let listener = Listener::bind(address, TowerConfig::default(), None, Duration::from_secs(10));
+    let listener = Listener::bind(address, StackConfig::default(), None, Duration::from_secs(10));
     let listener = listener.expect("a port is free");
     let port = listener.address().expect("it is bound").port();
     tokio::spawn(echo::serve(listener, 10, |_| {}));
@@ -138,7 +138,7 @@ async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
             kept.push(socket);
         }
     });
-    let settings = Settings { patience: Duration::from_millis(300), ..Settings::default() };
+    let settings = Settings { state_timeout: Duration::from_millis(300), ..Settings::default() };
     let (relay, mut told) = relay(settings);
     let (listener, port) = bound();
     tokio::spawn(relay.from_xot(listener, vec![route("45", to)]));
@@ -194,7 +194,7 @@ async fn ends(mut socket: TcpStream) {
 
 #[tokio::test]
 async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
-    let settings = Settings { patience: Duration::from_millis(300), ..Settings::default() };
+    let settings = Settings { state_timeout: Duration::from_millis(300), ..Settings::default() };
     let (sink, to) = bound();
     tokio::spawn(async move {
         let mut kept = Vec::new();

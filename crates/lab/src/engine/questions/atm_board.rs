@@ -88,7 +88,7 @@ impl Question for AtmBoard {
         ]
     }
 
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
+    fn validate(&self, point: &Point) -> Result<(), Failure> {
         Asked::of(point).map(drop)
     }
 
@@ -98,7 +98,7 @@ impl Question for AtmBoard {
         let [sender, receiver] = flow.busy;
         let figures = [
             ("mbps", flow.mbps),
-            ("moving", flow.moving as f64),
+            ("moving", flow.active_streams as f64),
             ("busy_sender", sender),
             ("busy_receiver", receiver),
         ];

@@ -27,8 +27,8 @@ pub fn find(name: &str) -> Option<&'static dyn Question> {
 }
 
 /// Returns a hint for an unknown name of a question.
-pub fn nearest(name: &str) -> String {
+pub fn suggest(name: &str) -> String {
     let questions = all();
     let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();
-    crate::nearest::nearest(name, &names)
+    crate::nearest::suggest(name, &names)
 }

@@ -76,7 +76,7 @@ impl Question for WideArea {
         ]
     }
 
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
+    fn validate(&self, point: &Point) -> Result<(), Failure> {
         Cell::of(point).map(drop)
     }
 

@@ -268,10 +268,10 @@ impl Findings {
         for (setup, note) in &self.notes {
             explanation.note(&setup.point(&self.host), note.clone());
         }
-        let mut blocks = vec![Block::Words(format!("{}.", self.way()))];
+        let mut blocks = vec![Block::Paragraph(format!("{}.", self.way()))];
         for map in &self.maps {
             let (all, slow, right) = map.counts();
-            blocks.push(Block::Words(format!(
+            blocks.push(Block::Paragraph(format!(
                 "{}: {slow} of {all} cells are slow; whether a cell is slow was predicted rightly in {right} of {all}, from the rule \
                  and the path's MSS.",
                 map.title
@@ -313,7 +313,7 @@ impl Findings {
                     figure(proof.before).into(),
                     after.into(),
                     proof.unit.as_str().into(),
-                    crate::report::Cell::from(Badge::new(tone, word)).noted(note),
+                    crate::report::Cell::from(Badge::new(tone, word)).with_note(note),
                 ]);
             }
             let blocks = vec![Block::Grid(sheet)];
@@ -372,8 +372,11 @@ impl fmt::Display for Findings {
         if self.causes.is_empty() {
             writeln!(f, "No cell is slow.")?;
         } else {
-            let mut table =
-                Table::new("Why cells are slow").words("").words("cause").numbers("cells").words("worst");
+            let mut table = Table::new("Why cells are slow")
+                .text_column("")
+                .text_column("cause")
+                .number_column("cells")
+                .text_column("worst");
             for count in &self.causes {
                 let letter = count.cause.letter().to_string();
                 table.row([letter, count.words.clone(), count.cells.to_string(), count.case.clone()]);

@@ -186,9 +186,9 @@ fn plain(text: &str) -> String {
 impl fmt::Display for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = format!("{}: {}, buffers down, message across, bytes", self.title, self.unit);
-        let table = Table::new(title).numbers("");
+        let table = Table::new(title).number_column("");
         let mut table =
-            self.messages.iter().fold(table, |table, message| table.numbers(&format!("{message}  ")));
+            self.messages.iter().fold(table, |table, message| table.number_column(&format!("{message}  ")));
         for (row, buffer) in self.buffers.iter().enumerate() {
             let cells = (0..self.messages.len()).map(|column| self.text_of(row, column));
             table.row(std::iter::once(head(*buffer)).chain(cells));

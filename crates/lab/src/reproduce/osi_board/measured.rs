@@ -91,11 +91,11 @@ fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
 /// Returns the results as a text table.
 pub fn table(all: &[Measured]) -> Table {
     let heads = Table::new("today: the same wiring on this machine, internal loopback")
-        .numbers("F-DATA")
-        .numbers("TPDU")
-        .numbers("MB/s");
+        .number_column("F-DATA")
+        .number_column("TPDU")
+        .number_column("MB/s");
     let mut table =
-        Task::ALL.into_iter().fold(heads, |table, task| table.numbers(&format!("{} %", task.name())));
+        Task::ALL.into_iter().fold(heads, |table, task| table.number_column(&format!("{} %", task.name())));
     for one in all {
         let cells =
             [one.fdata_bytes.to_string(), one.tpdu_bytes.to_string(), format!("{:.0}", one.mb_per_second)];

@@ -78,7 +78,7 @@ impl Effort {
 
 /// The paper's two set-ups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Setting {
     Line,
     Loopback,
 }
@@ -99,10 +99,10 @@ fn carried(boards: &Boards) -> u64 {
         .map_or(0, |line| line.bytes * 8 + line.frames * lapb::line_bits(0) as u64 + line.stuffed_bits)
 }
 
-fn run(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
+fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
     let join = match way {
-        Way::Line => Join::line(LINE_BITS_PER_SECOND),
-        Way::Loopback => Join::Loopback,
+        Setting::Line => Join::line(LINE_BITS_PER_SECOND),
+        Setting::Loopback => Join::Loopback,
     };
     let setup = Setup { fdata_bytes, tpdu_bytes, costs, ..Setup::new(join) };
     let mut boards = Boards::new(&setup);
@@ -120,12 +120,12 @@ fn run(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) ->
 }
 
 /// Returns the throughput as defined in the paper, doubled in loopback.
-fn mbps(way: Way, took: Duration) -> f64 {
-    let factor = if way == Way::Loopback { 2.0 } else { 1.0 };
+fn mbps(way: Setting, took: Duration) -> f64 {
+    let factor = if way == Setting::Loopback { 2.0 } else { 1.0 };
     factor * FILE_BYTES as f64 * 8.0 / took.as_secs_f64() / 1e6
 }
 
-fn rate(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
+fn rate(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
     mbps(way, run(way, fdata_bytes, tpdu_bytes, Some(costs)).took)
 }
 
@@ -140,9 +140,9 @@ pub struct LineUse {
 
 /// Runs the transfer over the line without a modelled processor, with TPDUs of 2048 bytes.
 pub fn unhindered(fdata_bytes: usize) -> LineUse {
-    let Run { took, bits, .. } = run(Way::Line, fdata_bytes, 2048, None);
+    let Run { took, bits, .. } = run(Setting::Line, fdata_bytes, 2048, None);
     let can = took.as_secs_f64() * LINE_BITS_PER_SECOND as f64;
-    LineUse { mbps: mbps(Way::Line, took), percent: bits as f64 / can * 100.0 }
+    LineUse { mbps: mbps(Setting::Line, took), percent: bits as f64 / can * 100.0 }
 }
 
 /// A bar of figure 3.
@@ -192,14 +192,20 @@ pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
         title: "figure 2(a): Mbit/s by F-DATA, TPDU 2048".to_owned(),
         x: "F-DATA bytes",
         y: "Mbit/s",
-        curves: vec![curve("line", Way::Line, &by_fdata), curve("loopback x 2", Way::Loopback, &by_fdata)],
+        curves: vec![
+            curve("line", Setting::Line, &by_fdata),
+            curve("loopback x 2", Setting::Loopback, &by_fdata),
+        ],
     };
     let two_b = Figure {
         name: "figure-2b",
         title: "figure 2(b): Mbit/s by TPDU, F-DATA 8000".to_owned(),
         x: "TPDU bytes",
         y: "Mbit/s",
-        curves: vec![curve("line", Way::Line, &by_tpdu), curve("loopback x 2", Way::Loopback, &by_tpdu)],
+        curves: vec![
+            curve("line", Setting::Line, &by_tpdu),
+            curve("loopback x 2", Setting::Loopback, &by_tpdu),
+        ],
     };
     let figure_3: Vec<Tasks> = [8000, 2000].into_iter().flat_map(tasks).collect();
     let mut rows = throughput(&two_a, &two_b);
@@ -228,7 +234,7 @@ fn constants() -> Vec<Constant> {
 }
 
 fn tasks(fdata_bytes: usize) -> [Tasks; 2] {
-    let Run { boards, took, .. } = run(Way::Line, fdata_bytes, 2048, Some(OSI_BOARD_1992));
+    let Run { boards, took, .. } = run(Setting::Line, fdata_bytes, 2048, Some(OSI_BOARD_1992));
     [("sender", 0), ("receiver", 1)].map(|(end, side)| Tasks {
         end,
         fdata_bytes,
@@ -282,7 +288,7 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
     let from = level_from(|bytes| at(line, bytes));
     let same: Vec<String> = HOST_BYTE_NS
         .into_iter()
-        .filter(|nanos| level_from(|bytes| rate(Way::Line, bytes, 2048, with_host_byte(*nanos))) == from)
+        .filter(|nanos| level_from(|bytes| rate(Setting::Line, bytes, 2048, with_host_byte(*nanos))) == from)
         .map(|nanos| nanos.to_string())
         .collect();
     let today = |bytes| Some(format!("{:.2}", unhindered(bytes).mbps));
@@ -432,10 +438,13 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
 
 impl OsiBoard {
     fn tasks_table(&self) -> Table {
-        let heads =
-            Table::new("figure 3: seconds of each task, line, TPDU 2048").words("end").numbers("F-DATA");
-        let mut table =
-            Task::ALL.into_iter().fold(heads, |table, task| table.numbers(task.name())).numbers("transfer");
+        let heads = Table::new("figure 3: seconds of each task, line, TPDU 2048")
+            .text_column("end")
+            .number_column("F-DATA");
+        let mut table = Task::ALL
+            .into_iter()
+            .fold(heads, |table, task| table.number_column(task.name()))
+            .number_column("transfer");
         for bar in &self.figure_3 {
             let cells = [bar.end.to_owned(), bar.fdata_bytes.to_string()];
             let seconds =

@@ -498,11 +498,11 @@ impl RdmaNic {
 
     fn steps_table(&self) -> Table {
         let mut table = Table::new("table 2: clocks of an RDMA Write until its first payload")
-            .words("module")
-            .words("work")
-            .numbers("published")
-            .numbers("here")
-            .numbers("the core's step");
+            .text_column("module")
+            .text_column("work")
+            .number_column("published")
+            .number_column("here")
+            .number_column("the core's step");
         for row in &self.table_2 {
             table.row([
                 row.module.to_owned(),
@@ -522,12 +522,12 @@ impl RdmaNic {
 
     fn gains_table(&self) -> Table {
         let mut table = Table::new("what overlapping gains: long messages")
-            .words("core")
-            .numbers("MiB/s")
-            .numbers("% of the format's limit")
-            .numbers("clocks a segment")
-            .numbers("idle")
-            .numbers("words that stand");
+            .text_column("core")
+            .number_column("MiB/s")
+            .number_column("% of the format's limit")
+            .number_column("clocks a segment")
+            .number_column("idle")
+            .number_column("words that stand");
         for gain in &self.gains {
             table.row([
                 gain.core.clone(),

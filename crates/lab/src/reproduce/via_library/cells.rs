@@ -139,15 +139,15 @@ pub(super) fn percent(value: f64) -> String {
 /// Returns cells as a text table.
 pub(super) fn table(title: &str, cells: &[Cell]) -> Table {
     let mut table = Table::new(title)
-        .words("wait")
-        .numbers("buffer MB")
-        .numbers("packets")
-        .numbers("lost")
-        .numbers("most, %")
-        .numbers("at KB")
-        .numbers("lossy KB")
-        .numbers("CPU % at 50 KB")
-        .numbers("held %");
+        .text_column("wait")
+        .number_column("buffer MB")
+        .number_column("packets")
+        .number_column("lost")
+        .number_column("most, %")
+        .number_column("at KB")
+        .number_column("lossy KB")
+        .number_column("CPU % at 50 KB")
+        .number_column("held %");
     for cell in cells {
         let worst = cell.worst();
         let at_50 = cell.sizes.iter().find(|size| size.packet_kb == 50);

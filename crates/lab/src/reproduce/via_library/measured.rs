@@ -16,7 +16,7 @@
 
 use crate::Table;
 use crate::environment::Environment;
-use crate::load::{Foreign, Meter, ProcMeter};
+use crate::load::{ForeignLoad, Meter, ProcMeter};
 use kiban_base::{Region, Wait};
 use kiban_os::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
 use kiban_vi::{DataSegment, MemoryAttributes, Reliability, RequestError, ViAttributes, Work};
@@ -84,7 +84,7 @@ pub fn measure(length: Duration) -> Result<Tables, String> {
             let before = meter.read();
             let measured = one(wait, gap, length, &cpus)?;
             let foreign_cores =
-                before.zip(meter.read()).map(|(start, end)| Foreign::between(start, end).cores());
+                before.zip(meter.read()).map(|(start, end)| ForeignLoad::between(start, end).cores());
             rows.push(Measured { foreign_cores, ..measured });
         }
     }
@@ -228,15 +228,15 @@ impl Tables {
     pub fn tables(&self) -> [Table; 2] {
         let of = |title: &str, far: bool, said: [&str; 2]| {
             let mut table = Table::new(title)
-                .words("receiver")
-                .numbers("gap us")
-                .numbers("p50 us")
-                .numbers("p99 us")
-                .numbers("messages/s")
-                .numbers("lost %")
-                .numbers("CPU %")
-                .numbers("others")
-                .words("paper: speed, loss, CPU");
+                .text_column("receiver")
+                .number_column("gap us")
+                .number_column("p50 us")
+                .number_column("p99 us")
+                .number_column("messages/s")
+                .number_column("lost %")
+                .number_column("CPU %")
+                .number_column("others")
+                .text_column("paper: speed, loss, CPU");
             for row in self.rows.iter().filter(|row| (row.gap_us > 100.0) == far) {
                 table.row([
                     row.wait.clone(),

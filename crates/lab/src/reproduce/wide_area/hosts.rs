@@ -79,7 +79,7 @@ pub struct Experiment {
 
 /// A packet captured at the writer's host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum CapturedSegment {
     /// A sent segment: the sequence numbers of its first byte and of the byte after its last.
     Data(u32, u32),
     /// A received acknowledgement, with its acknowledgement number.
@@ -94,7 +94,7 @@ pub struct Outcome {
     /// Acknowledgements that the reader's host sent by the delayed-ACK timer in the interval.
     pub waits: u64,
     /// The first packets at the writer's host in the interval, as many as requested.
-    pub capture: Vec<(Instant, Seen)>,
+    pub capture: Vec<(Instant, CapturedSegment)>,
 }
 
 enum Work {
@@ -127,7 +127,7 @@ struct Hosts<'a> {
     message: Vec<u8>,
     read: u64,
     buffer: Vec<u8>,
-    capture: Vec<(Instant, Seen)>,
+    capture: Vec<(Instant, CapturedSegment)>,
     capture_from: Instant,
     capture_max: usize,
     initial: Option<Sequence>,
@@ -372,10 +372,10 @@ impl<'a> Hosts<'a> {
         self.capture.push((
             now,
             if arrives {
-                Seen::Ack(initial.distance(header.acknowledgment))
+                CapturedSegment::Ack(initial.distance(header.acknowledgment))
             } else {
                 let first = initial.distance(header.sequence);
-                Seen::Data(first, first + payload_bytes(pdu) as u32)
+                CapturedSegment::Data(first, first + payload_bytes(pdu) as u32)
             },
         ));
     }

@@ -1,7 +1,7 @@
 //! The throughput map of paper \[2\] over message length and socket buffer size: figures 3 to 6 and 8.
 
 use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
-use crate::heat::{self, Shades, Sheet};
+use crate::heat::{self, HeatMap, Shades};
 use crate::report::Picture;
 use crate::report::picture::{Heat, Outline};
 use kiban_tcpip::tcp;
@@ -205,8 +205,8 @@ impl Map {
         .picture()
     }
 
-    fn sheet(&self) -> Sheet {
-        Sheet {
+    fn sheet(&self) -> HeatMap {
+        HeatMap {
             columns: self.messages.iter().map(usize::to_string).collect(),
             rows: self.buffers.iter().map(u32::to_string).collect(),
             cells: self.cells.iter().map(|row| row.iter().map(|cell| Some(cell.mbps)).collect()).collect(),
@@ -219,7 +219,7 @@ impl Map {
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (sheet, places) = if self.messages.len() > heat::COLUMNS_MAX {
-            (self.sheet().turned(), "message down, socket buffers across")
+            (self.sheet().transposed(), "message down, socket buffers across")
         } else {
             (self.sheet(), "socket buffers down, message across")
         };

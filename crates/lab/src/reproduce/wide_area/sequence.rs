@@ -1,6 +1,6 @@
 //! Packet sequences: figure 7 of paper \[2\], captured at the writer's host.
 
-use super::hosts::Seen;
+use super::hosts::CapturedSegment;
 use super::map::experiment;
 use kiban_base::Instant;
 use kiban_tcpip::tcp;
@@ -54,13 +54,13 @@ impl Sequence {
         let outcome = experiment(tcp, buffer, message).run(interval, 400);
         let seen = outcome.capture;
         let gap = |at: usize| if at == 0 { Duration::ZERO } else { seen[at].0.since(seen[at - 1].0) };
-        let is_stall = |at: usize| matches!(seen[at].1, Seen::Ack(_)) && gap(at) >= STALL;
+        let is_stall = |at: usize| matches!(seen[at].1, CapturedSegment::Ack(_)) && gap(at) >= STALL;
         let stalls: Vec<usize> = (1..seen.len()).filter(|at| is_stall(*at)).collect();
         let between = stalls.windows(2).next().map(|pair| &seen[pair[0]..pair[1]]);
-        let segments = |seen: &[(Instant, Seen)]| -> Vec<u32> {
-            let length = |event: &(Instant, Seen)| match event.1 {
-                Seen::Data(first, end) => Some(end - first),
-                Seen::Ack(_) => None,
+        let segments = |seen: &[(Instant, CapturedSegment)]| -> Vec<u32> {
+            let length = |event: &(Instant, CapturedSegment)| match event.1 {
+                CapturedSegment::Data(first, end) => Some(end - first),
+                CapturedSegment::Ack(_) => None,
             };
             seen.iter().filter_map(length).collect()
         };
@@ -73,8 +73,8 @@ impl Sequence {
         let from = stalls.first().copied().unwrap_or(0);
         let lines = (from..seen.len()).take(LINES).map(|at| {
             let (bytes, sequence) = match seen[at].1 {
-                Seen::Data(first, end) => (Some(end - first), first),
-                Seen::Ack(next) => (None, next),
+                CapturedSegment::Data(first, end) => (Some(end - first), first),
+                CapturedSegment::Ack(next) => (None, next),
             };
             Line { after_ms: ms(gap(at)), bytes, sequence }
         });
@@ -85,7 +85,7 @@ impl Sequence {
             mbps: outcome.mbps,
             stall_ms,
             answer_ms_max: (0..seen.len())
-                .filter(|at| matches!(seen[*at].1, Seen::Ack(_)) && !is_stall(*at))
+                .filter(|at| matches!(seen[*at].1, CapturedSegment::Ack(_)) && !is_stall(*at))
                 .map(|at| ms(gap(at)))
                 .fold(0.0, f64::max),
             segments_between_stalls: between.map(|seen| segments(seen).len()),

@@ -206,7 +206,7 @@ fn a_note_that_cannot_be_read_now_is_not_forgotten() {
             is_noted.then_some((ground, key))
         };
         let (mut ground, key) = (1..90).find_map(cut).expect("some cut is in the midst of it");
-        ground.there.fail_after(Call::Fetch, fetches, Trouble::Failed);
+        ground.there.fail_after(Call::Fetch, fetches, DiskError::Failed);
         let mut pair = Pair::connected(&mut ground);
         let kept = crate::ftam::filestore::Disk::kept(&mut ground.there);
         assert_eq!(kept.len(), 1, "{fetches}: connecting forgets nothing that it cannot read");

@@ -137,7 +137,8 @@ fn called(pair: &mut Pair, ground: &mut Ground) {
 }
 
 fn work(pair: &mut Pair, ground: &mut Ground) {
-    let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+    let mut store =
+        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
     pair.responder.work(&mut pair.called, &mut store, 2000);
     while pair.called.poll_down().is_some() {}
 }
@@ -197,7 +198,8 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
         transfers += pair.responder.counters().transfers;
         pair.called.arrive(Up::ProviderAbort);
         work(&mut pair, &mut ground);
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+        let mut store =
+            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
         pair.responder.end(&mut store);
         assert_eq!((ground.there.loose_ends().0, ground.locks.holders()), (0, 0), "seed {seed}");
     }

@@ -8,7 +8,7 @@ mod worlds;
 use crate::ftam::below::{Indication as Up, Request as Down, Resynchronise};
 use crate::ftam::filestore::memory::{Call, MemoryDisk};
 use crate::ftam::filestore::{
-    Action, Actions, Admission, Doorkeeper, Judgement, Locks, Path, Refusal, Trouble, Visitor,
+    Action, Actions, Admission, AuthRefusal, AuthResult, Authenticator, Credentials, DiskError, Locks, Path,
 };
 use crate::ftam::initiator::{self, Event, Initiator, Job, Outcome};
 use crate::ftam::responder::{self, Responder, Store};
@@ -49,20 +49,20 @@ struct Door {
     home: Path,
 }
 
-impl Doorkeeper for Door {
-    fn judge(&mut self, visitor: &Visitor) -> Judgement {
+impl Authenticator for Door {
+    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
         if self.waits > 0 {
             self.waits -= 1;
-            return Judgement::Wait;
+            return AuthResult::Wait;
         }
         let user = visitor.user.clone().unwrap_or_default();
         match visitor.password.as_deref() {
-            Some(b"later") => Judgement::Refused(Refusal::Later),
-            _ if visitor.account.as_deref() == Some("wrong") => Judgement::Refused(Refusal::Account),
+            Some(b"later") => AuthResult::Refused(AuthRefusal::Later),
+            _ if visitor.account.as_deref() == Some("wrong") => AuthResult::Refused(AuthRefusal::Account),
             Some(password) if password == user.as_bytes() => {
-                Judgement::Admitted(Admission { user, rights: self.rights, home: self.home.clone() })
+                AuthResult::Admitted(Admission { user, rights: self.rights, home: self.home.clone() })
             }
-            _ => Judgement::Refused(Refusal::Password),
+            _ => AuthResult::Refused(AuthRefusal::Password),
         }
     }
 }
@@ -194,7 +194,8 @@ impl Pair {
             }
         }
         self.initiator.work(&mut self.caller, &mut ground.here, 3000);
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+        let mut store =
+            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
         self.responder.work(&mut self.called, &mut store, 3000);
         while let Some(event) = self.initiator.event() {
             self.events.push(event);
@@ -235,7 +236,8 @@ impl Pair {
 /// The process of the responder is told that the line is cut; that of the initiator as well.
 fn lose(mut pair: Pair, ground: &mut Ground) -> Option<String> {
     pair.initiator.lost(&mut ground.here);
-    let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+    let mut store =
+        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
     pair.responder.end(&mut store);
     let mut docket = None;
     while let Some(event) = pair.initiator.event() {

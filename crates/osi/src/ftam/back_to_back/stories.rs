@@ -118,37 +118,37 @@ fn what_fails_and_what_is_said() {
         ("full", |g| g.there.set_capacity(Some(100)), put("mine", "new", BINARY), E::LOCAL_FAILURE_SPACE),
         (
             "full at the end",
-            |g| g.there.fail_after(Call::Finish, 0, Trouble::Full),
+            |g| g.there.fail_after(Call::Finish, 0, DiskError::Full),
             put("mine", "new", BINARY),
             E::LOCAL_FAILURE_SPACE,
         ),
         (
             "a device that fails",
-            |g| g.there.fail_after(Call::Read, 1, Trouble::Failed),
+            |g| g.there.fail_after(Call::Read, 1, DiskError::Failed),
             get("long", "x"),
             E::LOCAL_FAILURE_DEVICE,
         ),
         (
             "changed under the reader",
-            |g| g.there.fail_after(Call::Read, 1, Trouble::Changed),
+            |g| g.there.fail_after(Call::Read, 1, DiskError::Changed),
             get("long", "x"),
             E::LOCAL_FAILURE_DATA,
         ),
         (
             "nothing may be opened",
-            |g| g.there.fail_after(Call::Open, 0, Trouble::TooMany),
+            |g| g.there.fail_after(Call::Open, 0, DiskError::TooMany),
             get("f", "x"),
             E::RESOURCES,
         ),
         (
             "it cannot be settled",
-            |g| g.there.fail_after(Call::Settle, 1, Trouble::Failed),
+            |g| g.there.fail_after(Call::Settle, 1, DiskError::Failed),
             put("mine", "new", BINARY),
             E::LOCAL_FAILURE_DEVICE,
         ),
         (
             "it cannot be noted",
-            |g| g.there.fail_after(Call::Keep, 1, Trouble::Full),
+            |g| g.there.fail_after(Call::Keep, 1, DiskError::Full),
             put("mine", "new", BINARY),
             E::LOCAL_FAILURE_SPACE,
         ),
@@ -264,12 +264,12 @@ fn trouble_at_home() {
     ground.there.put(&path("f"), &[8; 9000]);
     let mut pair = Pair::connected(&mut ground);
     let failure = pair.job(&mut ground, put("none", "x", BINARY)).unwrap_err();
-    assert_eq!(failure.local, Some(Trouble::NotThere));
+    assert_eq!(failure.local, Some(DiskError::NotThere));
     for (call, after, trouble) in [
-        (Call::Begin, 0, Trouble::Denied),
-        (Call::Write, 2, Trouble::Full),
-        (Call::Settle, 0, Trouble::Failed),
-        (Call::Finish, 0, Trouble::Full),
+        (Call::Begin, 0, DiskError::Denied),
+        (Call::Write, 2, DiskError::Full),
+        (Call::Settle, 0, DiskError::Failed),
+        (Call::Finish, 0, DiskError::Full),
     ] {
         ground.here.fail_after(call, after, trouble);
         let failure = pair.job(&mut ground, get("f", "x")).unwrap_err();
@@ -277,7 +277,7 @@ fn trouble_at_home() {
         assert_eq!(ground.here.contents(&path("x")), None);
     }
     ground.here.put(&path("mine"), &[7; LONG_BYTES]);
-    for (call, after, trouble) in [(Call::Open, 0, Trouble::Denied), (Call::Read, 1, Trouble::Changed)] {
+    for (call, after, trouble) in [(Call::Open, 0, DiskError::Denied), (Call::Read, 1, DiskError::Changed)] {
         ground.here.fail_after(call, after, trouble);
         let failure = pair.job(&mut ground, put("mine", "x", BINARY)).unwrap_err();
         assert_eq!(failure.local, Some(trouble), "{call:?}");
@@ -398,7 +398,7 @@ fn records_are_read_with_their_structure_by_who_asks_for_it() {
                 }
             }
             let mut store =
-                Store { disk: &mut ground.there, locks: &mut ground.locks, door: &mut ground.door };
+                Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
             pair.responder.work(&mut pair.called, &mut store, 3000);
             while let Some(indication) = pair.caller.poll_up() {
                 if let Indication::Data(element) = indication {

@@ -58,7 +58,7 @@ pub struct Handle(pub u64);
 
 /// How contents are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteMode {
     /// Create a new file; none may exist.
     New,
     /// Replace the contents of an existing file, or create one.
@@ -69,7 +69,7 @@ pub enum Way {
 
 /// Contents being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct OpenedContents {
     /// The handle for writing.
     pub handle: Handle,
     /// The token with which they are found again if they are left.
@@ -78,7 +78,7 @@ pub struct Begun {
 
 /// Errors of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trouble {
+pub enum DiskError {
     /// The file does not exist.
     NotThere,
     /// The file exists already.
@@ -113,35 +113,41 @@ pub enum Trouble {
 #[expect(clippy::missing_errors_doc, reason = "every call fails with the trouble that there is")]
 pub trait Disk {
     /// Returns information on the object at `path`.
-    fn look(&mut self, path: &Path) -> Result<Entry, Trouble>;
+    fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;
 
     /// Returns the names in a directory, sorted; [`Trouble::TooMany`] if there are more than `names_max`.
-    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, Trouble>;
+    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError>;
 
     /// Opens a file for reading.
-    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), Trouble>;
+    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError>;
 
     /// Reads at most `bytes_max` from offset `at`: fewer only at the end, none beyond it.
     /// [`Trouble::Changed`] if the file has changed since it was opened.
-    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble>;
+    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
-    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble>;
+    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError>;
 
     /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::settle`] covered is
     /// there.
-    fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble>;
+    fn resume(
+        &mut self,
+        path: &Path,
+        way: WriteMode,
+        token: &str,
+        bytes: u64,
+    ) -> Result<OpenedContents, DiskError>;
 
     /// Writes at offset `at`, relative to the beginning of the new contents, and not beyond their end. An
     /// error may be reported later, at the latest by [`Disk::settle`] or [`Disk::finish`].
-    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), Trouble>;
+    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError>;
 
     /// Makes written data durable, as far as the disk's policy requires it at a checkpoint.
-    fn settle(&mut self, handle: Handle) -> Result<(), Trouble>;
+    fn sync(&mut self, handle: Handle) -> Result<(), DiskError>;
 
     /// Puts written contents in place, with these marks; other marks of an existing file are kept. The handle
     /// is closed in any case; on an error the old contents are unchanged.
-    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble>;
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError>;
 
     /// Closes; written contents are kept for [`Disk::resume`].
     fn leave(&mut self, handle: Handle);
@@ -153,22 +159,22 @@ pub trait Disk {
     fn discard(&mut self, path: &Path, token: &str);
 
     /// Renames a file; [`Trouble::Exists`] if the new name is taken.
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Trouble>;
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), DiskError>;
 
     /// Removes a file, or an empty directory.
-    fn remove(&mut self, path: &Path) -> Result<(), Trouble>;
+    fn remove(&mut self, path: &Path) -> Result<(), DiskError>;
 
     /// Creates a directory.
-    fn make_directory(&mut self, path: &Path) -> Result<(), Trouble>;
+    fn make_directory(&mut self, path: &Path) -> Result<(), DiskError>;
 
     /// Changes marks; an empty value removes a mark.
-    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble>;
+    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError>;
 
     /// Stores a record, atomically replacing one with the same key.
-    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), Trouble>;
+    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError>;
 
     /// Returns a stored record.
-    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, Trouble>;
+    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError>;
 
     /// Removes a record, if it exists.
     fn forget(&mut self, key: &str);
@@ -191,23 +197,23 @@ pub fn is_key(key: &str) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(plain)
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Trouble::NotThere => "there is no such file",
-            Trouble::Exists => "there is a file of that name",
-            Trouble::Denied => "the host does not allow it",
-            Trouble::Full => "no room is left on the disk",
-            Trouble::Busy => "somebody uses it",
-            Trouble::Changed => "the file has been changed meanwhile",
-            Trouble::Outside => "the way leads through a link, or out of the filestore",
-            Trouble::NotAFile => "it is not a file",
-            Trouble::NotADirectory => "it is not a directory",
-            Trouble::NotEmpty => "the directory has something in it",
-            Trouble::Long => "the host cannot hold a name or a value of this length",
-            Trouble::TooMany => "too much is open, left or kept already",
-            Trouble::Unable => "the filestore cannot do this",
-            Trouble::Failed => "the device failed",
+            DiskError::NotThere => "there is no such file",
+            DiskError::Exists => "there is a file of that name",
+            DiskError::Denied => "the host does not allow it",
+            DiskError::Full => "no room is left on the disk",
+            DiskError::Busy => "somebody uses it",
+            DiskError::Changed => "the file has been changed meanwhile",
+            DiskError::Outside => "the way leads through a link, or out of the filestore",
+            DiskError::NotAFile => "it is not a file",
+            DiskError::NotADirectory => "it is not a directory",
+            DiskError::NotEmpty => "the directory has something in it",
+            DiskError::Long => "the host cannot hold a name or a value of this length",
+            DiskError::TooMany => "too much is open, left or kept already",
+            DiskError::Unable => "the filestore cannot do this",
+            DiskError::Failed => "the device failed",
         })
     }
 }

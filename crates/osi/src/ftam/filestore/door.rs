@@ -9,7 +9,7 @@ use alloc::string::String;
 
 /// The parameters of F-INITIALIZE that identify an initiator.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Visitor {
+pub struct Credentials {
     /// The initiator identity.
     pub user: Option<String>,
     /// The account to charge.
@@ -33,7 +33,7 @@ pub struct Admission {
 
 /// Why an initiator is refused. An unknown user is not distinguished from a wrong password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthRefusal {
     /// No user has this name and password.
     Password,
     /// The user may not use this account.
@@ -44,17 +44,17 @@ pub enum Refusal {
 
 /// A doorkeeper's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum AuthResult {
     /// The initiator is admitted.
     Admitted(Admission),
     /// The initiator is refused.
-    Refused(Refusal),
+    Refused(AuthRefusal),
     /// Not decided yet: ask again.
     Wait,
 }
 
 /// Verifies initiators.
-pub trait Doorkeeper {
+pub trait Authenticator {
     /// Verifies a visitor; called again with the same visitor after [`Judgement::Wait`].
-    fn judge(&mut self, visitor: &Visitor) -> Judgement;
+    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult;
 }

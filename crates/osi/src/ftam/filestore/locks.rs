@@ -110,7 +110,7 @@ pub struct Hold(u64);
 
 /// Why locks were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum LockError {
     /// Another holder has a conflicting lock.
     Conflict,
     /// The table is full.
@@ -123,13 +123,13 @@ pub trait Concurrency {
     ///
     /// # Errors
     /// The locks are not available now.
-    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused>;
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, LockError>;
 
     /// Changes locks; on refusal the old ones are kept.
     ///
     /// # Errors
     /// The change is not possible now.
-    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused>;
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), LockError>;
 
     /// Releases locks.
     fn give(&mut self, hold: Hold);
@@ -162,12 +162,12 @@ impl Locks {
 }
 
 impl Concurrency for Locks {
-    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused> {
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, LockError> {
         if !self.agree(path, &control, None) {
-            return Err(Refused::Conflict);
+            return Err(LockError::Conflict);
         }
         if self.holders.len() >= self.holders_max {
-            return Err(Refused::TooMany);
+            return Err(LockError::TooMany);
         }
         let holder = self.next;
         self.next += 1;
@@ -176,10 +176,10 @@ impl Concurrency for Locks {
         Ok(Hold(holder))
     }
 
-    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused> {
-        let Some((path, _)) = self.holders.get(&hold.0) else { return Err(Refused::Conflict) };
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), LockError> {
+        let Some((path, _)) = self.holders.get(&hold.0) else { return Err(LockError::Conflict) };
         if !self.agree(path, &control, Some(hold.0)) {
-            return Err(Refused::Conflict);
+            return Err(LockError::Conflict);
         }
         self.holders.get_mut(&hold.0).expect("it was found").1 = control;
         Ok(())
@@ -246,11 +246,11 @@ mod tests {
         let mut locks = Locks::new(2);
         let first = locks.take(&a, shared).unwrap();
         let second = locks.take(&a, shared).unwrap();
-        assert_eq!(locks.change(&first, exclusive), Err(Refused::Conflict));
-        assert_eq!(locks.take(&b, shared), Err(Refused::TooMany));
+        assert_eq!(locks.change(&first, exclusive), Err(LockError::Conflict));
+        assert_eq!(locks.take(&b, shared), Err(LockError::TooMany));
         locks.give(second);
         assert_eq!(locks.change(&first, exclusive), Ok(()));
-        assert_eq!(locks.take(&a, shared), Err(Refused::Conflict));
+        assert_eq!(locks.take(&a, shared), Err(LockError::Conflict));
         let other = locks.take(&b, exclusive).unwrap();
         locks.give(other);
         locks.give(first);

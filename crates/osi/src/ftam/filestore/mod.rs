@@ -30,9 +30,10 @@ pub mod text;
 pub use actions::{Action, Actions};
 pub use date::Date;
 pub use disk::{
-    Begun, Disk, Entry, Handle, KEY_BYTES_MAX, Kind, RECORD_BYTES_MAX, Stamp, Trouble, Way, is_key,
+    Disk, DiskError, Entry, Handle, KEY_BYTES_MAX, Kind, OpenedContents, RECORD_BYTES_MAX, Stamp, WriteMode,
+    is_key,
 };
-pub use door::{Admission, Doorkeeper, Judgement, Refusal, Visitor};
-pub use locks::{Concurrency, Control, Hold, Lock, Locks, Refused};
+pub use door::{Admission, AuthRefusal, AuthResult, Authenticator, Credentials};
+pub use locks::{Concurrency, Control, Hold, Lock, LockError, Locks};
 pub use marks::{MARK_BYTES_MAX, Mark, Marks};
-pub use path::{BadName, COMPONENT_BYTES_MAX, COMPONENTS_MAX, PATH_BYTES_MAX, Path, RESERVED};
+pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, PATH_BYTES_MAX, Path, PathError, RESERVED};

@@ -28,7 +28,7 @@ pub struct Path(String);
 
 /// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadName {
+pub enum PathError {
     /// There is no string at all.
     Missing,
     /// A component is empty.
@@ -53,16 +53,16 @@ impl Path {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn from_filename<'a>(strings: impl IntoIterator<Item = &'a str>) -> Result<Path, BadName> {
+    pub fn from_filename<'a>(strings: impl IntoIterator<Item = &'a str>) -> Result<Path, PathError> {
         let mut joined = String::new();
         for (at, string) in strings.into_iter().enumerate() {
             if joined.len() + string.len() > PATH_BYTES_MAX {
-                return Err(BadName::Long);
+                return Err(PathError::Long);
             }
             if at > 0 {
                 joined.push('/');
             } else if string.is_empty() {
-                return Err(BadName::Missing);
+                return Err(PathError::Missing);
             }
             joined.push_str(string);
         }
@@ -73,9 +73,9 @@ impl Path {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn read(text: &str) -> Result<Path, BadName> {
+    pub fn read(text: &str) -> Result<Path, PathError> {
         if text.is_empty() {
-            return Err(BadName::Missing);
+            return Err(PathError::Missing);
         }
         let inner = text.strip_prefix('/').unwrap_or(text);
         if inner.is_empty() || inner == "." {
@@ -89,18 +89,18 @@ impl Path {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn join(&self, name: &str) -> Result<Path, BadName> {
+    pub fn join(&self, name: &str) -> Result<Path, PathError> {
         match name {
-            "" => return Err(BadName::Empty),
-            "." | ".." => return Err(BadName::Dots),
-            _ if name.contains('/') => return Err(BadName::Empty),
+            "" => return Err(PathError::Empty),
+            "." | ".." => return Err(PathError::Dots),
+            _ if name.contains('/') => return Err(PathError::Empty),
             // GraphicString has none, and log readers should see none.
-            _ if name.chars().any(char::is_control) => return Err(BadName::Control),
+            _ if name.chars().any(char::is_control) => return Err(PathError::Control),
             // Some hosts' names are case-insensitive.
-            _ if name.eq_ignore_ascii_case(RESERVED) => return Err(BadName::Reserved),
-            _ if name.len() > COMPONENT_BYTES_MAX => return Err(BadName::Long),
-            _ if self.0.len() + 1 + name.len() > PATH_BYTES_MAX => return Err(BadName::Long),
-            _ if self.components().count() == COMPONENTS_MAX => return Err(BadName::Long),
+            _ if name.eq_ignore_ascii_case(RESERVED) => return Err(PathError::Reserved),
+            _ if name.len() > COMPONENT_BYTES_MAX => return Err(PathError::Long),
+            _ if self.0.len() + 1 + name.len() > PATH_BYTES_MAX => return Err(PathError::Long),
+            _ if self.components().count() == COMPONENTS_MAX => return Err(PathError::Long),
             _ => {}
         }
         let mut path = self.clone();
@@ -162,15 +162,15 @@ impl fmt::Debug for Path {
     }
 }
 
-impl fmt::Display for BadName {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadName::Missing => "there is no name",
-            BadName::Empty => "a component of the name is empty",
-            BadName::Dots => "`.` and `..` are no components of a name here",
-            BadName::Control => "the name has control characters",
-            BadName::Long => "the name is too long",
-            BadName::Reserved => "the name is kept for the filestore itself",
+            PathError::Missing => "there is no name",
+            PathError::Empty => "a component of the name is empty",
+            PathError::Dots => "`.` and `..` are no components of a name here",
+            PathError::Control => "the name has control characters",
+            PathError::Long => "the name is too long",
+            PathError::Reserved => "the name is kept for the filestore itself",
         })
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         let long = "x".repeat(COMPONENT_BYTES_MAX + 1);
         let deep = "d/".repeat(COMPONENTS_MAX + 1);
         let wide = ["y".repeat(COMPONENT_BYTES_MAX).as_str(); 5].join("/");
-        let rows: &[(&[&str], Result<&str, BadName>)] = &[
+        let rows: &[(&[&str], Result<&str, PathError>)] = &[
             (&["a"], Ok("a")),
             (&["a", "b"], Ok("a/b")),
             (&["a/b", "c"], Ok("a/b/c")),
@@ -194,37 +194,37 @@ mod tests {
             (&["d/"], Ok("d")),
             (&["d/."], Ok("d")),
             (&["d", "."], Ok("d")),
-            (&["d/./"], Err(BadName::Dots)),
-            (&["./."], Err(BadName::Dots)),
-            (&["//."], Err(BadName::Empty)),
+            (&["d/./"], Err(PathError::Dots)),
+            (&["./."], Err(PathError::Dots)),
+            (&["//."], Err(PathError::Empty)),
             (&["."], Ok("")),
             (&["/"], Ok("")),
             (&["/."], Ok("")),
             (&["..."], Ok("...")),
             (&["Grüße"], Ok("Grüße")),
-            (&[], Err(BadName::Missing)),
-            (&[""], Err(BadName::Missing)),
-            (&["", "a"], Err(BadName::Missing)),
+            (&[], Err(PathError::Missing)),
+            (&[""], Err(PathError::Missing)),
+            (&["", "a"], Err(PathError::Missing)),
             (&["a", ""], Ok("a")),
-            (&["a", "", "b"], Err(BadName::Empty)),
-            (&["a//b"], Err(BadName::Empty)),
-            (&["//a"], Err(BadName::Empty)),
-            (&["a", "/b"], Err(BadName::Empty)),
-            (&[".."], Err(BadName::Dots)),
-            (&["a", ".."], Err(BadName::Dots)),
-            (&["a/../b"], Err(BadName::Dots)),
-            (&["a", ".", "b"], Err(BadName::Dots)),
-            (&["a", "../../etc"], Err(BadName::Dots)),
-            (&["./a"], Err(BadName::Dots)),
-            (&["a\0b"], Err(BadName::Control)),
-            (&["a\nb"], Err(BadName::Control)),
-            (&["a\u{7f}"], Err(BadName::Control)),
-            (&["a\u{85}"], Err(BadName::Control)),
-            (&[RESERVED], Err(BadName::Reserved)),
-            (&["a", ".Kiban-FTAM", "b"], Err(BadName::Reserved)),
-            (&[&long], Err(BadName::Long)),
-            (&[&deep], Err(BadName::Long)),
-            (&[&wide], Err(BadName::Long)),
+            (&["a", "", "b"], Err(PathError::Empty)),
+            (&["a//b"], Err(PathError::Empty)),
+            (&["//a"], Err(PathError::Empty)),
+            (&["a", "/b"], Err(PathError::Empty)),
+            (&[".."], Err(PathError::Dots)),
+            (&["a", ".."], Err(PathError::Dots)),
+            (&["a/../b"], Err(PathError::Dots)),
+            (&["a", ".", "b"], Err(PathError::Dots)),
+            (&["a", "../../etc"], Err(PathError::Dots)),
+            (&["./a"], Err(PathError::Dots)),
+            (&["a\0b"], Err(PathError::Control)),
+            (&["a\nb"], Err(PathError::Control)),
+            (&["a\u{7f}"], Err(PathError::Control)),
+            (&["a\u{85}"], Err(PathError::Control)),
+            (&[RESERVED], Err(PathError::Reserved)),
+            (&["a", ".Kiban-FTAM", "b"], Err(PathError::Reserved)),
+            (&[&long], Err(PathError::Long)),
+            (&[&deep], Err(PathError::Long)),
+            (&[&wide], Err(PathError::Long)),
         ];
         for (given, expected) in rows {
             let path = Path::from_filename(given.iter().copied());

@@ -26,7 +26,7 @@ pub enum Lines {
 
 /// Text that cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadText {
+pub enum TextError {
     /// A line of the host is longer than the maximum string length.
     LongLine,
     /// A string that should be one line contains a line end.
@@ -35,28 +35,28 @@ pub enum BadText {
 
 /// Converts a host's text to strings.
 #[derive(Clone, Debug)]
-pub struct Outward {
+pub struct TextToStrings {
     lines: Lines,
     string_bytes_max: usize,
     begun: Vec<u8>,
     ready: VecDeque<Rope>,
 }
 
-impl Outward {
+impl TextToStrings {
     /// Creates a converter to strings of at most this many bytes.
     ///
     /// # Panics
     /// If that is less than two: CR LF has to fit.
-    pub fn new(lines: Lines, string_bytes_max: usize) -> Outward {
+    pub fn new(lines: Lines, string_bytes_max: usize) -> TextToStrings {
         assert!(string_bytes_max >= 2, "a string holds at least CR LF");
-        Outward { lines, string_bytes_max, begun: Vec::new(), ready: VecDeque::new() }
+        TextToStrings { lines, string_bytes_max, begun: Vec::new(), ready: VecDeque::new() }
     }
 
     /// Adds the next bytes of the host's text.
     ///
     /// # Errors
     /// They cannot be sent.
-    pub fn push(&mut self, piece: Bytes) -> Result<(), BadText> {
+    pub fn push(&mut self, piece: Bytes) -> Result<(), TextError> {
         match self.lines {
             Lines::Within => self.cut(with_returns(piece)),
             Lines::Strings => self.part(&piece)?,
@@ -90,20 +90,20 @@ impl Outward {
         }
     }
 
-    fn part(&mut self, piece: &Bytes) -> Result<(), BadText> {
+    fn part(&mut self, piece: &Bytes) -> Result<(), TextError> {
         let mut rest = 0;
         for end in ends(piece) {
             let line = piece.slice(rest..end);
             rest = end + 1;
             if self.begun.len() + line.len() > self.string_bytes_max {
-                return Err(BadText::LongLine);
+                return Err(TextError::LongLine);
             }
             let mut string = Rope::from(core::mem::take(&mut self.begun));
             string.push(line);
             self.ready.push_back(string);
         }
         if self.begun.len() + (piece.len() - rest) > self.string_bytes_max {
-            return Err(BadText::LongLine);
+            return Err(TextError::LongLine);
         }
         self.begun.extend_from_slice(&piece[rest..]);
         Ok(())
@@ -112,16 +112,16 @@ impl Outward {
 
 /// Converts strings to a host's text.
 #[derive(Clone, Debug)]
-pub struct Inward {
+pub struct StringsToText {
     lines: Lines,
     /// Whether a CR is held back, because LF may follow it.
     held: bool,
 }
 
-impl Inward {
+impl StringsToText {
     /// Begins at the start of a text or, with `held` as returned by [`Inward::is_holding`], at a later point.
-    pub fn new(lines: Lines, held: bool) -> Inward {
-        Inward { lines, held: held && lines == Lines::Within }
+    pub fn new(lines: Lines, held: bool) -> StringsToText {
+        StringsToText { lines, held: held && lines == Lines::Within }
     }
 
     /// Returns whether the last byte was a CR that is held back.
@@ -133,12 +133,12 @@ impl Inward {
     ///
     /// # Errors
     /// The string is invalid in this text.
-    pub fn push(&mut self, string: Rope) -> Result<Rope, BadText> {
+    pub fn push(&mut self, string: Rope) -> Result<Rope, TextError> {
         match self.lines {
             Lines::Within => Ok(self.without_returns(string)),
             Lines::Strings => {
                 if string.runs().any(|run| run.contains(&b'\n')) {
-                    return Err(BadText::LineEnd);
+                    return Err(TextError::LineEnd);
                 }
                 let mut line = string;
                 line.push(Bytes::from_static(b"\n"));
@@ -211,8 +211,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn strings(lines: Lines, string_bytes_max: usize, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, BadText> {
-        let mut outward = Outward::new(lines, string_bytes_max);
+    fn strings(lines: Lines, string_bytes_max: usize, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, TextError> {
+        let mut outward = TextToStrings::new(lines, string_bytes_max);
         for piece in pieces {
             outward.push(Bytes::copy_from_slice(piece))?;
         }
@@ -220,13 +220,13 @@ mod tests {
         Ok(core::iter::from_fn(|| outward.pop()).map(|string| string.to_vec()).collect())
     }
 
-    fn text(lines: Lines, strings: &[Vec<u8>]) -> Result<Vec<u8>, BadText> {
-        let mut inward = Inward::new(lines, false);
+    fn text(lines: Lines, strings: &[Vec<u8>]) -> Result<Vec<u8>, TextError> {
+        let mut inward = StringsToText::new(lines, false);
         let mut text = Vec::new();
         for string in strings {
             text.extend(inward.push(Rope::copied(string))?.to_vec());
             // As after a restart at a checkpoint.
-            inward = Inward::new(lines, inward.is_holding());
+            inward = StringsToText::new(lines, inward.is_holding());
         }
         text.extend(inward.end().to_vec());
         Ok(text)
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn what_cannot_cross() {
-        assert_eq!(strings(Lines::Strings, 3, &[b"four\n"]), Err(BadText::LongLine));
-        assert_eq!(strings(Lines::Strings, 3, &[b"fo", b"ur"]), Err(BadText::LongLine));
-        assert_eq!(text(Lines::Strings, &[b"a\nb".to_vec()]), Err(BadText::LineEnd));
+        assert_eq!(strings(Lines::Strings, 3, &[b"four\n"]), Err(TextError::LongLine));
+        assert_eq!(strings(Lines::Strings, 3, &[b"fo", b"ur"]), Err(TextError::LongLine));
+        assert_eq!(text(Lines::Strings, &[b"a\nb".to_vec()]), Err(TextError::LineEnd));
     }
 
     #[test]

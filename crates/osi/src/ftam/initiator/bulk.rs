@@ -2,10 +2,10 @@
 
 use super::{Failure, Initiator, Job, Outcome, Phase, Running, Transfer, own, writing_of};
 use crate::ftam::contents::{Failure as Stopped, Inflow, Outflow};
-use crate::ftam::filestore::{Disk, Path, Trouble, Way};
+use crate::ftam::filestore::{Disk, DiskError, Path, WriteMode};
 use crate::ftam::record::Record;
 use crate::ftam::responder::{Point, Points, kind_of_failure, points_of, stamp_of};
-use crate::ftam::{Machine, Misuse, Request, State};
+use crate::ftam::{Machine, Request, RequestError, State};
 use crate::wire::ber::Asn1;
 use crate::wire::ftam::{
     AccessContext, AccessContextKind, AccessRequest, ActionResult, Cancel, ContentsType, DataElement,
@@ -34,12 +34,14 @@ impl Initiator {
                 Ok(Transfer::Entries)
             }
             (Job::Get { .. }, Some(Document::Directory(_) | Document::DirectoryOld(_)), None) => {
-                Err(Trouble::NotAFile)
+                Err(DiskError::NotAFile)
             }
-            (Job::Get { local, .. }, Some(document), None) => disk.begin(local, Way::Replace).map(|begun| {
-                let inflow = Box::new(Inflow::new(document, false));
-                Transfer::In { begun, inflow, at: 0, points: Points::new(START) }
-            }),
+            (Job::Get { local, .. }, Some(document), None) => {
+                disk.begin(local, WriteMode::Replace).map(|begun| {
+                    let inflow = Box::new(Inflow::new(document, false));
+                    Transfer::In { begun, inflow, at: 0, points: Points::new(START) }
+                })
+            }
             (Job::Put { local, .. } | Job::Append { local, .. }, Some(document), None) => {
                 disk.open(local).map(|(handle, entry)| {
                     let outflow = Box::new(Outflow::new(document, fdata_bytes, false, entry.bytes, 0));
@@ -47,7 +49,7 @@ impl Initiator {
                     Transfer::Out { handle, stamp: entry.stamp, outflow, points, unchecked: 0, ended: false }
                 })
             }
-            _ => Err(Trouble::Unable),
+            _ => Err(DiskError::Unable),
         };
         match begun {
             Ok(transfer) => running.transfer = Some(transfer),
@@ -114,7 +116,7 @@ impl Initiator {
                         }
                         continue;
                     }
-                    Err(Misuse::Checkpoint) => return false,
+                    Err(RequestError::Checkpoint) => return false,
                     Err(_) => {
                         self.abort(machine);
                         return false;
@@ -162,7 +164,7 @@ impl Initiator {
                 if entries.len() < entries_max {
                     entries.push(*entry);
                 } else {
-                    self.give_up(Some(Trouble::TooMany), machine, disk);
+                    self.give_up(Some(DiskError::TooMany), machine, disk);
                 }
             }
             (Some(Transfer::In { begun, inflow, at, .. }), element) => match inflow.take(element) {
@@ -191,7 +193,7 @@ impl Initiator {
         let settled = match &mut running.transfer {
             Some(Transfer::In { begun, inflow, at, points }) => {
                 points.push(Point { checkpoint, at: *at, held: inflow.is_holding() });
-                disk.settle(begun.handle)
+                disk.sync(begun.handle)
             }
             _ => Ok(()),
         };
@@ -249,14 +251,14 @@ impl Initiator {
     ///
     /// # Errors
     /// No job is in a state in which it can be cancelled.
-    pub fn cancel(&mut self, machine: &mut Machine, disk: &mut dyn Disk) -> Result<(), Misuse> {
+    pub fn cancel(&mut self, machine: &mut Machine, disk: &mut dyn Disk) -> Result<(), RequestError> {
         match &mut self.running {
             Some(running) if running.phase == Phase::Moving && running.transfer.is_some() => {
                 running.failure.get_or_insert_default().cancelled = true;
                 self.give_up(None, machine, disk);
                 Ok(())
             }
-            _ => Err(Misuse::State),
+            _ => Err(RequestError::State),
         }
     }
 
@@ -264,7 +266,7 @@ impl Initiator {
     ///
     /// # Errors
     /// No transfer is in a state in which it can be restarted.
-    pub fn restart(&mut self, machine: &mut Machine) -> Result<(), Misuse> {
+    pub fn restart(&mut self, machine: &mut Machine) -> Result<(), RequestError> {
         let moving = matches!(
             &self.running,
             Some(Running {
@@ -276,7 +278,7 @@ impl Initiator {
         // The last one that both ends know to be secured.
         let answered = machine.docket().and_then(|docket| docket.transfer.as_ref());
         let Some(answered) = answered.filter(|_| moving).map(|transfer| transfer.checkpoint_answered) else {
-            return Err(Misuse::State);
+            return Err(RequestError::State);
         };
         let restart = Restart::new(answered);
         machine.request(Request::Pdu(Pdu::RestartRequest(Box::new(restart))))
@@ -301,23 +303,23 @@ impl Initiator {
         }
     }
 
-    fn go_back(&mut self, checkpoint: i64, disk: &mut dyn Disk) -> Result<(), Trouble> {
+    fn go_back(&mut self, checkpoint: i64, disk: &mut dyn Disk) -> Result<(), DiskError> {
         let Some(running) = &mut self.running else { return Ok(()) };
         running.phase = Phase::Moving;
         match (&mut running.transfer, &running.job) {
             (Some(Transfer::Out { outflow, points, unchecked, ended, .. }), _) => {
-                let point = points.back_to(checkpoint).ok_or(Trouble::Unable)?;
+                let point = points.back_to(checkpoint).ok_or(DiskError::Unable)?;
                 outflow.go_back(point.at);
                 (*unchecked, *ended) = (0, false);
             }
             (Some(Transfer::In { begun, inflow, at, points }), Job::Get { local, .. }) => {
-                let point = points.back_to(checkpoint).ok_or(Trouble::Unable)?;
+                let point = points.back_to(checkpoint).ok_or(DiskError::Unable)?;
                 disk.leave(begun.handle);
-                *begun = disk.resume(local, Way::Replace, &begun.token, point.at)?;
+                *begun = disk.resume(local, WriteMode::Replace, &begun.token, point.at)?;
                 inflow.go_back(point.held);
                 *at = point.at;
             }
-            _ => return Err(Trouble::Unable),
+            _ => return Err(DiskError::Unable),
         }
         Ok(())
     }
@@ -342,7 +344,7 @@ impl Initiator {
     }
 
     /// Cancels the transfer after an error at this end.
-    fn give_up(&mut self, trouble: Option<Trouble>, machine: &mut Machine, disk: &mut dyn Disk) {
+    fn give_up(&mut self, trouble: Option<DiskError>, machine: &mut Machine, disk: &mut dyn Disk) {
         if let Some(trouble) = trouble {
             self.local_failure(trouble);
         }
@@ -366,7 +368,7 @@ impl Initiator {
         );
     }
 
-    fn local_failure(&mut self, trouble: Trouble) {
+    fn local_failure(&mut self, trouble: DiskError) {
         if let Some(running) = &mut self.running {
             running.failure.get_or_insert_default().local = Some(trouble);
         }
@@ -389,7 +391,7 @@ impl Initiator {
     }
 
     /// Stores the docket of the transfer, if it can be recovered.
-    fn note(&mut self, disk: &mut dyn Disk) -> Result<(), Trouble> {
+    fn note(&mut self, disk: &mut dyn Disk) -> Result<(), DiskError> {
         let Some(running) = &self.running else { return Ok(()) };
         let (Some((activity, key)), Some(document)) = (&running.docket, &running.document) else {
             return Ok(());
@@ -429,15 +431,21 @@ impl Initiator {
     ///
     /// # Errors
     /// There is no association with recovery, a job is in progress, or the docket is invalid.
-    pub fn recover(&mut self, key: &str, machine: &mut Machine, disk: &mut dyn Disk) -> Result<(), Misuse> {
+    pub fn recover(
+        &mut self,
+        key: &str,
+        machine: &mut Machine,
+        disk: &mut dyn Disk,
+    ) -> Result<(), RequestError> {
         if self.running.is_some() || machine.state() != State::Initialized {
-            return Err(Misuse::State);
+            return Err(RequestError::State);
         }
         if !machine.units().contains(FunctionalUnits::RECOVERY) {
-            return Err(Misuse::Unit);
+            return Err(RequestError::Unit);
         }
-        let record = disk.fetch(key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(Misuse::Value)?;
-        let (job, document, activity) = job_of(&record).ok_or(Misuse::Value)?;
+        let record =
+            disk.fetch(key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(RequestError::Value)?;
+        let (job, document, activity) = job_of(&record).ok_or(RequestError::Value)?;
         let asked = points_of(&record).map(|point| point.checkpoint).max().unwrap_or(0);
         let access = writing_of(&job).map_or(AccessRequest::READ, |(access, _)| access);
         self.activity = self.activity.max(activity);
@@ -483,15 +491,15 @@ impl Initiator {
         };
         let reopened = (|| {
             let record =
-                disk.fetch(&key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(Trouble::NotThere)?;
+                disk.fetch(&key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(DiskError::NotThere)?;
             let checkpoint = response.recovery_point;
             let point = points_of(&record).find(|point| point.checkpoint == checkpoint);
-            let point = point.or((checkpoint == 0).then_some(START)).ok_or(Trouble::Changed)?;
+            let point = point.or((checkpoint == 0).then_some(START)).ok_or(DiskError::Changed)?;
             let points = Points::new(point);
             let transfer = match &running.job {
                 Job::Get { local, .. } => {
-                    let token = record.text("token").ok_or(Trouble::NotThere)?;
-                    let begun = disk.resume(local, Way::Replace, token, point.at)?;
+                    let token = record.text("token").ok_or(DiskError::NotThere)?;
+                    let begun = disk.resume(local, WriteMode::Replace, token, point.at)?;
                     let inflow = Box::new(Inflow::new(&document, point.held));
                     Transfer::In { begun, inflow, at: point.at, points }
                 }
@@ -499,14 +507,14 @@ impl Initiator {
                     let (handle, entry) = disk.open(local)?;
                     if stamp_of(&record) != Some(entry.stamp) {
                         disk.leave(handle);
-                        return Err(Trouble::Changed);
+                        return Err(DiskError::Changed);
                     }
                     self.total_bytes = Some(entry.bytes);
                     let outflow =
                         Box::new(Outflow::new(&document, fdata_bytes, false, entry.bytes, point.at));
                     Transfer::Out { handle, stamp: entry.stamp, outflow, points, unchecked: 0, ended: false }
                 }
-                _ => return Err(Trouble::Unable),
+                _ => return Err(DiskError::Unable),
             };
             Ok((point, transfer))
         })();

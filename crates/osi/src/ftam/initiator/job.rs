@@ -2,7 +2,7 @@
 
 use super::{Failure, Initiator, Job, Outcome, Phase, Running, docket_of, own, writing_of};
 use crate::ftam::filestore::Disk;
-use crate::ftam::{Machine, Misuse, State};
+use crate::ftam::{Machine, RequestError, State};
 use crate::wire::ftam::{
     AccessRequest, ActionResult, ActivityIdentifier, AttributeNames, BeginGroupRequest, ChangeAttributes,
     ChangeAttributesRequest, CloseRequest, ContentsType, CreateAttributes, CreateRequest, DeleteRequest,
@@ -52,9 +52,14 @@ impl Initiator {
     /// # Errors
     /// There is no association, another job is in progress, or the job needs functional units that were not
     /// negotiated.
-    pub fn start(&mut self, job: Job, machine: &mut Machine, disk: &mut dyn Disk) -> Result<(), Misuse> {
+    pub fn start(
+        &mut self,
+        job: Job,
+        machine: &mut Machine,
+        disk: &mut dyn Disk,
+    ) -> Result<(), RequestError> {
         if self.running.is_some() || machine.state() != State::Initialized {
-            return Err(Misuse::State);
+            return Err(RequestError::State);
         }
         let needs = match &job {
             Job::Get { .. } | Job::List { .. } => FunctionalUnits::READ,
@@ -67,7 +72,7 @@ impl Initiator {
             _ => FunctionalUnits::LIMITED_FILE_MANAGEMENT,
         };
         if !machine.units().contains(needs) {
-            return Err(Misuse::Unit);
+            return Err(RequestError::Unit);
         }
         let moves = matches!(job, Job::Get { .. } | Job::Put { .. } | Job::Append { .. });
         let docket = (moves && machine.units().contains(FunctionalUnits::RECOVERY)).then(|| {
@@ -88,7 +93,7 @@ impl Initiator {
         };
         // A missing local file is reported before the responder creates anything.
         if let Job::Put { local, .. } | Job::Append { local, .. } = &running.job {
-            match disk.look(local) {
+            match disk.stat(local) {
                 Ok(entry) => self.total_bytes = Some(entry.bytes),
                 Err(trouble) => {
                     running.docket = None;

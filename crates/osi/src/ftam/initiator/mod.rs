@@ -17,9 +17,9 @@ mod bulk;
 mod job;
 
 use super::contents::{Inflow, Outflow};
-use super::filestore::{Begun, Disk, Handle, Path, Stamp, Trouble, Way};
+use super::filestore::{Disk, DiskError, Handle, OpenedContents, Path, Stamp, WriteMode};
 use super::responder::{Point, Points};
-use super::{Indication, Initialize, Machine, Misuse, Request};
+use super::{Indication, Initialize, Machine, Request, RequestError};
 use crate::Selectors;
 use crate::wire::ftam::{
     AccessRequest, Account, ActionResult, AttributeGroups, ChangeAttributes, ContentsTypeList,
@@ -180,11 +180,11 @@ pub struct Failure {
     /// Diagnostics of the responder or of the machine.
     pub diagnostics: Vec<DiagnosticItem>,
     /// The error of the local disk.
-    pub local: Option<Trouble>,
+    pub local: Option<DiskError>,
     /// Whether this end cancelled the job.
     pub cancelled: bool,
     /// The request was not possible: most often a functional unit that the responder does not offer.
-    pub misuse: Option<Misuse>,
+    pub misuse: Option<RequestError>,
     /// The docket key with which the job can be recovered.
     pub docket: Option<String>,
 }
@@ -248,7 +248,7 @@ enum Phase {
 
 enum Transfer {
     Out { handle: Handle, stamp: Stamp, outflow: Box<Outflow>, points: Points, unchecked: u64, ended: bool },
-    In { begun: Begun, inflow: Box<Inflow>, at: u64, points: Points },
+    In { begun: OpenedContents, inflow: Box<Inflow>, at: u64, points: Points },
     Entries,
 }
 
@@ -270,7 +270,7 @@ impl Initiator {
     ///
     /// # Errors
     /// The machine has one, or a configured value is out of range.
-    pub fn connect(&mut self, machine: &mut Machine) -> Result<(), super::Misuse> {
+    pub fn connect(&mut self, machine: &mut Machine) -> Result<(), super::RequestError> {
         let config = &self.config;
         let mut request = InitializeRequest::new(config.classes, config.units);
         request.attribute_groups = config.groups;
@@ -295,9 +295,9 @@ impl Initiator {
     ///
     /// # Errors
     /// A job is in progress, or there is no association.
-    pub fn terminate(&mut self, machine: &mut Machine) -> Result<(), super::Misuse> {
+    pub fn terminate(&mut self, machine: &mut Machine) -> Result<(), super::RequestError> {
         if self.running.is_some() {
-            return Err(super::Misuse::State);
+            return Err(super::RequestError::State);
         }
         let request = TerminateRequest { shared_ase_information: None };
         machine.request(Request::Pdu(Pdu::TerminateRequest(Box::new(request))))
@@ -440,14 +440,16 @@ fn own(error: ErrorIdentifier) -> DiagnosticItem {
 }
 
 /// Returns the access to request for a job that writes, and how the contents are written.
-fn writing_of(job: &Job) -> Option<(AccessRequest, Way)> {
+fn writing_of(job: &Job) -> Option<(AccessRequest, WriteMode)> {
     match job {
-        Job::Put { document: Document::SequentialText(_), .. } => Some((AccessRequest::INSERT, Way::Extend)),
-        Job::Append { document: Document::SequentialText(_), .. } => {
-            Some((AccessRequest::INSERT, Way::Extend))
+        Job::Put { document: Document::SequentialText(_), .. } => {
+            Some((AccessRequest::INSERT, WriteMode::Extend))
         }
-        Job::Put { .. } => Some((AccessRequest::REPLACE, Way::Replace)),
-        Job::Append { .. } => Some((AccessRequest::EXTEND, Way::Extend)),
+        Job::Append { document: Document::SequentialText(_), .. } => {
+            Some((AccessRequest::INSERT, WriteMode::Extend))
+        }
+        Job::Put { .. } => Some((AccessRequest::REPLACE, WriteMode::Replace)),
+        Job::Append { .. } => Some((AccessRequest::EXTEND, WriteMode::Extend)),
         _ => None,
     }
 }

@@ -1,9 +1,9 @@
 //! Receive path: indications of the services below are validated and processed.
 
 use super::change::{Change, is_positive};
-use super::{FPDUS_MAX, Machine, Sends, State, Up, Verdict, provider_abort, verdict, wants_synchronise};
+use super::{FPDUS_MAX, Item, Machine, State, Up, Verdict, provider_abort, verdict, wants_synchronise};
 use crate::ftam::below::{Associate, AssociateResponse, Form, Indication as Below, Request as Down, Value};
-use crate::ftam::{Indication, Initialize, Misuse, Role};
+use crate::ftam::{Indication, Initialize, RequestError, Role};
 use crate::wire::ftam::{EntityReference, ErrorIdentifier, Kind, Pdu, oids};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -89,7 +89,7 @@ impl Machine {
 
     fn on_associate_confirm(&mut self, response: AssociateResponse) {
         if self.state != State::InitializePending || self.role != Role::Initiator {
-            return self.misplaced(Misuse::State);
+            return self.misplaced(RequestError::State);
         }
         self.contexts.retain(|context| response.contexts.contains(&context.id));
         self.synchronise &= response.synchronise;
@@ -114,7 +114,7 @@ impl Machine {
                     self.down.push_back(Down::Abort(value));
                 }
             }
-            _ if response.accepted => self.misplaced(Misuse::Value),
+            _ if response.accepted => self.misplaced(RequestError::Value),
             _ => self.on_lost(ErrorIdentifier::ASSOCIATION_MANAGEMENT),
         }
     }
@@ -149,13 +149,13 @@ impl Machine {
     }
 
     fn on_contents(&mut self, value: Value) {
-        match verdict(self.role, false, self.synchronise, self.state, Sends::Data) {
+        match verdict(self.role, false, self.synchronise, self.state, Item::Data) {
             Verdict::To(_) => {
                 let (Form::Single(rope) | Form::OctetAligned(rope)) = value.form;
                 self.up.push_back(Up::Elements(rope));
             }
             Verdict::Void => self.counters.void_in += 1,
-            Verdict::Error => self.misplaced(Misuse::State),
+            Verdict::Error => self.misplaced(RequestError::State),
         }
     }
 
@@ -178,9 +178,9 @@ impl Machine {
         }
         self.counters.fpdus_in += 1;
         if !self.carries(carrier, pdu.kind()) {
-            return self.misplaced(Misuse::State);
+            return self.misplaced(RequestError::State);
         }
-        let change = match self.judge(false, &pdu) {
+        let change = match self.check_fpdu(false, &pdu) {
             Ok(change) => change,
             Err(misuse) => return self.misplaced(misuse),
         };
@@ -194,7 +194,7 @@ impl Machine {
         if let Pdu::RestartRequest(restart) = &pdu {
             // The checkpoint and the synchronisation point must be at the same place.
             if self.base + restart.checkpoint_identifier != self.serial_next {
-                return self.misplaced(Misuse::Checkpoint);
+                return self.misplaced(RequestError::Checkpoint);
             }
         }
         (self.state, self.group) = (state, group);
@@ -217,14 +217,14 @@ impl Machine {
     }
 
     fn on_check(&mut self, serial: u32) {
-        if let Err(misuse) = self.may(false, Sends::Check).and_then(|()| self.may_check()) {
+        if let Err(misuse) = self.may(false, Item::Check).and_then(|()| self.may_check()) {
             return self.misplaced(misuse);
         }
         let (serial, base, window) = (i64::from(serial), self.base, self.window);
-        let Some(transfer) = self.transfer() else { return self.misplaced(Misuse::State) };
+        let Some(transfer) = self.transfer() else { return self.misplaced(RequestError::State) };
         let checkpoint = serial - base + 1;
         if checkpoint != transfer.checkpoint_last + 1 || checkpoint - transfer.checkpoint_answered > window {
-            return self.misplaced(Misuse::Checkpoint);
+            return self.misplaced(RequestError::Checkpoint);
         }
         transfer.checkpoint_last = checkpoint;
         self.serial_next = serial + 1;
@@ -232,13 +232,13 @@ impl Machine {
     }
 
     fn on_check_confirm(&mut self, serial: u32) {
-        if let Err(misuse) = self.may(false, Sends::CheckResponse).and_then(|()| self.may_check()) {
+        if let Err(misuse) = self.may(false, Item::CheckResponse).and_then(|()| self.may_check()) {
             return self.misplaced(misuse);
         }
         let checkpoint = i64::from(serial) - self.base + 1;
-        let Some(transfer) = self.transfer() else { return self.misplaced(Misuse::State) };
+        let Some(transfer) = self.transfer() else { return self.misplaced(RequestError::State) };
         if checkpoint <= transfer.checkpoint_answered || checkpoint > transfer.checkpoint_last {
-            return self.misplaced(Misuse::Checkpoint);
+            return self.misplaced(RequestError::Checkpoint);
         }
         transfer.checkpoint_answered = checkpoint;
         self.up.push_back(Up::Indication(Indication::CheckConfirm { checkpoint }));
@@ -268,15 +268,15 @@ impl Machine {
     }
 
     /// Handles an FPDU that is not allowed now: aborts.
-    fn misplaced(&mut self, misuse: Misuse) {
+    fn misplaced(&mut self, misuse: RequestError) {
         self.counters.misplaced_in += 1;
         self.abort(match misuse {
-            Misuse::State => ErrorIdentifier::PROCEDURE_ERROR,
-            Misuse::Unit => ErrorIdentifier::FUNCTIONAL_UNIT_ERROR,
-            Misuse::Group => ErrorIdentifier::GROUPING_SEQUENCE,
-            Misuse::Value => ErrorIdentifier::CONFLICTING_PARAMETERS,
-            Misuse::Context => ErrorIdentifier::PROTOCOL_ERROR,
-            Misuse::Checkpoint => ErrorIdentifier::CHECKPOINT_OUTSIDE_WINDOW,
+            RequestError::State => ErrorIdentifier::PROCEDURE_ERROR,
+            RequestError::Unit => ErrorIdentifier::FUNCTIONAL_UNIT_ERROR,
+            RequestError::Group => ErrorIdentifier::GROUPING_SEQUENCE,
+            RequestError::Value => ErrorIdentifier::CONFLICTING_PARAMETERS,
+            RequestError::Context => ErrorIdentifier::PROTOCOL_ERROR,
+            RequestError::Checkpoint => ErrorIdentifier::CHECKPOINT_OUTSIDE_WINDOW,
         });
     }
 }

@@ -3,30 +3,34 @@
 use super::change::is_positive;
 use super::opening::Opening;
 use super::{Machine, State, WINDOW_MAX, wants_synchronise};
-use crate::ftam::{Docket, Misuse, Role, Transfer};
+use crate::ftam::{Docket, RequestError, Role, Transfer};
 use crate::wire::ftam::{ContentsType, Document, InitializeResponse, Pdu, RecoveryMode, SelectAttributes};
 
 impl Machine {
     /// Checks an FPDU's parameters against what was requested and negotiated.
-    pub(super) fn fits(&self, own: bool, pdu: &Pdu) -> Result<(), Misuse> {
+    pub(super) fn fits(&self, own: bool, pdu: &Pdu) -> Result<(), RequestError> {
         match pdu {
             Pdu::InitializeResponse(response) if is_positive(pdu) => self.fits_proposal(response),
             Pdu::OpenResponse(response) if own && is_positive(pdu) => {
-                self.contents_of(&response.contents_type).map(drop).ok_or(Misuse::Context)
+                self.contents_of(&response.contents_type).map(drop).ok_or(RequestError::Context)
             }
             Pdu::RecoverResponse(response) if is_positive(pdu) => {
                 let asked = self.opening.recover.as_ref().map_or(0, |recover| recover.recovery_point);
                 // The responder may move the point back, but not forward.
                 let range = 0..=asked.max(0);
-                if range.contains(&response.recovery_point) { Ok(()) } else { Err(Misuse::Value) }
+                if range.contains(&response.recovery_point) { Ok(()) } else { Err(RequestError::Value) }
             }
             Pdu::RestartRequest(restart) => {
                 let last = self.transfer_now().map_or(0, |transfer| transfer.checkpoint_last);
                 let range = self.lowest..=last;
-                if range.contains(&restart.checkpoint_identifier) { Ok(()) } else { Err(Misuse::Checkpoint) }
+                if range.contains(&restart.checkpoint_identifier) {
+                    Ok(())
+                } else {
+                    Err(RequestError::Checkpoint)
+                }
             }
             Pdu::RestartResponse(restart) if restart.checkpoint_identifier != self.restart => {
-                Err(Misuse::Checkpoint)
+                Err(RequestError::Checkpoint)
             }
             // A receiver answers all checkpoints before it sends or accepts the end.
             Pdu::TransferEndRequest(_) | Pdu::TransferEndResponse(_) => {
@@ -37,15 +41,15 @@ impl Machine {
                 let transfer = self.transfer_now();
                 let open =
                     transfer.is_some_and(|transfer| transfer.checkpoint_answered < transfer.checkpoint_last);
-                if own && receives && open { Err(Misuse::Checkpoint) } else { Ok(()) }
+                if own && receives && open { Err(RequestError::Checkpoint) } else { Ok(()) }
             }
             _ => Ok(()),
         }
     }
 
     /// Checks that an acceptance is within the proposal.
-    fn fits_proposal(&self, response: &InitializeResponse) -> Result<(), Misuse> {
-        let Some(proposal) = &self.proposal else { return Err(Misuse::State) };
+    fn fits_proposal(&self, response: &InitializeResponse) -> Result<(), RequestError> {
+        let Some(proposal) = &self.proposal else { return Err(RequestError::State) };
         let one_class = response.service_class.0.is_power_of_two();
         let fits = one_class
             && proposal.service_class.contains(response.service_class)
@@ -53,7 +57,7 @@ impl Machine {
             && proposal.attribute_groups.contains(response.attribute_groups)
             && (1..=WINDOW_MAX.min(proposal.checkpoint_window)).contains(&response.checkpoint_window)
             && (self.synchronise || !wants_synchronise(response.functional_units));
-        if fits { Ok(()) } else { Err(Misuse::Value) }
+        if fits { Ok(()) } else { Err(RequestError::Value) }
     }
 
     /// Applies the effects of an FPDU; the state is already the next one.

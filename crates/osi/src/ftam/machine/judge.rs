@@ -2,15 +2,15 @@
 
 use super::change::{Change, is_positive};
 use super::group::{self, Group, is_groupable};
-use super::state::{Sends, State, Verdict, verdict};
+use super::state::{Item, State, Verdict, verdict};
 use super::{GROUP_MAX, Machine};
-use crate::ftam::{Misuse, Role};
+use crate::ftam::{RequestError, Role};
 use crate::wire::ftam::{ActionResult, FunctionalUnits, Kind, Pdu};
 use alloc::vec::Vec;
 
 impl Machine {
     /// Returns the effect of an FPDU of this end (`own`) or its peer.
-    pub(super) fn judge(&self, own: bool, pdu: &Pdu) -> Result<Change, Misuse> {
+    pub(super) fn check_fpdu(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let kind = pdu.kind();
         if matches!(kind, Kind::UserAbort | Kind::ProviderAbort) {
             return self.plain(own, pdu);
@@ -23,14 +23,14 @@ impl Machine {
                     State::Initialized | State::Selected | State::DataTransferIdle => {
                         Ok(Change::To(self.state, Group::Requests { kinds: Vec::new(), regime: self.state }))
                     }
-                    _ => Err(Misuse::State),
+                    _ => Err(RequestError::State),
                 },
-                _ if group::must_be_grouped(self.class, kind) => Err(Misuse::Group),
+                _ if group::must_be_grouped(self.class, kind) => Err(RequestError::Group),
                 _ => self.plain(own, pdu),
             },
             Group::Requests { kinds, .. } if kind == Kind::EndGroupRequest && by_initiator => {
                 if !group::is_sequence(self.class, self.state, kinds) {
-                    return Err(Misuse::Group);
+                    return Err(RequestError::Group);
                 }
                 let left = kinds.iter().copied().collect();
                 Ok(Change::To(self.state, Group::Responses { left, has_begun: false }))
@@ -41,10 +41,13 @@ impl Machine {
                     .then(own, *regime, kind, true)
                     .and_then(|pending| self.then(!own, pending, response, true));
                 if kinds.len() == GROUP_MAX {
-                    return Err(Misuse::Group);
+                    return Err(RequestError::Group);
                 }
                 let kinds = kinds.iter().copied().chain([kind]).collect();
-                Ok(Change::To(self.state, Group::Requests { kinds, regime: regime.ok_or(Misuse::State)? }))
+                Ok(Change::To(
+                    self.state,
+                    Group::Requests { kinds, regime: regime.ok_or(RequestError::State)? },
+                ))
             }
             Group::Responses { left, has_begun: false }
                 if kind == Kind::BeginGroupResponse && !by_initiator =>
@@ -62,41 +65,41 @@ impl Machine {
                         Some(state) => Ok(Change::To(state, group)),
                         // An earlier one failed, so the state did not allow this one to be done.
                         None if is_positive(pdu) && pdu.action_result() == Some(ActionResult::SUCCESS) => {
-                            Err(Misuse::Value)
+                            Err(RequestError::Value)
                         }
                         None => Ok(Change::To(self.state, group)),
                     }
                 }
-                _ => Err(Misuse::Group),
+                _ => Err(RequestError::Group),
             },
-            _ => Err(Misuse::Group),
+            _ => Err(RequestError::Group),
         }
     }
 
     /// As [`Machine::judge`], outside of a group.
-    fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, Misuse> {
-        let sends = Sends::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
+    fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
+        let sends = Item::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
         match verdict(self.role, own, self.synchronise, self.state, sends) {
             Verdict::To(State::Closed) => Ok(Change::To(State::Closed, Group::None)),
             Verdict::To(state) => Ok(Change::To(state, self.group.clone())),
             Verdict::Void => Ok(Change::Void),
-            Verdict::Error => Err(Misuse::State),
+            Verdict::Error => Err(RequestError::State),
         }
     }
 
     fn then(&self, own: bool, state: State, kind: Kind, positive: bool) -> Option<State> {
-        match verdict(self.role, own, self.synchronise, state, Sends::Pdu { kind, positive }) {
+        match verdict(self.role, own, self.synchronise, state, Item::Pdu { kind, positive }) {
             Verdict::To(state) => Some(state),
             _ => None,
         }
     }
 
     /// Checks that one of these functional units was negotiated.
-    pub(super) fn has_unit(&self, one_of: FunctionalUnits) -> Result<(), Misuse> {
+    pub(super) fn has_unit(&self, one_of: FunctionalUnits) -> Result<(), RequestError> {
         if one_of == FunctionalUnits::NONE || (self.units & one_of) != FunctionalUnits::NONE {
             Ok(())
         } else {
-            Err(Misuse::Unit)
+            Err(RequestError::Unit)
         }
     }
 }

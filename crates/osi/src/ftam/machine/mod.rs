@@ -24,7 +24,7 @@ mod opening;
 mod state;
 
 use super::below::{self, Context, Form, Value};
-use super::{Docket, Indication, Initialize, Misuse, Request, Role};
+use super::{Docket, Indication, Initialize, Request, RequestError, Role};
 use crate::wire::ber::{Asn1, Oid};
 use crate::wire::ftam::{
     DataElement, DiagnosticItem, DiagnosticType, Document, EntityReference, ErrorIdentifier, FunctionalUnits,
@@ -38,7 +38,7 @@ pub use group::GROUP_MAX;
 use group::Group;
 use kiban_base::Rope;
 use opening::{Opening, syntax_of};
-pub use state::{Sends, State, Verdict, verdict};
+pub use state::{Item, State, Verdict, verdict};
 
 /// Maximum number of FPDUs in one value.
 pub const FPDUS_MAX: usize = 64;
@@ -185,7 +185,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`Misuse`]: nothing has changed.
-    pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
+    pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         match request {
             Request::Initialize(initialize) => self.initialize(*initialize),
             Request::Pdu(pdu) => self.send(pdu),
@@ -228,12 +228,12 @@ impl Machine {
         self.down.pop_front()
     }
 
-    fn initialize(&mut self, initialize: Initialize) -> Result<(), Misuse> {
+    fn initialize(&mut self, initialize: Initialize) -> Result<(), RequestError> {
         let Initialize { calling, called, abstract_syntaxes, request } = initialize;
         let pdu = Pdu::InitializeRequest(Box::new(request.clone()));
-        let Change::To(state, _) = self.judge(true, &pdu)? else { return Err(Misuse::State) };
+        let Change::To(state, _) = self.check_fpdu(true, &pdu)? else { return Err(RequestError::State) };
         if !(1..=WINDOW_MAX).contains(&request.checkpoint_window) {
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
         let listed = request.contents_type_list.iter().flat_map(|list| &list.0).filter_map(syntax_of);
         let mut syntaxes = alloc::vec![oids::PCI];
@@ -262,13 +262,13 @@ impl Machine {
         Ok(())
     }
 
-    fn send(&mut self, pdu: Pdu) -> Result<(), Misuse> {
+    fn send(&mut self, pdu: Pdu) -> Result<(), RequestError> {
         let kind = pdu.kind();
         if kind == Kind::InitializeRequest {
             // It needs addresses: use `Request::Initialize`.
-            return Err(Misuse::Value);
+            return Err(RequestError::Value);
         }
-        let Change::To(state, group) = self.judge(true, &pdu)? else { return Err(Misuse::State) };
+        let Change::To(state, group) = self.check_fpdu(true, &pdu)? else { return Err(RequestError::State) };
         self.fits(true, &pdu)?;
         let was = core::mem::replace(&mut self.state, state);
         self.group = group;
@@ -311,11 +311,11 @@ impl Machine {
         Ok(())
     }
 
-    fn send_element(&mut self, element: DataElement) -> Result<(), Misuse> {
-        self.may(true, Sends::Data)?;
+    fn send_element(&mut self, element: DataElement) -> Result<(), RequestError> {
+        self.may(true, Item::Data)?;
         let context =
             if element.is_structure() { self.context_of(oids::FADU) } else { self.contents_context };
-        let context = context.ok_or(Misuse::Context)?;
+        let context = context.ok_or(RequestError::Context)?;
         self.counters.elements_out += 1;
         self.down.push_back(below::Request::Data(alloc::vec![Value {
             context,
@@ -324,13 +324,13 @@ impl Machine {
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), Misuse> {
-        self.may(true, Sends::Check)?;
+    fn check(&mut self) -> Result<(), RequestError> {
+        self.may(true, Item::Check)?;
         self.may_check()?;
         let window = self.window;
-        let transfer = self.transfer().ok_or(Misuse::State)?;
+        let transfer = self.transfer().ok_or(RequestError::State)?;
         if transfer.checkpoint_last - transfer.checkpoint_answered >= window {
-            return Err(Misuse::Checkpoint);
+            return Err(RequestError::Checkpoint);
         }
         transfer.checkpoint_last += 1;
         self.serial_next += 1;
@@ -338,12 +338,12 @@ impl Machine {
         Ok(())
     }
 
-    fn answer_check(&mut self, checkpoint: i64) -> Result<(), Misuse> {
-        self.may(true, Sends::CheckResponse)?;
+    fn answer_check(&mut self, checkpoint: i64) -> Result<(), RequestError> {
+        self.may(true, Item::CheckResponse)?;
         self.may_check()?;
-        let transfer = self.transfer().ok_or(Misuse::State)?;
+        let transfer = self.transfer().ok_or(RequestError::State)?;
         if checkpoint <= transfer.checkpoint_answered || checkpoint > transfer.checkpoint_last {
-            return Err(Misuse::Checkpoint);
+            return Err(RequestError::Checkpoint);
         }
         transfer.checkpoint_answered = checkpoint;
         let serial = (self.base + checkpoint - 1) as u32;
@@ -352,14 +352,14 @@ impl Machine {
     }
 
     /// Checks that checkpoints are among the functional units.
-    fn may_check(&self) -> Result<(), Misuse> {
-        if self.synchronise { Ok(()) } else { Err(Misuse::Unit) }
+    fn may_check(&self) -> Result<(), RequestError> {
+        if self.synchronise { Ok(()) } else { Err(RequestError::Unit) }
     }
 
-    fn may(&self, own: bool, sends: Sends) -> Result<(), Misuse> {
+    fn may(&self, own: bool, sends: Item) -> Result<(), RequestError> {
         match verdict(self.role, own, self.synchronise, self.state, sends) {
             Verdict::To(_) => Ok(()),
-            Verdict::Void | Verdict::Error => Err(Misuse::State),
+            Verdict::Void | Verdict::Error => Err(RequestError::State),
         }
     }
 

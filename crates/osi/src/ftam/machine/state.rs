@@ -111,7 +111,7 @@ impl State {
 
 /// An item that an end sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Sends {
+pub enum Item {
     /// An FPDU. `positive`: for a response, whether the state changes as requested.
     Pdu {
         /// The kind of FPDU.
@@ -140,13 +140,13 @@ pub enum Verdict {
 
 /// Returns the effect on `state`, at the end with this `role`, of something sent by this end (`own`) or its
 /// peer. `resynchronise`: F-CANCEL is carried by resynchronisation.
-pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: Sends) -> Verdict {
+pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: Item) -> Verdict {
     use State as S;
     use Verdict::{Error, To};
     let by_initiator = (role == Role::Initiator) == own;
     let (kind, positive) = match sends {
-        Sends::Pdu { kind, positive } => (kind, positive),
-        Sends::Data | Sends::Check | Sends::CheckResponse => {
+        Item::Pdu { kind, positive } => (kind, positive),
+        Item::Data | Item::Check | Item::CheckResponse => {
             return element(by_initiator, own, resynchronise, state, sends);
         }
     };
@@ -236,13 +236,13 @@ const fn crosses(own: bool, resynchronise: bool, state: State) -> bool {
     !own && !resynchronise && matches!(state, State::CancelRequested)
 }
 
-fn element(by_initiator: bool, own: bool, resynchronise: bool, state: State, sends: Sends) -> Verdict {
+fn element(by_initiator: bool, own: bool, resynchronise: bool, state: State, sends: Item) -> Verdict {
     use State as S;
     if crosses(own, resynchronise, state) {
         return Verdict::Void;
     }
     let stays = match sends {
-        Sends::CheckResponse => match state {
+        Item::CheckResponse => match state {
             S::Reading | S::ReadEnded => by_initiator,
             // The end of data may arrive before responses to checkpoints.
             S::Writing | S::WriteEnded | S::WriteTransferEndPending => !by_initiator,

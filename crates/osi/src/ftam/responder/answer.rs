@@ -1,6 +1,6 @@
 //! Diagnostics: the mapping of a filestore's errors, and the answers to failed requests.
 
-use super::super::filestore::{BadName, Refused, Trouble};
+use super::super::filestore::{DiskError, LockError, PathError};
 use crate::wire::ftam::{
     ActionResult, ChangeAttributesResponse, CloseResponse, ContentsType, CreateResponse, DeleteResponse,
     DeselectResponse, Diagnostic, DiagnosticItem, DiagnosticType, EntityReference, ErrorIdentifier,
@@ -10,24 +10,24 @@ use crate::wire::ftam::{
 use alloc::boxed::Box;
 
 /// Maps a disk error to a diagnostic's error identifier and type.
-pub(in super::super) fn kind_of_failure(trouble: Trouble) -> (ErrorIdentifier, DiagnosticType) {
+pub(in super::super) fn kind_of_failure(trouble: DiskError) -> (ErrorIdentifier, DiagnosticType) {
     use DiagnosticType as T;
     use ErrorIdentifier as E;
     match trouble {
-        Trouble::NotThere => (E::FILE_NON_EXISTENT, T::PERMANENT),
-        Trouble::Exists => (E::FILE_EXISTS, T::PERMANENT),
-        Trouble::Denied => (E::LOCAL_SECURITY, T::PERMANENT),
-        Trouble::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
-        Trouble::Busy => (E::FILE_BUSY, T::TRANSIENT),
-        Trouble::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
+        DiskError::NotThere => (E::FILE_NON_EXISTENT, T::PERMANENT),
+        DiskError::Exists => (E::FILE_EXISTS, T::PERMANENT),
+        DiskError::Denied => (E::LOCAL_SECURITY, T::PERMANENT),
+        DiskError::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
+        DiskError::Busy => (E::FILE_BUSY, T::TRANSIENT),
+        DiskError::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
         // A peer must not learn what exists outside of the filestore.
-        Trouble::Outside | Trouble::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
-        Trouble::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
-        Trouble::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
-        Trouble::Long => (E::SELECTION_BAD_ATTRIBUTE_VALUE, T::PERMANENT),
-        Trouble::TooMany => (E::RESOURCES, T::TRANSIENT),
-        Trouble::Unable => (E::OPERATION_NOT_AVAILABLE, T::PERMANENT),
-        Trouble::Failed => (E::LOCAL_FAILURE_DEVICE, T::PERMANENT),
+        DiskError::Outside | DiskError::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
+        DiskError::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
+        DiskError::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
+        DiskError::Long => (E::SELECTION_BAD_ATTRIBUTE_VALUE, T::PERMANENT),
+        DiskError::TooMany => (E::RESOURCES, T::TRANSIENT),
+        DiskError::Unable => (E::OPERATION_NOT_AVAILABLE, T::PERMANENT),
+        DiskError::Failed => (E::LOCAL_FAILURE_DEVICE, T::PERMANENT),
     }
 }
 
@@ -42,15 +42,15 @@ pub(in super::super) fn item_of(error: ErrorIdentifier, kind: DiagnosticType) ->
     DiagnosticItem::new(kind, error, here, source)
 }
 
-pub(super) fn bad_name(name: BadName) -> DiagnosticItem {
+pub(super) fn bad_name(name: PathError) -> DiagnosticItem {
     use alloc::string::ToString;
     item_of(ErrorIdentifier::FILENAME_NOT_FOUND, DiagnosticType::PERMANENT).with_details(&name.to_string())
 }
 
-pub(super) fn refused(refused: Refused) -> DiagnosticItem {
+pub(super) fn refused(refused: LockError) -> DiagnosticItem {
     match refused {
-        Refused::Conflict => item_of(ErrorIdentifier::FILE_BUSY, DiagnosticType::TRANSIENT),
-        Refused::TooMany => item_of(ErrorIdentifier::RESOURCES, DiagnosticType::TRANSIENT),
+        LockError::Conflict => item_of(ErrorIdentifier::FILE_BUSY, DiagnosticType::TRANSIENT),
+        LockError::TooMany => item_of(ErrorIdentifier::RESOURCES, DiagnosticType::TRANSIENT),
     }
 }
 

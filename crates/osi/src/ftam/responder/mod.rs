@@ -28,7 +28,9 @@ mod regimes;
 mod select;
 mod transfer;
 
-use super::filestore::{Admission, Concurrency, Disk, Doorkeeper, Judgement, Refusal, Trouble, Visitor};
+use super::filestore::{
+    Admission, AuthRefusal, AuthResult, Authenticator, Concurrency, Credentials, Disk, DiskError,
+};
 use super::{Indication, Initialize, Machine, Request, State};
 use crate::wire::ftam::{
     ActionResult, AttributeGroups, BeginGroupResponse, BinaryParameters, ContentsTypeList, ContentsTypeName,
@@ -135,12 +137,12 @@ pub struct Store<'a> {
     /// The locks.
     pub locks: &'a mut dyn Concurrency,
     /// The authentication of initiators.
-    pub door: &'a mut dyn Doorkeeper,
+    pub authenticator: &'a mut dyn Authenticator,
 }
 
 /// A refusal or a failure, for a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Setback {
+pub struct FailureReport {
     /// The FPDU that reported it.
     pub kind: FpduKind,
     /// The name that the peer used for the last requested file, possibly truncated.
@@ -157,7 +159,7 @@ pub enum Progress {
     /// Room below: there is more to send.
     Room,
     /// The doorkeeper.
-    Door,
+    Authentication,
 }
 
 /// The responder of one association.
@@ -172,7 +174,7 @@ pub struct Responder {
     transfer: Option<Transfer>,
     /// The name that the peer used for the last requested file.
     file: String,
-    setbacks: VecDeque<Setback>,
+    setbacks: VecDeque<FailureReport>,
     counters: Counters,
 }
 
@@ -205,7 +207,7 @@ impl Responder {
     }
 
     /// Returns the oldest refusal or failure not yet fetched. Only the last [`SETBACKS_MAX`] are kept.
-    pub fn setback(&mut self) -> Option<Setback> {
+    pub fn next_failure(&mut self) -> Option<FailureReport> {
         self.setbacks.pop_front()
     }
 
@@ -229,7 +231,7 @@ impl Responder {
             }
         }
         if self.pending.is_some() {
-            return Progress::Door;
+            return Progress::Authentication;
         }
         self.send_contents(machine, store, room_bytes)
     }
@@ -288,29 +290,29 @@ impl Responder {
             self.counters.setbacks_untold += 1;
         }
         let (kind, file, item) = (pdu.kind(), self.file.clone(), item.clone());
-        self.setbacks.push_back(Setback { kind, file, item });
+        self.setbacks.push_back(FailureReport { kind, file, item });
     }
 
     fn on_initialize(&mut self, initialize: Box<Initialize>, machine: &mut Machine, store: &mut Store<'_>) {
         let request = &initialize.request;
-        let visitor = Visitor {
+        let visitor = Credentials {
             user: request.initiator_identity.as_ref().map(|user| user.0.text().into_owned()),
             account: request.account.as_ref().map(|account| account.0.text().into_owned()),
             password: request.filestore_password.as_ref().map(|password| password.bytes().to_vec()),
             address: self.address.clone(),
         };
-        let error = match store.door.judge(&visitor) {
-            Judgement::Wait => {
+        let error = match store.authenticator.authenticate(&visitor) {
+            AuthResult::Wait => {
                 self.pending = Some(initialize);
                 return;
             }
-            Judgement::Admitted(admission) => {
+            AuthResult::Admitted(admission) => {
                 self.admission = Some(admission);
                 None
             }
-            Judgement::Refused(Refusal::Password) => Some(ErrorIdentifier::FILESTORE_PASSWORD),
-            Judgement::Refused(Refusal::Account) => Some(ErrorIdentifier::ASSOCIATION_BAD_ACCOUNT),
-            Judgement::Refused(Refusal::Later) => Some(ErrorIdentifier::USER_NOT_ALLOWED),
+            AuthResult::Refused(AuthRefusal::Password) => Some(ErrorIdentifier::FILESTORE_PASSWORD),
+            AuthResult::Refused(AuthRefusal::Account) => Some(ErrorIdentifier::ASSOCIATION_BAD_ACCOUNT),
+            AuthResult::Refused(AuthRefusal::Later) => Some(ErrorIdentifier::USER_NOT_ALLOWED),
         };
         let response = match error {
             None => self.accept(&initialize),
@@ -501,7 +503,7 @@ impl Responder {
     }
 }
 
-fn trouble(trouble: Trouble) -> DiagnosticItem {
+fn trouble(trouble: DiskError) -> DiagnosticItem {
     let (error, kind) = kind_of_failure(trouble);
     item_of(error, kind)
 }

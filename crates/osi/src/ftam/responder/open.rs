@@ -5,7 +5,9 @@ use super::regimes::{Open, Point, Points, Resume, Selected, Unfinished};
 use super::select::control_of;
 use super::{Responder, Store, item_of, trouble};
 use crate::ftam::Machine;
-use crate::ftam::filestore::{Action, Actions, Control, Disk, Entry, Kind, Mark, Path, Stamp, Trouble, Way};
+use crate::ftam::filestore::{
+    Action, Actions, Control, Disk, DiskError, Entry, Kind, Mark, Path, Stamp, WriteMode,
+};
 use crate::ftam::record::{Record, number_of};
 use crate::wire::ber::Asn1;
 use crate::wire::ftam::{
@@ -37,7 +39,7 @@ pub(super) struct Docket<'a> {
 }
 
 impl Docket<'_> {
-    pub(super) fn keep(&self, key: &str, disk: &mut dyn Disk) -> Result<(), Trouble> {
+    pub(super) fn keep(&self, key: &str, disk: &mut dyn Disk) -> Result<(), DiskError> {
         let mut record = Record::default();
         record.put("user", self.user.as_bytes());
         record.put("path", self.path.as_str().as_bytes());
@@ -62,16 +64,16 @@ impl Docket<'_> {
     }
 }
 
-pub(in super::super) fn way_word(way: Way) -> &'static str {
+pub(in super::super) fn way_word(way: WriteMode) -> &'static str {
     match way {
-        Way::New => "new",
-        Way::Replace => "replace",
-        Way::Extend => "extend",
+        WriteMode::New => "new",
+        WriteMode::Replace => "replace",
+        WriteMode::Extend => "extend",
     }
 }
 
-pub(in super::super) fn way_of(word: &str) -> Option<Way> {
-    [Way::New, Way::Replace, Way::Extend].into_iter().find(|way| way_word(*way) == word)
+pub(in super::super) fn way_of(word: &str) -> Option<WriteMode> {
+    [WriteMode::New, WriteMode::Replace, WriteMode::Extend].into_iter().find(|way| way_word(*way) == word)
 }
 
 /// Decodes the marks of a record.
@@ -197,7 +199,7 @@ impl Responder {
         let admission = self.admission()?.clone();
         let key = key(&admission.user, request.activity_identifier.0);
         let bytes = store.disk.fetch(&key).map_err(|failed| match failed {
-            Trouble::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
+            DiskError::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
             // It exists, and may be readable later.
             failed => trouble(failed),
         })?;
@@ -232,17 +234,17 @@ impl Responder {
                 let begun = store.disk.resume(&path, way, token, point.at);
                 let begun = begun.map_err(|failed| match failed {
                     // A failed transfer's contents were removed, its docket could not be.
-                    Trouble::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
+                    DiskError::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
                     failed => trouble(failed),
                 });
                 begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
             }
             _ => store
                 .disk
-                .look(&path)
+                .stat(&path)
                 .and_then(|entry| match stamp_of(&record) == Some(entry.stamp) {
                     true => Ok((None, Some(entry))),
-                    false => Err(Trouble::Changed),
+                    false => Err(DiskError::Changed),
                 })
                 .map_err(trouble),
         };

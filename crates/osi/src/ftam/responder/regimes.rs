@@ -2,7 +2,9 @@
 
 use crate::ftam::WINDOW_MAX;
 use crate::ftam::contents::{Inflow, Outflow};
-use crate::ftam::filestore::{Actions, Begun, Entry, Handle, Hold, Kind, Mark, Path, Stamp, Way};
+use crate::ftam::filestore::{
+    Actions, Entry, Handle, Hold, Kind, Mark, OpenedContents, Path, Stamp, WriteMode,
+};
 use crate::wire::ftam::{AttributeNames, Document};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,8 +14,8 @@ use alloc::vec::{self, Vec};
 /// Contents that are not in place yet, and the marks that they will have there. They are part of the docket,
 /// so that a recovered transfer ends as the original one would have.
 pub(super) struct Unfinished {
-    pub(super) begun: Begun,
-    pub(super) way: Way,
+    pub(super) begun: OpenedContents,
+    pub(super) way: WriteMode,
     pub(super) marks: Vec<(Mark, Vec<u8>)>,
 }
 

@@ -5,7 +5,8 @@ use super::regimes::{Selected, Unfinished};
 use super::{Responder, Store, item_of, trouble};
 use crate::ftam::attributes;
 use crate::ftam::filestore::{
-    Action, Actions, Control, Date, Disk, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp, Trouble, Way,
+    Action, Actions, Control, Date, Disk, DiskError, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp,
+    WriteMode,
 };
 use crate::wire::ftam::{
     ActionResult, ChangeAttributes, ChangeAttributesRequest, ChangeAttributesResponse, ConcurrencyControl,
@@ -54,7 +55,7 @@ impl Responder {
         let actions = Actions::from_bits(request.requested_access.0);
         let path = self.path(&request.attributes.pathname)?;
         self.may(actions)?;
-        let entry = store.disk.look(&path).map_err(trouble)?;
+        let entry = store.disk.stat(&path).map_err(trouble)?;
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
         let hold = store.locks.take(&path, control).map_err(refused)?;
         self.selected = Some(Selected {
@@ -87,9 +88,9 @@ impl Responder {
         let document = document.ok_or_else(|| permanent(ErrorIdentifier::CONTENTS_TYPE_INCONSISTENT))?;
         let directory = matches!(document, Document::Directory(_) | Document::DirectoryOld(_))
             || wanted.object_type == ObjectType::FILE_DIRECTORY;
-        let there = match store.disk.look(&path) {
+        let there = match store.disk.stat(&path) {
             Ok(entry) => Some(entry),
-            Err(Trouble::NotThere) => None,
+            Err(DiskError::NotThere) => None,
             Err(other) => return Err(trouble(other)),
         };
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
@@ -103,7 +104,7 @@ impl Responder {
         let mut said = None;
         let override_possible = there.as_ref().is_none_or(|entry| entry.kind == Kind::File) && !directory;
         let way = match (&there, request.r#override) {
-            (None, _) => Some(Way::New),
+            (None, _) => Some(WriteMode::New),
             (Some(entry), Override::SELECT_OLD_OBJECT) if (entry.kind == Kind::Directory) == directory => {
                 said = Some(ErrorIdentifier::OVERRIDE_SELECTED);
                 None
@@ -111,19 +112,19 @@ impl Responder {
             (Some(_), Override::DELETE_AND_CREATE_WITH_OLD_ATTRIBUTES) if override_possible => {
                 said = Some(ErrorIdentifier::OVERRIDE_RECREATED_OLD);
                 marks.retain(|(mark, _)| matches!(mark, Mark::Modifier | Mark::ContentsType));
-                Some(Way::Replace)
+                Some(WriteMode::Replace)
             }
             (Some(_), Override::DELETE_AND_CREATE_WITH_NEW_ATTRIBUTES) if override_possible => {
                 said = Some(ErrorIdentifier::OVERRIDE_RECREATED_NEW);
                 let absent = |mark: &Mark| !marks.iter().any(|(other, _)| other == mark);
                 let gone: Vec<Mark> = Mark::ALL.into_iter().filter(absent).collect();
                 marks.extend(gone.into_iter().map(|mark| (mark, Vec::new())));
-                Some(Way::Replace)
+                Some(WriteMode::Replace)
             }
             (Some(_), Override::CREATE_FAILURE) => return Err(permanent(ErrorIdentifier::FILE_EXISTS)),
             _ => return Err(permanent(ErrorIdentifier::OVERRIDE_NOT_POSSIBLE)),
         };
-        if way == Some(Way::Replace)
+        if way == Some(WriteMode::Replace)
             && !self.admission()?.rights.has_any(Actions::NONE.with(Action::Replace).with(Action::Delete))
         {
             return Err(permanent(ErrorIdentifier::PERMITTED_ACTIONS_VIOLATED));
@@ -139,7 +140,7 @@ impl Responder {
             Err(failed) => {
                 store.locks.give(hold);
                 return Err(match failed {
-                    Trouble::NotThere | Trouble::Outside => {
+                    DiskError::NotThere | DiskError::Outside => {
                         permanent(ErrorIdentifier::FILE_CANNOT_BE_CREATED)
                     }
                     other => trouble(other),
@@ -187,7 +188,7 @@ impl Responder {
         let entry = match (&selected.fresh, &selected.entry) {
             // Nobody else has seen it yet: its attributes are those of its creation.
             (Some(_), Some(entry)) => entry.clone(),
-            _ => store.disk.look(&selected.path).map_err(trouble)?,
+            _ => store.disk.stat(&selected.path).map_err(trouble)?,
         };
         let names = crate::wire::ftam::AttributeNames(request.attribute_names.0 & allowed.0);
         let name = below(&selected.path, &home);
@@ -242,7 +243,7 @@ impl Responder {
         marks.push((Mark::AttributeModifier, user));
         marks.push((Mark::AttributesModified, store.disk.date().text().into_bytes()));
         store.disk.mark(&selected.path, &marks).map_err(|other| match other {
-            Trouble::Long => permanent(ErrorIdentifier::BAD_ATTRIBUTE_VALUE),
+            DiskError::Long => permanent(ErrorIdentifier::BAD_ATTRIBUTE_VALUE),
             other => trouble(other),
         })?;
         Ok(Pdu::ChangeAttributesResponse(Box::new(ChangeAttributesResponse {
@@ -306,7 +307,7 @@ fn remove(
             return Ok(());
         }
         return match disk.remove(path) {
-            Ok(()) | Err(Trouble::NotThere) => Ok(()),
+            Ok(()) | Err(DiskError::NotThere) => Ok(()),
             Err(other) => Err(trouble(other)),
         };
     }

@@ -5,8 +5,8 @@ use super::open::Docket;
 use super::regimes::{Point, Points, Reading, Resume, Source, Transfer, Unfinished, Writing};
 use super::{Progress, Responder, Store, item_of, trouble};
 use crate::ftam::contents::{Inflow, Outflow};
-use crate::ftam::filestore::{Action, Disk, Kind, Mark, Stamp, Way};
-use crate::ftam::{Machine, Misuse, Request, State, attributes};
+use crate::ftam::filestore::{Action, Disk, Kind, Mark, Stamp, WriteMode};
+use crate::ftam::{Machine, Request, RequestError, State, attributes};
 use crate::wire::ftam::{
     AccessContextKind, ActionResult, AttributeNames, Cancel, DataElement, DataEndRequest, DiagnosticItem,
     DiagnosticType, Document, ErrorIdentifier, FaduName, FirstLast, FunctionalUnits, Pdu, ReadRequest,
@@ -66,7 +66,7 @@ impl Responder {
                 let known = selected.entry.as_ref().map(|entry| entry.stamp);
                 if point.checkpoint > 0 && known != Some(entry.stamp) {
                     store.disk.leave(handle);
-                    return Err(trouble(crate::ftam::filestore::Trouble::Changed));
+                    return Err(trouble(crate::ftam::filestore::DiskError::Changed));
                 }
                 let outflow = Outflow::new(document, fdata_bytes, structured, entry.bytes, point.at);
                 Source::File { handle, stamp: entry.stamp, outflow }
@@ -104,7 +104,7 @@ impl Responder {
                         }
                     }
                     // The window is full: the peer must answer first.
-                    Err(Misuse::Checkpoint) => return Progress::Peer,
+                    Err(RequestError::Checkpoint) => return Progress::Peer,
                     Err(_) => self.counters.misuses += 1,
                 }
                 continue;
@@ -119,7 +119,7 @@ impl Responder {
                     match machine.request(Request::Data(element)) {
                         Ok(()) => {}
                         // The association has no context for structure: only data is sent.
-                        Err(Misuse::Context) if structure => {}
+                        Err(RequestError::Context) if structure => {}
                         Err(_) => {
                             self.counters.misuses += 1;
                             self.end_data(permanent(ErrorIdentifier::BAD_READ), machine, store);
@@ -177,7 +177,7 @@ impl Responder {
                 for name in names {
                     let Ok(path) = selected.path.join(&name) else { continue };
                     // An entry that was removed since the names were read is skipped.
-                    let Ok(entry) = store.disk.look(&path) else { continue };
+                    let Ok(entry) = store.disk.stat(&path) else { continue };
                     let names = AttributeNames(wanted.0 & allowed.0);
                     let read = attributes::read(&entry, &name, rights, &usual, names);
                     return Ok(Some(DataElement::DirectoryEntry(Box::new(read))));
@@ -222,9 +222,9 @@ impl Responder {
         open.bulk += 1;
         let text = matches!(open.document, Document::SequentialText(_));
         let (action, way) = match request.file_access_data_unit_operation {
-            WriteOperation::REPLACE => (Action::Replace, Way::Replace),
-            WriteOperation::EXTEND if !text => (Action::Extend, Way::Extend),
-            WriteOperation::INSERT if text => (Action::Insert, Way::Extend),
+            WriteOperation::REPLACE => (Action::Replace, WriteMode::Replace),
+            WriteOperation::EXTEND if !text => (Action::Extend, WriteMode::Extend),
+            WriteOperation::INSERT if text => (Action::Insert, WriteMode::Extend),
             _ => return Err(permanent(ErrorIdentifier::OPERATION_UNSUPPORTED)),
         };
         if !open.mode.has(action) {
@@ -279,7 +279,7 @@ impl Responder {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         let point = Point { checkpoint, at: writing.at, held: writing.inflow.is_holding() };
         writing.points.push(point);
-        let settled = store.disk.settle(writing.contents.begun.handle).map_err(trouble);
+        let settled = store.disk.sync(writing.contents.begun.handle).map_err(trouble);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
                 // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
@@ -313,7 +313,7 @@ impl Responder {
                 if finished.is_none()
                     && let Some(selected) = &mut self.selected
                 {
-                    selected.entry = store.disk.look(&selected.path).ok();
+                    selected.entry = store.disk.stat(&selected.path).ok();
                 }
                 finished
             }

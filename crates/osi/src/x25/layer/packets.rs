@@ -37,7 +37,7 @@ impl Layer {
             return self.on_channel_zero(header, packet, &bytes, now);
         }
         match state::restart(self.config.role, self.restart, RestartEvent::OnChannel) {
-            Verdict::Below => self.on_channel(front, header, packet, &bytes, now),
+            Verdict::NextTable => self.on_channel(front, header, packet, &bytes, now),
             Verdict::Error(code) => self.restart_for(code, now),
             Verdict::Normal(_) | Verdict::Discard | Verdict::Diagnostic(_) => self.counters.discarded += 1,
         }
@@ -92,7 +92,7 @@ impl Layer {
             }
             Verdict::Error(code) => self.restart_for(code, now),
             Verdict::Diagnostic(code) => self.diagnose(code, bytes),
-            Verdict::Discard | Verdict::Below => self.counters.discarded += 1,
+            Verdict::Discard | Verdict::NextTable => self.counters.discarded += 1,
         }
     }
 
@@ -116,7 +116,7 @@ impl Layer {
         let role = self.config.role;
         let call = used.map_or(CallState::Ready, |channel| channel.call);
         let verdict = match used {
-            Some(channel) if channel.is_permanent => Verdict::Below,
+            Some(channel) if channel.is_permanent => Verdict::NextTable,
             _ => state::call(role, call, event),
         };
         match verdict {
@@ -126,7 +126,7 @@ impl Layer {
             },
             Verdict::Error(code) => self.clear_for(number, code, now),
             Verdict::Discard | Verdict::Diagnostic(_) => self.counters.discarded += 1,
-            Verdict::Below => {
+            Verdict::NextTable => {
                 let reset = used.map_or(ResetState::Ready, |channel| channel.reset);
                 match state::reset(role, reset, event) {
                     Verdict::Normal(next) => {
@@ -136,7 +136,7 @@ impl Layer {
                         }
                     }
                     Verdict::Error(code) => self.reset_for(number, code, now),
-                    Verdict::Discard | Verdict::Diagnostic(_) | Verdict::Below => {
+                    Verdict::Discard | Verdict::Diagnostic(_) | Verdict::NextTable => {
                         self.counters.discarded += 1
                     }
                 }

@@ -8,7 +8,9 @@
 //! Limits     on open files, unfinished contents and records, as for a real disk.
 
 use super::disk::{KEY_BYTES_MAX, RECORD_BYTES_MAX, is_key};
-use super::{Begun, Date, Disk, Entry, Handle, Kind, Mark, Marks, Path, Stamp, Trouble, Way};
+use super::{
+    Date, Disk, DiskError, Entry, Handle, Kind, Mark, Marks, OpenedContents, Path, Stamp, WriteMode,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -52,7 +54,7 @@ pub struct MemoryDisk {
     records: BTreeMap<String, Vec<u8>>,
     open: BTreeMap<Handle, Open>,
     denied: BTreeSet<Path>,
-    faults: Vec<(Call, u64, Trouble)>,
+    faults: Vec<(Call, u64, DiskError)>,
     capacity_bytes: Option<u64>,
     next: u64,
     date: Date,
@@ -71,7 +73,7 @@ struct Node {
 #[derive(Debug)]
 struct Unfinished {
     path: Path,
-    way: Way,
+    way: WriteMode,
     contents: Vec<u8>,
     settled: usize,
     open: bool,
@@ -110,7 +112,7 @@ impl MemoryDisk {
     }
 
     /// Makes one call of this kind fail, after `calls` that succeed.
-    pub fn fail_after(&mut self, call: Call, calls: u64, trouble: Trouble) {
+    pub fn fail_after(&mut self, call: Call, calls: u64, trouble: DiskError) {
         self.faults.push((call, calls, trouble));
     }
 
@@ -162,11 +164,11 @@ impl MemoryDisk {
         self.sweep();
     }
 
-    fn call(&mut self, call: Call, path: Option<&Path>) -> Result<(), Trouble> {
+    fn call(&mut self, call: Call, path: Option<&Path>) -> Result<(), DiskError> {
         if let Some(path) = path
             && self.denied.iter().any(|denied| path.is_within(denied))
         {
-            return Err(Trouble::Denied);
+            return Err(DiskError::Denied);
         }
         let mut trouble = None;
         self.faults.retain_mut(|(of, calls, what)| {
@@ -192,40 +194,40 @@ impl MemoryDisk {
         number
     }
 
-    fn node(&self, path: &Path) -> Result<u64, Trouble> {
+    fn node(&self, path: &Path) -> Result<u64, DiskError> {
         match self.names.get(path) {
             Some(node) => Ok(*node),
-            None if path.is_root() => Err(Trouble::NotAFile),
+            None if path.is_root() => Err(DiskError::NotAFile),
             None => {
                 // As a host's file system does: an ancestor that is not a directory is reported.
                 let mut above = path.parent();
                 while let Some(path) = above {
                     if self.names.get(&path).is_some_and(|node| self.nodes[node].kind == Kind::File) {
-                        return Err(Trouble::NotADirectory);
+                        return Err(DiskError::NotADirectory);
                     }
                     above = path.parent();
                 }
-                Err(Trouble::NotThere)
+                Err(DiskError::NotThere)
             }
         }
     }
 
-    fn file(&self, path: &Path) -> Result<u64, Trouble> {
+    fn file(&self, path: &Path) -> Result<u64, DiskError> {
         let node = self.node(path)?;
-        if self.nodes[&node].kind == Kind::File { Ok(node) } else { Err(Trouble::NotAFile) }
+        if self.nodes[&node].kind == Kind::File { Ok(node) } else { Err(DiskError::NotAFile) }
     }
 
     fn is_directory(&self, path: &Path) -> bool {
         path.is_root() || self.names.get(path).is_some_and(|node| self.nodes[node].kind == Kind::Directory)
     }
 
-    fn directory_above(&self, path: &Path) -> Result<(), Trouble> {
-        let above = path.parent().ok_or(Trouble::Exists)?;
+    fn directory_above(&self, path: &Path) -> Result<(), DiskError> {
+        let above = path.parent().ok_or(DiskError::Exists)?;
         if self.is_directory(&above) {
             return Ok(());
         }
         self.node(&above)?;
-        Err(Trouble::NotADirectory)
+        Err(DiskError::NotADirectory)
     }
 
     fn entry(&self, number: u64) -> Entry {
@@ -252,10 +254,10 @@ impl MemoryDisk {
         handle
     }
 
-    fn writer(&mut self, handle: Handle) -> Result<&mut Unfinished, Trouble> {
+    fn writer(&mut self, handle: Handle) -> Result<&mut Unfinished, DiskError> {
         match self.open.get(&handle) {
             Some(Open::Writer { token }) => Ok(self.begun.get_mut(token).expect("writers have contents")),
-            _ => Err(Trouble::Unable),
+            _ => Err(DiskError::Unable),
         }
     }
 
@@ -270,13 +272,13 @@ impl MemoryDisk {
         self.nodes.retain(|number, _| named.contains(number) || read.contains(number));
     }
 
-    fn place(&mut self, unfinished: Unfinished, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    fn place(&mut self, unfinished: Unfinished, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let path = &unfinished.path;
         self.directory_above(path)?;
         let (old, date) = (self.names.get(path).copied(), self.date);
         match unfinished.way {
-            Way::New if old.is_some() => return Err(Trouble::Exists),
-            Way::Extend => {
+            WriteMode::New if old.is_some() => return Err(DiskError::Exists),
+            WriteMode::Extend => {
                 let node = self.file(path)?;
                 let node = self.nodes.get_mut(&node).expect("names lead to nodes");
                 node.contents.extend_from_slice(&unfinished.contents);
@@ -284,7 +286,7 @@ impl MemoryDisk {
                 node.modified = date;
                 node.version += 1;
             }
-            Way::New | Way::Replace => {
+            WriteMode::New | WriteMode::Replace => {
                 if old.is_some() {
                     self.file(path)?;
                 }
@@ -301,7 +303,7 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
-    fn look(&mut self, path: &Path) -> Result<Entry, Trouble> {
+    fn stat(&mut self, path: &Path) -> Result<Entry, DiskError> {
         self.call(Call::Look, Some(path))?;
         if path.is_root() {
             let root = Entry {
@@ -318,104 +320,110 @@ impl Disk for MemoryDisk {
         Ok(self.entry(self.node(path)?))
     }
 
-    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, Trouble> {
+    fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError> {
         self.call(Call::List, Some(path))?;
         if !self.is_directory(path) {
             self.node(path)?;
-            return Err(Trouble::NotADirectory);
+            return Err(DiskError::NotADirectory);
         }
         let below = self.names.keys().filter(|name| name.parent().as_ref() == Some(path));
         let names: Vec<String> =
             below.filter_map(|path| Some(path.name()?.into())).take(names_max + 1).collect();
-        if names.len() > names_max { Err(Trouble::TooMany) } else { Ok(names) }
+        if names.len() > names_max { Err(DiskError::TooMany) } else { Ok(names) }
     }
 
-    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), Trouble> {
+    fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError> {
         self.call(Call::Open, Some(path))?;
         let node = self.file(path)?;
         if self.open.len() >= OPEN_MAX {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         let entry = self.entry(node);
         let version = self.nodes[&node].version;
         Ok((self.opened(Open::Reader { node, version }), entry))
     }
 
-    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble> {
+    fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError> {
         self.call(Call::Read, None)?;
         let Some(Open::Reader { node, version }) = self.open.get(&handle) else {
-            return Err(Trouble::Unable);
+            return Err(DiskError::Unable);
         };
         let node = &self.nodes[node];
         if node.version != *version {
-            return Err(Trouble::Changed);
+            return Err(DiskError::Changed);
         }
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(node.contents.len());
         let end = at.saturating_add(bytes_max).min(node.contents.len());
         Ok(Bytes::copy_from_slice(&node.contents[at..end]))
     }
 
-    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble> {
+    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
         self.call(Call::Begin, Some(path))?;
         if path.is_root() {
-            return Err(Trouble::NotAFile);
+            return Err(DiskError::NotAFile);
         }
         self.directory_above(path)?;
         match (way, self.names.contains_key(path)) {
-            (Way::New, true) => return Err(Trouble::Exists),
-            (Way::Extend, _) | (Way::Replace, true) => drop(self.file(path)?),
-            (Way::New | Way::Replace, false) => {}
+            (WriteMode::New, true) => return Err(DiskError::Exists),
+            (WriteMode::Extend, _) | (WriteMode::Replace, true) => drop(self.file(path)?),
+            (WriteMode::New | WriteMode::Replace, false) => {}
         }
         if self.open.len() >= OPEN_MAX || self.begun.len() >= BEGUN_MAX {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         let token = format!("begun-{}", self.number());
         let path = path.clone();
         let unfinished = Unfinished { path, way, contents: Vec::new(), settled: 0, open: true };
         self.begun.insert(token.clone(), unfinished);
-        Ok(Begun { handle: self.opened(Open::Writer { token: token.clone() }), token })
+        Ok(OpenedContents { handle: self.opened(Open::Writer { token: token.clone() }), token })
     }
 
-    fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble> {
+    fn resume(
+        &mut self,
+        path: &Path,
+        way: WriteMode,
+        token: &str,
+        bytes: u64,
+    ) -> Result<OpenedContents, DiskError> {
         self.call(Call::Resume, Some(path))?;
-        let unfinished = self.begun.get_mut(token).ok_or(Trouble::NotThere)?;
+        let unfinished = self.begun.get_mut(token).ok_or(DiskError::NotThere)?;
         if unfinished.open {
-            return Err(Trouble::Busy);
+            return Err(DiskError::Busy);
         }
         if unfinished.path != *path || unfinished.way != way || bytes > unfinished.contents.len() as u64 {
-            return Err(Trouble::Changed);
+            return Err(DiskError::Changed);
         }
         unfinished.contents.truncate(bytes as usize);
         unfinished.settled = unfinished.settled.min(bytes as usize);
         unfinished.open = true;
-        Ok(Begun { handle: self.opened(Open::Writer { token: token.into() }), token: token.into() })
+        Ok(OpenedContents { handle: self.opened(Open::Writer { token: token.into() }), token: token.into() })
     }
 
-    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), Trouble> {
+    fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError> {
         self.call(Call::Write, None)?;
         let used = self.used_bytes();
         let capacity = self.capacity_bytes;
         let contents = &mut self.writer(handle)?.contents;
-        let at = usize::try_from(at).ok().filter(|at| *at <= contents.len()).ok_or(Trouble::Unable)?;
+        let at = usize::try_from(at).ok().filter(|at| *at <= contents.len()).ok_or(DiskError::Unable)?;
         let more = (at + bytes.len()).saturating_sub(contents.len());
         if capacity.is_some_and(|capacity| used + more as u64 > capacity) {
-            return Err(Trouble::Full);
+            return Err(DiskError::Full);
         }
         contents.resize(contents.len() + more, 0);
         bytes.copy_to(0, &mut contents[at..at + bytes.len()]);
         Ok(())
     }
 
-    fn settle(&mut self, handle: Handle) -> Result<(), Trouble> {
+    fn sync(&mut self, handle: Handle) -> Result<(), DiskError> {
         self.call(Call::Settle, None)?;
         let unfinished = self.writer(handle)?;
         unfinished.settled = unfinished.contents.len();
         Ok(())
     }
 
-    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let trouble = self.call(Call::Finish, None);
-        let Some(Open::Writer { token }) = self.open.get(&handle) else { return Err(Trouble::Unable) };
+        let Some(Open::Writer { token }) = self.open.get(&handle) else { return Err(DiskError::Unable) };
         let unfinished = self.begun.remove(token).expect("writers have contents");
         self.open.remove(&handle);
         trouble?;
@@ -445,74 +453,74 @@ impl Disk for MemoryDisk {
         }
     }
 
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Trouble> {
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), DiskError> {
         self.call(Call::Rename, Some(from))?;
         self.node(from)?;
         self.directory_above(to)?;
         if self.names.contains_key(to) {
-            return Err(Trouble::Exists);
+            return Err(DiskError::Exists);
         }
         if to.is_within(from) {
-            return Err(Trouble::Unable);
+            return Err(DiskError::Unable);
         }
         let moved: Vec<Path> = self.names.keys().filter(|path| path.is_within(from)).cloned().collect();
         for path in moved {
             let mut rest = path.components().skip(from.components().count());
-            let new = rest.try_fold(to.clone(), |path, name| path.join(name)).map_err(|_| Trouble::Long)?;
+            let new = rest.try_fold(to.clone(), |path, name| path.join(name)).map_err(|_| DiskError::Long)?;
             let node = self.names.remove(&path).expect("it was listed");
             self.names.insert(new, node);
         }
         Ok(())
     }
 
-    fn remove(&mut self, path: &Path) -> Result<(), Trouble> {
+    fn remove(&mut self, path: &Path) -> Result<(), DiskError> {
         self.call(Call::Remove, Some(path))?;
         if path.is_root() {
-            return Err(Trouble::Denied);
+            return Err(DiskError::Denied);
         }
         self.node(path)?;
         if self.names.keys().any(|below| below != path && below.is_within(path)) {
-            return Err(Trouble::NotEmpty);
+            return Err(DiskError::NotEmpty);
         }
         self.names.remove(path);
         self.sweep();
         Ok(())
     }
 
-    fn make_directory(&mut self, path: &Path) -> Result<(), Trouble> {
+    fn make_directory(&mut self, path: &Path) -> Result<(), DiskError> {
         self.call(Call::MakeDirectory, Some(path))?;
         self.directory_above(path)?;
         if self.names.contains_key(path) {
-            return Err(Trouble::Exists);
+            return Err(DiskError::Exists);
         }
         let node = self.add(Kind::Directory, Vec::new(), Marks::default());
         self.names.insert(path.clone(), node);
         Ok(())
     }
 
-    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
+    fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         self.call(Call::Mark, Some(path))?;
         let node = self.node(path)?;
         self.nodes.get_mut(&node).expect("names lead to nodes").marks.change(changes);
         Ok(())
     }
 
-    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), Trouble> {
+    fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError> {
         self.call(Call::Keep, None)?;
         debug_assert!(key.len() <= KEY_BYTES_MAX);
         if !is_key(key) || record.len() > RECORD_BYTES_MAX {
-            return Err(Trouble::Long);
+            return Err(DiskError::Long);
         }
         if self.records.len() >= RECORDS_MAX && !self.records.contains_key(key) {
-            return Err(Trouble::TooMany);
+            return Err(DiskError::TooMany);
         }
         self.records.insert(key.into(), record.into());
         Ok(())
     }
 
-    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, Trouble> {
+    fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError> {
         self.call(Call::Fetch, None)?;
-        self.records.get(key).cloned().ok_or(Trouble::NotThere)
+        self.records.get(key).cloned().ok_or(DiskError::NotThere)
     }
 
     fn forget(&mut self, key: &str) {

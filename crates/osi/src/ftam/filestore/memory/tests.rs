@@ -6,7 +6,7 @@ fn path(text: &str) -> Path {
     Path::read(text).unwrap()
 }
 
-fn put(disk: &mut MemoryDisk, name: &str, way: Way, pieces: &[&str]) -> Result<(), Trouble> {
+fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Result<(), DiskError> {
     let begun = disk.begin(&path(name), way)?;
     let mut at = 0;
     for piece in pieces {
@@ -22,15 +22,15 @@ fn put(disk: &mut MemoryDisk, name: &str, way: Way, pieces: &[&str]) -> Result<(
 #[test]
 fn a_failed_put_leaves_what_was_there() {
     let mut disk = MemoryDisk::with_capacity(10);
-    put(&mut disk, "a", Way::New, &["old"]).unwrap();
-    for way in [Way::Replace, Way::Extend] {
-        assert_eq!(put(&mut disk, "a", way, &["1234", "5678"]), Err(Trouble::Full));
+    put(&mut disk, "a", WriteMode::New, &["old"]).unwrap();
+    for way in [WriteMode::Replace, WriteMode::Extend] {
+        assert_eq!(put(&mut disk, "a", way, &["1234", "5678"]), Err(DiskError::Full));
         assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
     }
-    disk.fail_after(Call::Finish, 0, Trouble::Failed);
-    assert_eq!(put(&mut disk, "a", Way::Replace, &["1"]), Err(Trouble::Failed));
+    disk.fail_after(Call::Finish, 0, DiskError::Failed);
+    assert_eq!(put(&mut disk, "a", WriteMode::Replace, &["1"]), Err(DiskError::Failed));
     assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
-    put(&mut disk, "a", Way::Extend, &["er"]).unwrap();
+    put(&mut disk, "a", WriteMode::Extend, &["er"]).unwrap();
     assert_eq!(disk.contents(&path("a")), Some(&b"older"[..]));
     assert_eq!(disk.loose_ends(), (0, 0));
 }
@@ -42,23 +42,23 @@ fn a_change_under_the_reader_is_told() {
     let (reader, _) = disk.open(&path("a")).unwrap();
     assert_eq!(disk.read(reader, 0, 3).unwrap(), "con");
     disk.put(&path("a"), b"contentS");
-    assert_eq!(disk.read(reader, 3, 3), Err(Trouble::Changed));
+    assert_eq!(disk.read(reader, 3, 3), Err(DiskError::Changed));
 }
 
 #[test]
 fn what_was_settled_outlives_the_process() {
     let mut disk = MemoryDisk::new();
-    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.write(begun.handle, 0, Rope::copied(b"settled")).unwrap();
-    disk.settle(begun.handle).unwrap();
+    disk.sync(begun.handle).unwrap();
     disk.write(begun.handle, 7, Rope::copied(b"lost")).unwrap();
     disk.keep("docket-1", b"record").unwrap();
-    assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 7), Err(Trouble::Busy));
+    assert_eq!(disk.resume(&path("a"), WriteMode::New, &begun.token, 7), Err(DiskError::Busy));
     disk.crash();
-    assert_eq!(disk.write(begun.handle, 7, Rope::new()), Err(Trouble::Unable));
-    assert_eq!(disk.resume(&path("a"), Way::New, &begun.token, 8), Err(Trouble::Changed));
-    assert_eq!(disk.resume(&path("b"), Way::New, &begun.token, 7), Err(Trouble::Changed));
-    let again = disk.resume(&path("a"), Way::New, &begun.token, 7).unwrap();
+    assert_eq!(disk.write(begun.handle, 7, Rope::new()), Err(DiskError::Unable));
+    assert_eq!(disk.resume(&path("a"), WriteMode::New, &begun.token, 8), Err(DiskError::Changed));
+    assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 7), Err(DiskError::Changed));
+    let again = disk.resume(&path("a"), WriteMode::New, &begun.token, 7).unwrap();
     disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
     disk.finish(again.handle, &[]).unwrap();
     assert_eq!(disk.contents(&path("a")), Some(&b"settled!"[..]));
@@ -70,7 +70,7 @@ fn what_is_denied_is_there_and_not_to_be_had() {
     let mut disk = MemoryDisk::new();
     disk.put(&path("secret"), b"x");
     disk.deny(&path("secret"));
-    assert_eq!(disk.look(&path("secret")).err(), Some(Trouble::Denied));
+    assert_eq!(disk.stat(&path("secret")).err(), Some(DiskError::Denied));
     assert_eq!(disk.list(&path("."), 3).unwrap(), ["secret"]);
 }
 
@@ -78,7 +78,7 @@ fn what_is_denied_is_there_and_not_to_be_had() {
 fn every_call_can_fail_at_will() {
     let mut disk = MemoryDisk::new();
     disk.put(&path("a"), b"x");
-    disk.fail_after(Call::Look, 2, Trouble::Failed);
-    let looks = [0; 4].map(|_| disk.look(&path("a")).err());
-    assert_eq!(looks, [None, None, Some(Trouble::Failed), None]);
+    disk.fail_after(Call::Look, 2, DiskError::Failed);
+    let looks = [0; 4].map(|_| disk.stat(&path("a")).err());
+    assert_eq!(looks, [None, None, Some(DiskError::Failed), None]);
 }
