@@ -78,7 +78,7 @@ impl Encapsulation {
     /// Pushes the encapsulation header for a protocol onto a PDU.
     ///
     /// # Errors
-    /// [`NotCarried`] if the circuit carries only another protocol; the PDU is unchanged.
+    /// [`ProtocolMismatch`] if the circuit carries only another protocol; the PDU is unchanged.
     pub fn push(self, carried: Carried, pdu: &mut Pdu) -> Result<(), ProtocolMismatch> {
         match self {
             Encapsulation::LlcSnap => {

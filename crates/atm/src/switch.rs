@@ -186,7 +186,7 @@ impl Switch {
     /// Adds an entry to the table.
     ///
     /// # Errors
-    /// [`RouteRefused`] if the entry contradicts the ports or the table.
+    /// [`RouteError`] if the entry contradicts the ports or the table.
     pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         let (Some(in_port), Some(out_port)) = (self.ports.get(route.in_port), self.ports.get(route.out_port))
         else {

@@ -97,7 +97,7 @@ impl Client {
     /// Sends a request; if the ring is full, it is queued until there is room.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the ring's protocol.
+    /// [`Poisoned`] if the board violated the ring's protocol.
     pub fn request(&mut self, ask: Request) -> Result<(), Poisoned> {
         self.waiting.push_back(ask);
         self.flush()
@@ -118,7 +118,7 @@ impl Client {
     /// free again.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the ring's protocol or sent an invalid indication.
+    /// [`Poisoned`] if the board violated the ring's protocol or sent an invalid indication.
     pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         if !self.waiting.is_empty() {
             self.flush()?;
@@ -165,7 +165,7 @@ impl Client {
     /// Reads available bytes into `target`.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the pipe's protocol, or the slot is not in use.
     pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Poisoned> {
         self.take(slot, target.len(), |bytes| {
             let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
@@ -220,7 +220,7 @@ impl Client {
     /// Writes as many bytes as there is room for and returns how many.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the pipe's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the pipe's protocol, or the slot is not in use.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         self.write_runs(slot, [bytes])
     }
@@ -254,7 +254,7 @@ impl Client {
     /// Ends the stream to the board.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the ring's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the ring's protocol, or the slot is not in use.
     pub fn finish(&mut self, slot: u32) -> Result<(), Poisoned> {
         self.ends(slot)?.out.end();
         self.notify_board(slot)

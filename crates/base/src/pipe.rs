@@ -12,7 +12,7 @@
 //!
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number
 //!                  written by the other side is read once and validated; an impossible one means
-//!                  [`Condemned`], permanently. Bytes are copied out once, before anyone interprets them.
+//!                  [`Poisoned`], permanently. Bytes are copied out once, before anyone interprets them.
 //! Pieces           a long run is published to the reader piece by piece, so that both sides copy at the same
 //!                  time; and a full pipe accepts more bytes only once a whole piece is free. A piece is
 //!                  large enough that the data one side touches has left the other side's private caches:
@@ -107,7 +107,7 @@ impl Writer {
     /// free. Returns zero if the pipe was too full before and less than a piece is free now.
     ///
     /// # Errors
-    /// [`Condemned`] if the reader violated the protocol.
+    /// [`Poisoned`] if the reader violated the protocol.
     #[inline]
     pub fn room(&mut self, wanted: usize) -> Result<usize, Poisoned> {
         let known = self.side.room - self.written.wrapping_sub(self.read);
@@ -132,7 +132,7 @@ impl Writer {
     /// them.
     ///
     /// # Errors
-    /// [`Condemned`] if the reader violated the protocol.
+    /// [`Poisoned`] if the reader violated the protocol.
     pub fn write(&mut self, mut bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         let most = self.room(bytes.len())?.min(bytes.len());
         let mut done = 0;
@@ -194,7 +194,7 @@ impl Reader {
     /// Returns the number of readable bytes.
     ///
     /// # Errors
-    /// [`Condemned`] if the writer violated the protocol.
+    /// [`Poisoned`] if the writer violated the protocol.
     #[inline]
     pub fn readable(&mut self) -> Result<usize, Poisoned> {
         let written = self.side.written().load(Ordering::Acquire);

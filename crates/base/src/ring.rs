@@ -15,7 +15,7 @@
 //!                  two.
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number
 //!                  written by the other side is read once and validated: an unexpected turn means "nothing
-//!                  yet"; a length beyond the slot or an impossible count means [`Condemned`], permanently.
+//!                  yet"; a length beyond the slot or an impossible count means [`Poisoned`], permanently.
 //!                  Payload is copied out, or moved without being read.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
 //! Limits           the number of slots is a power of two, and their size a multiple of 64 bytes.
@@ -150,7 +150,7 @@ impl Producer {
     /// Returns the number of free slots.
     ///
     /// # Errors
-    /// [`Condemned`] if the consumer violated the protocol.
+    /// [`Poisoned`] if the consumer violated the protocol.
     #[inline]
     pub fn free(&mut self) -> Result<usize, Poisoned> {
         let taken = self.side.taken().load(Ordering::Acquire);
@@ -166,7 +166,7 @@ impl Producer {
     /// Returns the next slot, to be filled and published, or `None` while all are full.
     ///
     /// # Errors
-    /// [`Condemned`] if the consumer violated the protocol.
+    /// [`Poisoned`] if the consumer violated the protocol.
     #[inline]
     pub fn room(&mut self) -> Result<Option<SharedRoom<'_>>, Poisoned> {
         if self.known_free() == 0 && self.free()? == 0 {
@@ -198,7 +198,7 @@ impl Producer {
     /// full.
     ///
     /// # Errors
-    /// [`Condemned`] if the consumer violated the protocol.
+    /// [`Poisoned`] if the consumer violated the protocol.
     #[inline]
     pub fn push(&mut self, entry: &[u8]) -> Result<bool, Poisoned> {
         match self.room()? {
@@ -212,7 +212,7 @@ impl Producer {
     /// Returns whether the consumer has returned all slots.
     ///
     /// # Errors
-    /// [`Condemned`] if the consumer violated the protocol.
+    /// [`Poisoned`] if the consumer violated the protocol.
     pub fn is_empty(&mut self) -> Result<bool, Poisoned> {
         Ok(self.free()? == self.side.shape.slots())
     }
@@ -257,7 +257,7 @@ impl Consumer {
     /// [`Consumer::give_back`].
     ///
     /// # Errors
-    /// [`Condemned`] if the producer violated the protocol.
+    /// [`Poisoned`] if the producer violated the protocol.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<SharedBytes<'_>>, Poisoned> {
         if self.side.poisoned {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     proptest! {
-        /// Arbitrary writes to the memory at any moment: both sides return entries, nothing, or `Condemned`.
+        /// Arbitrary writes to the memory at any moment: both sides return entries, nothing, or `Poisoned`.
         #[test]
         fn garbage_hurts_nobody_else(scribbles in prop::collection::vec((0usize..4 * 64, any::<u32>(), any::<bool>()), 1..60)) {
             let (memory, mut producer, mut consumer) = ring(4, 56);

@@ -6,7 +6,7 @@
 //!            done, the association's bell wakes it. Its duration does not reveal whether the user exists.
 //! Floods     sending many guesses at once gains nothing: the delay is computed again when a guess's turn
 //!            comes, and counts the failures of those before it. Addresses are grouped as in `origin_of`.
-//! Limits     [`JUDGED_AT_A_TIME`]: each verification takes the memory that its hash requires.
+//! Limits     [`VERIFICATIONS_MAX`]: each verification takes the memory that its hash requires.
 
 use super::strangers::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};

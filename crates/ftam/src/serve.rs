@@ -2,12 +2,12 @@
 //!
 //! Purpose    every association sees the same files under the same locks; neither an association nor an
 //!            unauthenticated connection ("stranger") keeps others out.
-//! Lanes      each association is driven in one of the [`Lanes`], chosen by its number.
+//! Lanes      each association is driven in one of the [`RuntimePool`], chosen by its number.
 //! Files      are read and written where the association is driven; operations that may block are listed in
 //!            [`super::disk`].
 //! Strangers  connections that have not yet initialized are limited in number; the oldest one of the origin
 //!            that has most of them makes room for the next. They also have the deadlines of their layers,
-//!            and little memory ([`STRANGER_BYTES_MAX`]).
+//!            and little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
 //! Idle       an association that has a file selected and lets nothing move for too long is cut, so that
 //!            others may have the file. This counts as a lost connection, so that the transfer can be
 //!            resumed.

@@ -3,7 +3,7 @@
 //! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets of link type
 //!                  101 (also 12, 14, 228, 229), frames of 1; cells from AAL5 frames: ERF type 4 (197) and
 //!                  SUNATM (123), segmented into cells again.
-//! Direction        if records say whether they were received or sent, the received ones arrive; `Take`
+//! Direction        if records say whether they were received or sent, the received ones arrive; `RecordFilter`
 //!                  changes that.
 //! Sending          units sent into the link are counted and discarded; record the link to see them.
 //! Limits           the file is read whole. Truncated packets count as malformed.

@@ -4,7 +4,7 @@
 //! Rule             a token bucket of [`LINES_MAX`] lines, refilled at one line per second. Lines that find
 //!                  it empty are suppressed and counted; the next line that is logged reports the count.
 //! Time             the caller passes the time in.
-//! Clients          [`ClientLines`] names the process of a Unix-socket client that breaks a rule or cannot be
+//! Clients          [`ClientLog`] names the process of a Unix-socket client that breaks a rule or cannot be
 //!                  admitted.
 
 use crate::Clock;

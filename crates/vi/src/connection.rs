@@ -57,7 +57,7 @@ pub(super) struct Connection {
     pub cursor: (usize, u32),
     /// The sequence of the next flight's first packet.
     pub next_sequence: u32,
-    /// Everything before `acknowledged` has been acknowledged; `emitted` and later have never been sent.
+    /// Everything before `acknowledged` has been acknowledged; `snd_max` and later have never been sent.
     pub acknowledged: u32,
     pub snd_max: u32,
     /// The next descriptor to start.

@@ -456,7 +456,7 @@ impl Host {
     /// Returns the next indication from the board, or `None` if there is none.
     ///
     /// # Errors
-    /// [`Condemned`] if the board violated the ring's protocol or wrote an invalid entry; it is not trusted
+    /// [`Poisoned`] if the board violated the ring's protocol or wrote an invalid entry; it is not trusted
     /// any more.
     pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         let mut bytes = [0; DONE_BYTES];
@@ -593,7 +593,7 @@ impl Attachment {
     /// afterwards.
     ///
     /// # Errors
-    /// [`Condemned`] if the host violated the ring's protocol: end the attachment.
+    /// [`Poisoned`] if the host violated the ring's protocol: end the attachment.
     pub fn drain(&mut self, nic: &mut Nic, now: Instant) -> Result<usize, Poisoned> {
         let mut taken = 0;
         while taken < TURN_ENTRIES && self.waiting.len() < WAITING_MAX {
@@ -798,7 +798,7 @@ impl Attachment {
     /// any.
     ///
     /// # Errors
-    /// [`Condemned`] if the host violated the ring's protocol: end the attachment.
+    /// [`Poisoned`] if the host violated the ring's protocol: end the attachment.
     pub fn deliver_indications(&mut self, nic: &mut Nic) -> Result<bool, Poisoned> {
         let mut replies: ArrayVec<(u64, Result<u32, ControlError>), 16> = ArrayVec::new();
         self.connecting.retain(|(vi, cookie)| {

@@ -278,7 +278,7 @@ impl RemoteRange {
         Ok((RemoteRange { address, handle: word(bytes, 8), length: word(bytes, 12) }, REMOTE_RANGE_BYTES))
     }
 
-    /// Returns the encoded length, always [`PLACE_BYTES`].
+    /// Returns the encoded length, always [`REMOTE_RANGE_BYTES`].
     pub const fn length(&self) -> usize {
         REMOTE_RANGE_BYTES
     }
@@ -286,7 +286,7 @@ impl RemoteRange {
     /// Writes the range and returns its encoded length.
     ///
     /// # Panics
-    /// If `target` is shorter than [`PLACE_BYTES`].
+    /// If `target` is shorter than [`REMOTE_RANGE_BYTES`].
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         target[..8].copy_from_slice(&self.address.to_be_bytes());

@@ -95,7 +95,7 @@ impl<T> SlotPool<T> {
         self.takes_until_failure = n.max(1);
     }
 
-    /// Takes a slot. The caller owns its value until [`Slot::bring_home`].
+    /// Takes a slot. The caller owns its value until [`Slot::release`].
     #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<Slot<T>>> {
         self.takes_until_failure -= 1;
@@ -113,7 +113,7 @@ impl<T> SlotPool<T> {
     /// Returns a slot on the owner's side without atomics. A slot of another pool goes back to that pool.
     ///
     /// # Safety
-    /// As for [`Slot::bring_home`].
+    /// As for [`Slot::release`].
     #[inline]
     pub(crate) unsafe fn give(&mut self, slot: NonNull<Slot<T>>) {
         // SAFETY: a slot in use keeps its `home` alive.
@@ -121,7 +121,7 @@ impl<T> SlotPool<T> {
         if home == self.home {
             self.free.push(index);
         } else {
-            // SAFETY: the caller guarantees what `bring_home` requires.
+            // SAFETY: the caller guarantees what `release` requires.
             unsafe { Slot::release(slot) };
         }
     }
@@ -171,7 +171,7 @@ impl<T> Slot<T> {
     /// Returns a slot to its depot.
     ///
     /// # Safety
-    /// `slot` came from [`Depot::take`], has not been returned since, and is not used afterwards.
+    /// `slot` came from [`SlotPool::take`], has not been returned since, and is not used afterwards.
     #[inline]
     pub(crate) unsafe fn release(slot: NonNull<Slot<T>>) {
         // SAFETY: a slot in use keeps its `home` alive.

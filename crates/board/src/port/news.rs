@@ -15,7 +15,7 @@ pub(crate) enum News {
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }
 
-/// What a link reports to IP: [`Due`](kiban_tcpip::ethernet::Due) without what the port itself transmits.
+/// What a link reports to IP: [`Output`](kiban_tcpip::ethernet::Output) without what the port itself transmits.
 pub(crate) enum LinkNews {
     Undelivered(Pdu),
     Nobody(IpAddr),

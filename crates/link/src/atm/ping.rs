@@ -7,7 +7,7 @@
 //!                  earlier ones; each counts once, however late.
 //! Replies          loopback requests on the same flow are answered, so that both ends of a line can ping
 //!                  each other.
-//! Limits           [`UNDER_WAY_MAX`] outstanding pings: beyond that the oldest is forgotten.
+//! Limits           [`OUTSTANDING_MAX`] outstanding pings: beyond that the oldest is forgotten.
 //! Not implemented  loopback at a point that is named by its location.
 
 use crate::{Link, LinkContext, LinkCounters};

@@ -5,7 +5,7 @@
 //! Race             a handler that ran while the waiter spins, before it sleeps, would be missed. So signals
 //!                  are blocked while a thread spins. They are delivered at the sleep itself, which installs
 //!                  the thread's own mask (ppoll(2)), or, if it does not sleep soon, now and then
-//!                  ([`Held::let_in`]).
+//!                  ([`Held::deliver_pending`]).
 //! Which signal     for signals that were pending, the action of each is looked up. For a signal that ended a
 //!                  sleep, its number is not known: any handler that is installed and does not restart calls
 //!                  is assumed to have run.

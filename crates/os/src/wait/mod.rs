@@ -8,7 +8,7 @@
 //!                  thread has also been switched away involuntarily ([`switched_away`]). The decision code
 //!                  is told of it. As long as the counter does not jump, no system call is made.
 //! Sharing          a thread that spins without end or for a fixed time offers its processor to others now
-//!                  and then ([`Offers`]), because the thread it waits for may be among them. The adaptive
+//!                  and then ([`YieldLimiter`]), because the thread it waits for may be among them. The adaptive
 //!                  policy spins briefly, and learns from losing the core.
 //! Costs            [`costs`] are measured once per process (some ms); every wake-up updates the waiter's
 //!                  estimates.

@@ -1,6 +1,6 @@
 //! The connection manager's part of the engine: listen, connect, answer, disconnect.
 //!
-//! Purpose  each connection, from its request on, has an owner that receives its events ([`Listens`]).
+//! Purpose  each connection, from its request on, has an owner that receives its events ([`CmEventHandler`]).
 //! Locking  owners are called while the NIC is locked: they record the event, and call the engine later.
 
 use super::Engine;

@@ -151,7 +151,7 @@ impl Endpoint {
     /// Accepts a peer's request.
     ///
     /// # Errors
-    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    /// `UnknownFlow`, `NotRequested`, `Greeting`.
     pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.asked_for;
         let asked = Self::asked(&mut self.flows, flow, greeting)?;
@@ -165,7 +165,7 @@ impl Endpoint {
     /// Rejects a peer's request.
     ///
     /// # Errors
-    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    /// `UnknownFlow`, `NotRequested`, `Greeting`.
     pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.linger;
         let asked = Self::asked(&mut self.flows, flow, greeting)?;

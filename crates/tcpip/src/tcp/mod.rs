@@ -12,7 +12,7 @@
 //!                  acknowledgement. Each turn is limited to a few segments, so that many sessions share a
 //!                  port evenly; sessions stay queued while the port has no room.
 //! Memory           windows and send buffers are shares of the available memory: see `fairness::share`.
-//! Timers           one timer per session, in a timer wheel: see [`kiban_base::Alarms`].
+//! Timers           one timer per session, in a timer wheel: see [`kiban_base::TimerWheel`].
 //! Limits           [`Config`] and `receive` bound sessions, backlog, buffers and out-of-order slices.
 //! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
 

@@ -5,7 +5,7 @@
 //! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses;
 //!           `connect.rs` connections; `queues.rs` the queue pair of an identifier; `endpoint.rs` both at
 //!           once; `device.rs` devices; `below.rs` what all of this stands on.
-//! Locks     the engine's comes first: [`Listens::told`](kiban_rdma_runtime::verbs::Listens::told) is called
+//! Locks     the engine's comes first: [`CmEventHandler::told`](kiban_rdma_runtime::verbs::CmEventHandler::told) is called
 //!           under it and takes an identifier's. So nothing here calls the engine while it holds an
 //!           identifier's lock, and the lists of the [`World`] are held for a look-up alone.
 //! Kinds     the kernel tells the same story in two ways, by the kind of the device. As iWARP: whoever asked

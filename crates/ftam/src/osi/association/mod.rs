@@ -14,7 +14,7 @@
 //!                  ([`pump`](super::pump)).
 //! Limits           [`Association::send`] waits while [`OUTGOING_BYTES_MAX`] bytes wait to be sent. Reading
 //!                  stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`] indications wait for
-//!                  the user. [`TowerConfig`] limits the length of a service data unit, and so of a value.
+//!                  the user. [`StackConfig`] limits the length of a service data unit, and so of a value.
 //! Not implemented  presentation's context management; negotiation of application contexts.
 
 mod driven;

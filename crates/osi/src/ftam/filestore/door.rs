@@ -2,7 +2,7 @@
 //!
 //! Purpose    passwords are verified by whoever manages the users; a responder asks, and uses the answer.
 //! Waiting    verifying a password is slow on purpose, and slower after failures: a doorkeeper may return
-//!            [`Judgement::Wait`], and is asked again. No call blocks.
+//!            [`AuthResult::Wait`], and is asked again. No call blocks.
 
 use super::{Actions, Path};
 use alloc::string::String;
@@ -55,6 +55,6 @@ pub enum AuthResult {
 
 /// Verifies initiators.
 pub trait Authenticator {
-    /// Verifies a visitor; called again with the same visitor after [`Judgement::Wait`].
+    /// Verifies a visitor; called again with the same visitor after [`AuthResult::Wait`].
     fn authenticate(&mut self, visitor: &Credentials) -> AuthResult;
 }

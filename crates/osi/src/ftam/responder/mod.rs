@@ -16,7 +16,7 @@
 //! Recovery         with an activity identifier and a recovery mode, received data is settled and a docket
 //!                  written before a checkpoint is answered; the docket is a record on the disk, keyed by
 //!                  user and activity.
-//! Logging          refusals and failures are reported for a log ([`Responder::setback`]).
+//! Logging          refusals and failures are reported for a log ([`Responder::next_failure`]).
 //! Limits           [`Config`] names them.
 //! Not implemented  access control lists are stored and returned, but not enforced: rights come from the
 //!                  doorkeeper; passwords of single files; FADU locking; LOCATE and ERASE (no file access

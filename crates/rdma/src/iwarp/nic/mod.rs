@@ -4,7 +4,7 @@
 //!            sets up and closes connections in real and in virtual time.
 //! Streams    the driver owns the byte stream (a socket, a TCP session) and moves bytes between it and the
 //!            [`Stream`] of an *end*. [`Nic::open`] and [`Nic::incoming`] create an end,
-//!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::stream_gone`] reports the
+//!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::on_stream_closed`] reports the
 //!            end of its byte stream.
 //! EFE        [`Nic::pump`] moves segments between the core and an endpoint. The endpoint's greetings carry
 //!            MPA's start frames, so depths, extensions and private data are negotiated in the same way.

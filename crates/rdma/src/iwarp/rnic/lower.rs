@@ -62,7 +62,7 @@ impl Rnic {
     // ---- streams
 
     /// Removes and returns the first queue pair in the TX queue. Call [`Rnic::next_segment`] until it returns
-    /// false, or requeue the pair ([`Rnic::back_in_line`]) once its stream has room again.
+    /// false, or requeue the pair ([`Rnic::requeue`]) once its stream has room again.
     #[inline]
     pub fn pop_tx_queue(&mut self) -> Option<u32> {
         let number = self.outputs.tx_queue.pop_front()?;

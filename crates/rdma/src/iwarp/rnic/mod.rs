@@ -5,7 +5,7 @@
 //! Host side        the methods of [`Rnic`] are its registers and doorbells: protection domains, memory,
 //!                  queues, work requests. The host names objects by numbers that the core assigned and
 //!                  checks (the paper's address decoder).
-//! Transmit path    [`Rnic::next_in_line`] returns a queue pair with something to send,
+//! Transmit path    [`Rnic::pop_tx_queue`] returns a queue pair with something to send,
 //!                  [`Rnic::next_segment`] builds its next DDP segment; the lower layer reports segments that
 //!                  it no longer holds ([`Rnic::confirm`]).
 //! Receive path     [`Rnic::judge`] validates the header of a segment and decides where the payload goes. The

@@ -78,7 +78,7 @@ pub enum Operation {
         invalidate: Option<u32>,
     },
     /// Sends a message with 32 bits of immediate data, reported in the peer's completion. Not in any iWARP
-    /// standard: the peer must be kiban's ([`super::Rnic::agree_on_own`]). It cannot be combined with
+    /// standard: the peer must be kiban's ([`super::Rnic::set_peer_is_kiban`]). It cannot be combined with
     /// Invalidate.
     SendImmediate {
         /// The immediate data.

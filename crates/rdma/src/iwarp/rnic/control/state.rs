@@ -52,7 +52,7 @@ pub struct StreamTraits {
     pub ord: u16,
     /// Whether both ends support RFC 7306.
     pub extensions: bool,
-    /// Whether both ends are kiban's and support its own messages. [`super::super::Rnic::agree_on_own`]
+    /// Whether both ends are kiban's and support its own messages. [`super::super::Rnic::set_peer_is_kiban`]
     /// declares it where the creator of the traits cannot know.
     pub kiban: bool,
     /// Whether we may send before the peer has sent (RFC 5044 §7.1.2: a responder may not).

@@ -1,7 +1,7 @@
 //! Send module: work acceptor, work resolver, segment generator.
 //!
 //! Acceptor   queue pairs with work stand in a TX queue, each at most once. The driver of the streams takes
-//!            the first (`Rnic::next_in_line`) and asks for its segments while its stream has room.
+//!            the first (`Rnic::pop_tx_queue`) and asks for its segments while its stream has room.
 //! Resolver   selects the next message of a queue pair: a Terminate first; then responses and posted work
 //!            alternate, message by message. Messages of one stream never interleave. It checks fences,
 //!            limits and memory, and executes work that sends nothing (invalidate, register, bind).
