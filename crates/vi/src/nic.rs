@@ -383,7 +383,7 @@ impl Nic {
         if self.paths.remove(path).is_none() {
             return;
         }
-        let Nic { vis, outputs: outputs, .. } = self;
+        let Nic { vis, outputs, .. } = self;
         for (number, vi) in vis.iter_mut() {
             vi.on_path_gone(number, path, outputs);
         }
@@ -435,7 +435,7 @@ impl Nic {
         room: &mut SharedRoom<'_>,
         now: Instant,
     ) -> Option<(usize, bool)> {
-        let Nic { config, memory, vis, paths, outputs: outputs, .. } = self;
+        let Nic { config, memory, vis, paths, outputs, .. } = self;
         let path = paths.get_mut(number)?;
         assert!(room.len() >= path.traits.packet_bytes, "the room holds a packet of the path");
         if let Some(letter) = path.control_packets.pop_front() {
@@ -485,7 +485,7 @@ impl Nic {
 
     pub(crate) fn advance(&mut self, now: Instant) {
         self.outputs.due = Instant::NEVER;
-        let Nic { config, vis, outputs: outputs, incoming, .. } = self;
+        let Nic { config, vis, outputs, incoming, .. } = self;
         for (number, vi) in vis.iter_mut() {
             vi.advance(number, config, outputs, now);
         }
@@ -500,7 +500,7 @@ impl Nic {
     /// Moves control packets and ready VIs from the outputs to their paths.
     #[inline]
     pub(crate) fn deliver(&mut self) {
-        let Nic { outputs: outputs, vis, paths, .. } = self;
+        let Nic { outputs, vis, paths, .. } = self;
         for (number, letter) in outputs.control_packets.drain(..) {
             if let Some(path) = paths.get_mut(number)
                 && path.control_packets.len() < CONTROL_PACKETS_MAX

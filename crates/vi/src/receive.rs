@@ -29,7 +29,7 @@ enum Verdict {
 impl Nic {
     /// Handles a packet that arrived on a path.
     pub fn arrive(&mut self, path: u32, packet: SharedBytes<'_>, now: Instant) {
-        let Nic { config, memory, vis, paths, outputs: outputs, .. } = self;
+        let Nic { config, memory, vis, paths, outputs, .. } = self;
         let Some(its_path) = paths.get(path) else { return };
         outputs.counters.packets_in += 1;
         // The header is copied before validation: the packet may lie in memory that others write to.

@@ -190,7 +190,7 @@ impl Nic {
     /// from the peer's; [`Refusal::UnknownRequest`], [`Refusal::UnknownVi`], [`Refusal::BadState`],
     /// [`Refusal::UnknownPath`].
     pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), RequestError> {
-        let Nic { config, vis, paths, incoming, outputs: outputs, rng, .. } = self;
+        let Nic { config, vis, paths, incoming, outputs, rng, .. } = self;
         let asked = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
@@ -245,7 +245,7 @@ impl Nic {
         now: Instant,
         until: Instant,
     ) -> Result<(), RequestError> {
-        let Nic { config, vis, paths, outputs: outputs, rng, .. } = self;
+        let Nic { config, vis, paths, outputs, rng, .. } = self;
         let most = config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX);
         if local.len().max(remote.len()) > most {
             return Err(RequestError::BadAddress);
@@ -290,7 +290,7 @@ impl Nic {
     /// # Errors
     /// [`Refusal::UnknownVi`].
     pub fn disconnect(&mut self, number: u32) -> Result<(), RequestError> {
-        let Nic { vis, outputs: outputs, .. } = self;
+        let Nic { vis, outputs, .. } = self;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if let Some(connection) = vi.connection.take() {
             outputs
@@ -330,7 +330,7 @@ impl Nic {
     }
 
     fn on_request(&mut self, path: u32, setup: &wire::Setup<'_>, now: Instant) {
-        let Nic { vis, incoming, listeners, outputs: outputs, .. } = self;
+        let Nic { vis, incoming, listeners, outputs, .. } = self;
         let from = (setup.vi, setup.key);
         let is_same =
             |request: &Incoming| request.path == path && (request.peer_vi, request.peer_key) == from;
@@ -367,7 +367,7 @@ impl Nic {
     }
 
     fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, outputs: outputs, .. } = self;
+        let Nic { config, vis, outputs, .. } = self;
         let from = (theirs.vi, theirs.key);
         let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
@@ -400,7 +400,7 @@ impl Nic {
     }
 
     fn on_accept(&mut self, path: u32, header: &Header, theirs: &wire::Setup<'_>, now: Instant) {
-        let Nic { config, vis, outputs: outputs, .. } = self;
+        let Nic { config, vis, outputs, .. } = self;
         let from = (theirs.vi, theirs.key);
         if let Some(vi) = vis.get_mut(header.vi) {
             if let Some(connection) = &mut vi.connection
@@ -431,7 +431,7 @@ impl Nic {
     }
 
     fn on_reject(&mut self, path: u32, header: &Header) {
-        let Nic { vis, outputs: outputs, .. } = self;
+        let Nic { vis, outputs, .. } = self;
         let Some(vi) = vis.get_mut(header.vi) else { return };
         if vi.setup.take_if(|setup| setup.path == path && setup.key == header.key).is_some() {
             vi.fail_request(error_of(header.immediate), outputs);

@@ -315,7 +315,7 @@ impl Program for End {
         let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
         match (self.source.is_some(), self.over) {
             (true, LowerLayer::Efe) => {
-                drop(rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room))
+                rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room);
             }
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
             (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),

@@ -51,9 +51,9 @@ impl Rnic {
     /// Takes a datagram that arrived for queue pair `qp`. An unacceptable datagram is dropped and counted.
     /// `grh` is placed in front of the payload in the receive.
     pub fn datagram(&mut self, qp: u32, grh: &[u8; GRH_BYTES], header: &DatagramHeader, payload: &[u8]) {
-        let Rnic { qps, smt, srqs, outputs: outputs, .. } = self;
+        let Rnic { qps, smt, srqs, outputs, .. } = self;
         match qps.get_mut(qp) {
-            Some(qp) => datagram::take(qp, &mut Tables { smt, srqs, outputs: outputs }, grh, header, payload),
+            Some(qp) => datagram::take(qp, &mut Tables { smt, srqs, outputs }, grh, header, payload),
             None => outputs.counters.datagrams_unready += 1,
         }
         self.fail_overrun();
