@@ -130,7 +130,7 @@ fn capture_time(text: &str) -> Result<Duration, String> {
     let word = if is_number { format!("{text}s") } else { text.to_owned() };
     let Length(time) = word.parse().map_err(|_| "write a time such as 10 (seconds), 500ms, 2s or 5m")?;
     if time.is_zero() || time > CAPTURE_MAX {
-        return Err(format!("more than nothing, and {} h at most", CAPTURE_MAX.as_secs() / 3600));
+        return Err(format!("must be more than 0 and at most {} h", CAPTURE_MAX.as_secs() / 3600));
     }
     Ok(time)
 }
@@ -139,7 +139,8 @@ impl Capture {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         if self.file.as_os_str() == "-" {
             return Err(
-                "the board writes the file, and cannot write to this command's output: name a file".into()
+                "the board's process writes the capture, and cannot write to standard output: name a file"
+                    .into(),
             );
         }
         // The board has a directory of its own.
@@ -159,7 +160,7 @@ impl Capture {
                 }
             };
             signals::hear(told).map_err(|error| error.to_string())?;
-            eprintln!("recording port {} into {}; ctrl-c ends it", self.port, self.file.display());
+            eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };
         match Caller::call(self.board.as_deref())?.capture(&question, begun)? {
@@ -172,7 +173,7 @@ impl Capture {
             }
             Reply::Refused(why) => Err(why),
             Reply::Status(_) | Reply::Loopback(_) | Reply::Done(_) => {
-                Err("the board told what was not asked".into())
+                Err("unexpected answer from the board".into())
             }
         }
     }
@@ -184,7 +185,7 @@ fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
         Reply::Done(what) => crate::output::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
         Reply::Status(_) | Reply::Loopback(_) | Reply::Captured(_) => {
-            Err("the board told what was not asked".into())
+            Err("unexpected answer from the board".into())
         }
     }
 }
@@ -195,7 +196,9 @@ pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> Strin
     match Caller::call(board).and_then(|mut caller| ask_status(&mut caller)) {
         Ok(status) if lacks(&status) => {
             let name = status.name;
-            format!("board {name} takes no programs: add a service of kind \"{kind}\" to its configuration")
+            format!(
+                "board {name} does not accept programs: add a service of kind \"{kind}\" to its configuration"
+            )
         }
         Ok(_) => otherwise.to_owned(),
         Err(why) => why,
@@ -207,10 +210,8 @@ pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
     match caller.ask(&Question::Status {})? {
         Reply::Status(status) => Ok(*status),
         Reply::Refused(why) => Err(why),
-        Reply::Done(what) => Err(format!("the board said '{what}' when it was asked how it is")),
-        Reply::Loopback(_) | Reply::Captured(_) => {
-            Err("the board told of something else when it was asked how it is".into())
-        }
+        Reply::Done(what) => Err(format!("unexpected answer from the board: {what}")),
+        Reply::Loopback(_) | Reply::Captured(_) => Err("unexpected answer from the board".into()),
     }
 }
 
@@ -291,9 +292,9 @@ pub(crate) fn ports(status: &Status) -> Table {
         .number_column("out")
         .number_column("units in")
         .number_column("out")
-        .number_column("waiting")
+        .number_column("queued")
         .number_column("lost")
-        .number_column("losses");
+        .number_column("link losses");
     for port in &status.ports {
         let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
         let lost: u64 = port.lost.values().sum();
@@ -325,8 +326,8 @@ pub(crate) fn services(status: &Status) -> Table {
         .text_column("listens on")
         .text_column("state")
         .number_column("sessions")
-        .number_column("at most")
-        .number_column("so far")
+        .number_column("limit")
+        .number_column("accepted")
         .number_column("refused")
         .number_column("cut")
         .number_column("bytes in")

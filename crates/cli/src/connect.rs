@@ -33,7 +33,7 @@ pub(crate) struct Connect {
 impl Connect {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
-        let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
+        let runtime = runtime.map_err(|error| format!("cannot set up event polling: {error}"))?;
         let ended = runtime.block_on(async {
             let board = self.board.as_deref();
             let one = Settings { streams: 1, ..Settings::default() };
@@ -41,10 +41,12 @@ impl Connect {
                 .await
                 .map_err(|error| why_not(board, "attach", &error.to_string()))?;
             let address = tokio::net::lookup_host(&self.address).await.map(|mut found| found.next());
-            let address: SocketAddr = address
-                .ok()
-                .flatten()
-                .ok_or_else(|| format!("{}: no such host and port: write 10.9.0.1:80", self.address))?;
+            let address: SocketAddr = address.ok().flatten().ok_or_else(|| {
+                format!(
+                    "{}: unknown host or missing port: write HOST:PORT, such as 10.9.0.1:80",
+                    self.address
+                )
+            })?;
             let say = |error: std::io::Error| format!("{}: {error}", self.address);
             let stream = if self.listen {
                 let listener = board.listen(address).await.map_err(say)?;

@@ -20,7 +20,7 @@ impl Man {
     /// Writes the pages of `kiban` and of the commands below it.
     pub(crate) fn run(self, kiban: Command) -> Result<ExitCode, String> {
         let say = |error: std::io::Error| {
-            format!("the pages cannot be written to {}: {error}", self.folder.display())
+            format!("cannot write the manual pages to {}: {error}", self.folder.display())
         };
         std::fs::create_dir_all(&self.folder).map_err(say)?;
         let mut kiban = kiban.disable_help_subcommand(true);

@@ -55,7 +55,7 @@ struct Echo {
     /// Serve at this address instead; port 0 chooses one and prints it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Most associations at a time, with --listen.
+    /// Maximum number of concurrent associations, with --listen.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     associations: u32,
     /// Size of a value in bytes.
@@ -64,10 +64,10 @@ struct Echo {
     /// Number of values.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
-    /// The application context to ask for; by default that of kiban's echo.
+    /// Application context to request [default: that of kiban's echo].
     #[arg(long, value_name = "OID")]
     application: Option<Oid>,
-    /// The abstract syntax of the values, which are octet strings [default: 1.0.8571.2.4].
+    /// Abstract syntax of the values, which are octet strings [default: 1.0.8571.2.4].
     #[arg(long, value_name = "OID")]
     syntax: Option<Oid>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ impl Echo {
             let at = listener.address().map_err(|error| cannot_listen(address, &error))?;
             let quiet = self.quiet;
             if !quiet {
-                eprintln!("answering at {at}; ctrl-c ends");
+                eprintln!("listening on {at}; press ctrl-c to stop");
             }
             echo::serve(listener, self.associations as usize, move |told| {
                 if !quiet {
@@ -163,7 +163,7 @@ impl Echo {
                 .await
                 .map_err(|failure| failed(&failure))?;
             let context = association.context(syntax).ok_or_else(|| {
-                failed(&format!("the peer takes no values of {syntax}: see kiban osi probe"))
+                failed(&format!("the peer does not accept the abstract syntax {syntax}: see kiban osi probe"))
             })?;
             let step = |done| bar.set_position(done);
             let nanos = echo::round_trips(&association, context, self.bytes as usize, self.count, step).await;

@@ -139,7 +139,7 @@ fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
     let status = ask_status(&mut Caller::call(board)?)?;
     let addresses = status.ports.iter().flat_map(|port| &port.addresses);
     let found = addresses.filter_map(|address| address.split('/').next()?.parse().ok()).next();
-    found.ok_or_else(|| format!("board {} has no address: say which SERVER", status.name))
+    found.ok_or_else(|| format!("board {} has no address: specify SERVER", status.name))
 }
 
 impl Serve {
@@ -149,7 +149,7 @@ impl Serve {
             rdma::listen(&context, self.address).map_err(|error| format!("{}: {error}", self.address))?;
         let quiet = self.quiet;
         if !quiet {
-            eprintln!("serving at {} over {}; ctrl-c ends", listener.address(), self.over);
+            eprintln!("serving at {} over {}; press ctrl-c to stop", listener.address(), self.over);
         }
         rdma::serve(&context, &listener, &|| false, &|what| {
             if !quiet {
@@ -219,7 +219,7 @@ impl Measure {
         let (own, at) = match &self.over {
             Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
             Lower::Board { name } if is_path(name.as_deref()) => {
-                return Err(format!("{} does not tell its addresses: say which SERVER", self.over));
+                return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
             // What a board sends to its own address never leaves it.
             Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
@@ -230,11 +230,11 @@ impl Measure {
                     (Lower::EfeUdp { at: SocketAddr::new(next.into(), at.port()) }, at.ip())
                 }
                 IpAddr::V6(_) => {
-                    return Err(format!("{} reaches another process: say which SERVER", self.over));
+                    return Err(format!("{} reaches only other processes: specify SERVER", self.over));
                 }
             },
             Lower::EfeRaw { .. } => {
-                return Err(format!("{} reaches another host: say which SERVER", self.over));
+                return Err(format!("{} reaches only other hosts: specify SERVER", self.over));
             }
         };
         let (server, client) = (open(&self.over, self.wait)?, open(&own, self.wait)?);

@@ -46,8 +46,10 @@ impl Run {
         let library = folder_of(&[LIBRARY])?.join(LIBRARY);
         // ld.so(8) knows no way to write these.
         if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
-            let place = library.display();
-            return Err(format!("{PRELOAD} cannot name {place}: move it to a place without ' ' and ':'"));
+            let path = library.display();
+            return Err(format!(
+                "{PRELOAD} cannot contain {path}: move the library to a path without ' ' and ':'"
+            ));
         }
         let Some((program, arguments)) = self.program.split_first() else {
             let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
@@ -63,13 +65,19 @@ impl Run {
 
 /// The door of a board; without a name of the only one that lends sockets.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
-    let why = || why_not(board, "sockets", "the board's door for sockets is closed: it may be stopping");
+    let why =
+        || why_not(board, "sockets", "the board's socket for programs is closed: the board may be stopping");
     let name = match board {
         Some(board) => board.to_owned(),
         None => match &boards("sockets")[..] {
             [one] => one.clone(),
             [] => return Err(why()),
-            many => return Err(format!("several boards lend sockets, name one: {}", many.join(", "))),
+            many => {
+                return Err(format!(
+                    "several boards offer sockets, choose one with --board: {}",
+                    many.join(", ")
+                ));
+            }
         },
     };
     for folder in folders_of_boards() {

@@ -38,13 +38,13 @@ impl Talk {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         if self.paths == [Path::new(STORIES)] && !self.paths[0].exists() {
             return Err(format!(
-                "there is no folder {STORIES} here: the stories are in kiban's source tree; run kiban there, or name files \
-                 or folders with *.talk"
+                "there is no directory {STORIES} here: the scripts are in kiban's source tree; run kiban there, or name files \
+                 or directories with *.talk"
             ));
         }
         let files = kiban_talk::find(&self.paths)?;
         if files.is_empty() {
-            return Err("there is no talk there: name files, or folders with *.talk".into());
+            return Err("no packet scripts found: name files, or directories with *.talk".into());
         }
         let (mut passed, mut skipped, mut failed) = (0, 0, 0);
         let mut objects = Vec::new();
@@ -97,7 +97,7 @@ impl Talk {
         } else {
             let mark = if self.trace { "# " } else { "" };
             text += &format!(
-                "{mark}{} talks: {passed} passed, {skipped} skipped, {failed} failed\n",
+                "{mark}{} scripts: {passed} passed, {skipped} skipped, {failed} failed\n",
                 files.len()
             );
         }
@@ -112,12 +112,12 @@ fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result
     let target = if many || path.is_dir() {
         if path.is_file() {
             return Err(format!(
-                "{} is a file, and the captures of several talks go into a folder: name a folder, or one talk",
+                "{} is a file, and the captures of several scripts need a directory: name a directory, or one script",
                 path.display()
             ));
         }
         std::fs::create_dir_all(path)
-            .map_err(|error| format!("the folder {} cannot be made: {error}", path.display()))?;
+            .map_err(|error| format!("cannot create the directory {}: {error}", path.display()))?;
         let topic = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         path.join(format!("{topic}-{name}.pcap"))
@@ -125,5 +125,5 @@ fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result
         path.to_path_buf()
     };
     std::fs::write(&target, capture)
-        .map_err(|error| format!("the capture cannot be written to {}: {error}", target.display()))
+        .map_err(|error| format!("cannot write the capture to {}: {error}", target.display()))
 }

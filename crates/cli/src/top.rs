@@ -49,7 +49,7 @@ fn show(
     caller: &mut Caller,
     mut status: Status,
 ) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("the terminal cannot be used: {error}");
+    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut history = VecDeque::new();
     loop {
         note(&mut history, &status);
@@ -80,7 +80,7 @@ fn draw(frame: &mut Frame<'_>, status: &Status, history: &VecDeque<u64>) {
     let [above, below] = Layout::vertical([Constraint::Length(6), Constraint::Fill(1)]).areas(frame.area());
     let now = history.front().copied().unwrap_or(0) as f64 / 1e6;
     let title =
-        format!(" {}: {now:.1} Mbit/s through all ports, the newest on the right; q leaves ", status.name);
+        format!(" {}: {now:.1} Mbit/s on all ports, newest on the right; press q to quit ", status.name);
     let block = Block::bordered().title(title);
     let width = usize::from(block.inner(above).width);
     let shown: Vec<u64> = history.iter().take(width).rev().copied().collect();

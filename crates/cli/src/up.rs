@@ -31,7 +31,7 @@ impl Up {
         if self.check {
             let (ports, services) = (plan.ports.len(), plan.services.len());
             crate::output::print(&format!(
-                "board {}: ports: {ports}, services: {services}; all is well\n",
+                "board {}: ports: {ports}, services: {services}; configuration is valid\n",
                 plan.name
             ))?;
             return Ok(ExitCode::SUCCESS);
@@ -40,7 +40,7 @@ impl Up {
         if boards().contains(&plan.name) {
             let name = &plan.name;
             return Err(format!(
-                "a board {name} runs already: kiban down {name} stops it; or give this one another `name`"
+                "a board {name} is already running: stop it with kiban down {name}, or give this one another `name`"
             ));
         }
         crate::log::begin(plan.log_json);
@@ -67,7 +67,7 @@ impl Up {
 /// What is possible, and hardly meant.
 fn warn(plan: &Plan) {
     if let Some(service) = plan.lends_in_vain() {
-        let what = "all addresses of the board are this host's: its programs reach nobody; leave `host` out";
+        let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; remove `host`";
         tracing::warn!(service, "{what}");
     }
 }

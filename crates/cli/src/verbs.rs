@@ -85,13 +85,13 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
     let error = command.exec();
     let missing = error.kind() == ErrorKind::NotFound;
     let remedy = if missing { "; is it installed?" } else { "" };
-    eprintln!("kiban: {} cannot be started: {error}{remedy}", command.get_program().display());
+    eprintln!("kiban: cannot start {}: {error}{remedy}", command.get_program().display());
     ExitCode::from(if missing { 127 } else { 126 })
 }
 
 /// The folder of kiban's libraries, if these are in it.
 pub(crate) fn folder_of(libraries: &[&str]) -> Result<PathBuf, String> {
-    let program = current_exe().map_err(|error| format!("its own place: {error}"))?;
+    let program = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     find(var_os(FOLDER), &program, libraries)
 }
 
@@ -118,7 +118,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
     // ld.so(8) knows no way to write these.
     if found.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
         return Err(format!(
-            "{PATH} cannot name {}: move it to a place without ':' and ';'",
+            "{PATH} cannot contain {}: move it to a path without ':' and ';'",
             found.display()
         ));
     }
@@ -147,7 +147,8 @@ fn commands(folder: &Path, transport: Option<Transport>) -> Result<String, Strin
 
 /// A word of sh that is this text whatever is in it.
 pub(crate) fn quoted(text: &OsStr) -> Result<String, String> {
-    let text =
-        text.to_str().ok_or_else(|| format!("{} is no UTF-8, and cannot be printed", text.display()))?;
+    let text = text
+        .to_str()
+        .ok_or_else(|| format!("{} is not valid UTF-8 and cannot be printed", text.display()))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }

@@ -125,17 +125,20 @@ impl Serve {
     fn run(self) -> Result<ExitCode, String> {
         if matches!(self.device, Device::Loopback | Device::Shm(None)) {
             return Err(format!(
-                "nobody could find {}: give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS",
+                "clients cannot reach {}: give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS",
                 self.device
             ));
         }
         if matches!(&self.device, Device::Board { at, .. } if at.port() == 0) {
-            return Err(format!("nobody could call {}: leave its port out, or give another", self.device));
+            return Err(format!(
+                "clients cannot connect to port 0 of {}: omit the port, or use another",
+                self.device
+            ));
         }
         let nic = open(&self.device, self.wait)?;
         let quiet = self.quiet;
         if !quiet {
-            eprintln!("serving at {}; ctrl-c ends", nic.address());
+            eprintln!("serving at {}; press ctrl-c to stop", nic.address());
         }
         vi::serve(&nic, &|| false, &|what| {
             if !quiet {
@@ -178,7 +181,7 @@ impl Measure {
         let device = match (&self.device, host) {
             (Some(device), _) => device.clone(),
             (None, HostAddress::Loopback) => {
-                return Err("nobody else serves on the loopback: leave HOST out".into());
+                return Err("the loopback device reaches only this process: omit HOST".into());
             }
             (None, HostAddress::Name(_)) => Device::Shm(None),
             (None, HostAddress::Udp(to)) if to.is_ipv4() => Device::Udp(([0, 0, 0, 0], 0).into()),
@@ -209,7 +212,7 @@ impl Measure {
                 (Device::Udp((local.ip(), 0).into()), Device::Udp((local.ip(), 0).into()))
             }
             Some(Device::Board { at, .. }) if at.ip().is_unspecified() || at.port() == 0 => {
-                return Err("both ends are on that board: give an address of its and a port".into());
+                return Err("both ends are on this board: give one of its addresses and a port".into());
             }
             Some(Device::Board { name, at }) => {
                 let caller = Device::Board { name: name.clone(), at: (at.ip(), 0).into() };

@@ -95,7 +95,7 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, String> {
         let (name, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
             (Some(rest), _) => {
-                let (name, rest) = rest.split_once(']').ok_or("an IPv6 address ends with ]")?;
+                let (name, rest) = rest.split_once(']').ok_or("missing ] after the IPv6 address")?;
                 (name, rest.strip_prefix(':'))
             }
             // A bare IPv6 address has several colons, and no port.
@@ -103,9 +103,10 @@ impl FromStr for Host {
             (None, _) => (text, None),
         };
         if name.is_empty() {
-            return Err("say HOST or HOST:PORT".into());
+            return Err("write HOST or HOST:PORT".into());
         }
-        let port = port.map(|port| port.parse().map_err(|_| format!("'{port}' is no port: say 1 to 65535")));
+        let port =
+            port.map(|port| port.parse().map_err(|_| format!("'{port}' is not a port: use 1 to 65535")));
         Ok(Host { name: name.into(), port: port.transpose()? })
     }
 }
@@ -118,7 +119,7 @@ pub(crate) fn password(
 ) -> Result<Option<String>, String> {
     if let Some(path) = file {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         return Ok(Some(text.lines().next().unwrap_or_default().into()));
     }
     if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
@@ -127,7 +128,7 @@ pub(crate) fn password(
     let Some(user) = user else { return Ok(None) };
     let prompt = format!("Password of {user} at {host}: ");
     rpassword::prompt_password(prompt).map(Some).map_err(|error| {
-        format!("no password can be asked for ({error}): set {PASSWORD_VARIABLE}, or name a file with --password-file")
+        format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}, or name a file with --password-file")
     })
 }
 
@@ -136,7 +137,7 @@ fn selector(text: &str) -> Result<Selector, String> {
     let Some(digits) = text.strip_prefix("0x") else { return Ok(text.into()) };
     octets(digits)
         .map(Selector::from)
-        .ok_or(format!("'{text}' is no selector: say text, or 0x and pairs of digits"))
+        .ok_or(format!("'{text}' is not a selector: write text, or 0x and pairs of digits"))
 }
 
 /// Octets of pairs of hexadecimal digits.
@@ -162,16 +163,16 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
 pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            ": ports below 1024 need a right; take one above, or give the program CAP_NET_BIND_SERVICE"
+            ": ports below 1024 need CAP_NET_BIND_SERVICE: use a higher port, or grant it to the program"
         }
-        std::io::ErrorKind::AddrInUse => ": another program is there; take another port",
-        std::io::ErrorKind::InvalidInput => ": write ADDRESS:PORT; 0.0.0.0 or [::] is all addresses",
+        std::io::ErrorKind::AddrInUse => ": another program uses the port: use another",
+        std::io::ErrorKind::InvalidInput => ": write ADDRESS:PORT; 0.0.0.0 or [::] means all addresses",
         std::io::ErrorKind::AddrNotAvailable => {
-            ": the address is not this host's; 0.0.0.0 or [::] is all of them"
+            ": this host does not have the address; 0.0.0.0 or [::] means all addresses"
         }
         _ => "",
     };
-    format!("{address} cannot be listened at ({error}){remedy}")
+    format!("cannot listen on {address} ({error}){remedy}")
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) struct Xot {
     /// Sequence numbering of these calls: modulo 8 or 128.
     #[arg(long, value_enum, default_value = "8")]
     modulo: Count,
-    /// Most circuits at a time; further ones are cleared.
+    /// Maximum number of concurrent circuits; further calls are cleared.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     circuits: u32,
     /// Timeout in seconds for setting up or closing a call or a TCP connection.
@@ -92,9 +92,9 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, String> {
         let parts = text.split_once('=').and_then(|(listen, rest)| Some((listen, rest.rsplit_once('/')?)));
-        let (listen, (router, called)) = parts.ok_or("say ADDRESS:PORT=ROUTER/CALLED")?;
+        let (listen, (router, called)) = parts.ok_or("write ADDRESS:PORT=ROUTER/CALLED")?;
         Ok(Place {
-            listen: listen.parse().map_err(|_| format!("'{listen}' is no ADDRESS:PORT"))?,
+            listen: listen.parse().map_err(|_| format!("'{listen}' is not ADDRESS:PORT"))?,
             router: router.parse()?,
             called: called.parse().map_err(|error| format!("'{called}': {error}"))?,
         })
@@ -102,7 +102,7 @@ impl FromStr for Place {
 }
 
 fn route(text: &str) -> Result<Route, String> {
-    let (called, host) = text.split_once('=').ok_or("say PATTERN=HOST or PATTERN=HOST:PORT")?;
+    let (called, host) = text.split_once('=').ok_or("write PATTERN=HOST or PATTERN=HOST:PORT")?;
     let called: Called = called.parse().map_err(|error| format!("'{called}': {error}"))?;
     let Host { name, port } = host.parse()?;
     Ok(Route { called, host: name, port: port.unwrap_or(tpkt::PORT) })
@@ -118,7 +118,7 @@ fn nsap(text: &str) -> Result<Nsap, String> {
 fn packet_bytes(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(bytes @ 16..=4096) if u16::is_power_of_two(bytes) => Ok(bytes),
-        _ => Err("say 16, 32, 64, 128, 256, 512, 1024, 2048 or 4096".into()),
+        _ => Err("must be 16, 32, 64, 128, 256, 512, 1024, 2048 or 4096".into()),
     }
 }
 
@@ -129,7 +129,7 @@ impl Xot {
             Count::OneTwentyEight => Modulo::OneTwentyEight,
         };
         if self.window > modulo.mask() {
-            return Err(format!("a window of {} wants --modulo 128", self.window));
+            return Err(format!("a window of {} needs --modulo 128", self.window));
         }
         let settings = Settings {
             packet_bytes: self.packet_bytes,
@@ -151,11 +151,11 @@ impl Xot {
             let mut tasks = tokio::task::JoinSet::new();
             if !self.route.is_empty() {
                 let all = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), xot::PORT);
-                let listener = open("taking calls", self.listen.unwrap_or(all), quiet)?;
+                let listener = open("accepting calls", self.listen.unwrap_or(all), quiet)?;
                 tasks.spawn(relay.clone().from_xot(listener, self.route.clone()));
             }
             for place in &self.place {
-                let listener = open("taking TCP connections", place.listen, quiet)?;
+                let listener = open("accepting TCP connections", place.listen, quiet)?;
                 let port = place.router.port.unwrap_or(xot::PORT);
                 let call = self.call(place.called);
                 tasks.spawn(relay.clone().to_xot(listener, place.router.name.clone(), port, call));
@@ -181,7 +181,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
     let listener = socket::listen(address).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?;
     if !quiet {
-        eprintln!("{what} at {at}; ctrl-c ends");
+        eprintln!("{what} at {at}; press ctrl-c to stop");
     }
     Ok(listener)
 }

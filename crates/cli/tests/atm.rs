@@ -189,7 +189,7 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
         let output = place.kiban(&["atm", "ping", LINK, circuit, "-c", "2", "-i", "10ms", "-t", "100ms"]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
         assert!(
-            text(&output).ends_with(&format!("{circuit}: 2 sent, 0 came back, 100 % lost\n")),
+            text(&output).ends_with(&format!("{circuit}: 2 sent, 0 received, 100 % lost\n")),
             "{}",
             text(&output)
         );
@@ -231,14 +231,14 @@ fn a_board_pings_who_pings_it() {
     for (arguments, says) in [
         (
             vec!["0.102", "--board", "lab", "--port", "atm"],
-            "port atm has no circuit 0.102; it has 0.100, 5.101",
+            "port atm has no circuit 0.102; its circuits are 0.100, 5.101",
         ),
-        (vec!["0.100", "--board", "lab", "--port", "lan"], "there is no port lan; there are atm"),
-        (vec!["0.100", "--board", "other", "--port", "atm"], "no board other runs; these do: lab"),
-        (vec!["0.100"], "say both the link and the circuit"),
+        (vec!["0.100", "--board", "lab", "--port", "lan"], "no port lan; the ports are atm"),
+        (vec!["0.100", "--board", "other", "--port", "atm"], "no board other is running; these are: lab"),
+        (vec!["0.100"], "give both the link and the circuit"),
         (vec!["tap:tap0", "0.100"], "carries no cells"),
-        (vec![LINK, "300"], "VPIs up to 255, or --nni"),
-        (vec![LINK, "a.b"], "neither circuit nor path"),
+        (vec![LINK, "300"], "use up to 255, or --nni"),
+        (vec![LINK, "a.b"], "neither a circuit nor a path"),
     ] {
         let output = place.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());
         assert!(output.status.code() == Some(1) && text(&output).contains(says), "{}", text(&output));
@@ -430,7 +430,7 @@ fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
     let words = |start: &str| -> Vec<String> {
         let line = table.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{table}"));
         line.replace("cells in", "in")
-            .replace("HEC wrong", "HEC")
+            .replace("HEC errors", "HEC")
             .split_whitespace()
             .map(str::to_owned)
             .collect()
@@ -496,26 +496,17 @@ fn mistakes_of_a_switch_say_what_would_be_right() {
     let b = "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003";
     for (words, says) in [
         (vec!["--link", "udp-cells:127.0.0.1:1"], "write NAME=ADDRESS"),
-        (vec!["--link", "a=tap:tap0"], "it carries frames: a switch has links of cells"),
-        (vec!["--link", a], "there is no route"),
+        (vec!["--link", "a=tap:tap0"], "the link carries frames: a switch needs links that carry cells"),
+        (vec!["--link", a], "no route configured"),
+        (vec!["--link", a, "--link", b, "--route", "a:0.100=c:0.100"], "unknown link; the links are a, b"),
+        (vec!["--link", a, "--link", b, "--route", "a:0.100=b:5"], "a route joins two circuits or two paths"),
         (
-            vec!["--link", a, "--link", b, "--route", "a:0.100=c:0.100"],
-            "there is no such link; there are a, b",
+            vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.4"],
+            "VCIs 0 to 4 are reserved for the path's own cells",
         ),
-        (
-            vec!["--link", a, "--link", b, "--route", "a:0.100=b:5"],
-            "a circuit becomes a circuit, a path a path",
-        ),
-        (vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.4"], "VCIs 0 to 4 are the path's own"),
-        (vec!["--link", a, "--link", b, "--route", "a:300.100=b:0.50"], "VPIs up to 255 fit its headers"),
-        (
-            vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,pcr=400000"],
-            "cells in a second fit the line",
-        ),
-        (
-            vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,police=tag"],
-            "say pcr, cells in a second",
-        ),
+        (vec!["--link", a, "--link", b, "--route", "a:300.100=b:0.50"], "its headers allow VPIs up to 255"),
+        (vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,pcr=400000"], "cells/s on this line"),
+        (vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,police=tag"], "set pcr, in cells/s"),
         (
             vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,pcr=9,police=tags"],
             "did you mean `tag`?",
@@ -523,9 +514,9 @@ fn mistakes_of_a_switch_say_what_would_be_right() {
         (vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50,prc=9"], "did you mean `pcr`?"),
         (
             vec!["--link", a, "--link", b, "--route", "a:0.100=b:0.50", "--route", "b:0.50=a:0.9999"],
-            "b:0.50 leads somewhere already",
+            "b:0.50 already has a route",
         ),
-        (vec!["--link", a, "--link", a], "there are two links `a`"),
+        (vec!["--link", a, "--link", a], "duplicate link name `a`"),
     ] {
         let output = place.kiban(&[&["atm", "switch", "--check"], &words[..]].concat());
         assert!(
@@ -536,7 +527,7 @@ fn mistakes_of_a_switch_say_what_would_be_right() {
     }
     let file = place.write("s.toml", "[[link]]\nname = \"a\"\nlink = \"tun:t\"\n");
     let output = place.kiban(&["atm", "switch", "--check", &file]);
-    assert!(text(&output).contains("s.toml: line 3: link: it carries packets"), "{}", text(&output));
+    assert!(text(&output).contains("s.toml: line 3: link: the link carries packets"), "{}", text(&output));
 }
 
 /// Two namespaces with a wire between them, on which cells cross.
@@ -665,8 +656,8 @@ fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output),
-        "kiban: board words was made of words of the command line and has no configuration file to read again: \
-         stop it (kiban down words) and make it anew\n"
+        "kiban: board words was configured on the command line and has no configuration file to reload: \
+         stop it (kiban down words) and start it again\n"
     );
     let status: Value =
         serde_json::from_slice(&place.kiban(&["status", "words", "--json"]).stdout).expect("JSON");

@@ -143,7 +143,7 @@ fn a_cut_line_is_named_by_its_number() {
     assert!(again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("line 60 was skipped: truncated"), "{again:?}");
     assert!(
-        String::from_utf8_lossy(&again.stdout).contains("60 trials: 1 made, 59 had a record"),
+        String::from_utf8_lossy(&again.stdout).contains("60 trials: 1 run, 59 already recorded"),
         "{again:?}"
     );
 }
@@ -192,13 +192,13 @@ fn many_trials_are_not_begun_unasked() {
     let refused = kiban(&["run", &plan, "--out", &out]);
     assert_eq!(refused.status.code(), Some(1));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(words.contains("150000 trials") && words.contains("say --yes"), "{words}");
+    assert!(words.contains("150000 trials") && words.contains("use --yes"), "{words}");
     assert!(!place.join("out").exists());
     // A part that is small enough needs no word.
     good(&["run", &plan, "--out", &out, "--shard", "7/75000"]);
     assert_eq!(lines(Path::new(&out)), 2);
     // On a terminal a person is asked.
-    for (answer, expected) in [("n\n", "nothing was begun"), ("\n", "nothing was begun")] {
+    for (answer, expected) in [("n\n", "cancelled"), ("\n", "cancelled")] {
         let command = format!("{KIBAN} lab run {plan} --out {out}-asked");
         let mut child = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
@@ -263,7 +263,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
         list.as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
     assert!(names.contains(&"atm-board") && names.contains(&"wide-area-atm"), "{names:?}");
     let page = good(&["questions", "wide-area-atm"]);
-    let (_, plan) = page.split_once("A plan to begin with:\n\n").expect("there is one");
+    let (_, plan) = page.split_once("An example plan:\n\n").expect("there is one");
     let plan = plan
         .replace("= 4000", "= [1000, 4000]")
         .replace("= 8000", "= [8000, 12000]")

@@ -229,7 +229,7 @@ fn what_cannot_be_run_is_told_before_anything_is_sent() {
     says(mix(None, &folder, &plan, &server.at, &[]), "grants 2000 milliseconds in a trial, not 5000");
     let mut command = kiban(None);
     command.args(["lab", "mix", &plan, "--to", &server.at, "--token-file", &folder.path("token")]);
-    says(command, "say with --from which of them is here (here, there, yonder)");
+    says(command, "choose the site of this host with --from (here, there, yonder)");
     let mut command = kiban(None);
     command.args([
         "lab",

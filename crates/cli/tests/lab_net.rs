@@ -279,7 +279,7 @@ fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
-    says(&reader(&["run", &plan], &[]), &["network is asked by 'kiban lab sweep HOST'"]);
+    says(&reader(&["run", &plan], &[]), &["network is run by 'kiban lab sweep HOST'"]);
 }
 
 /// In a mount namespace with a file system of 16 KiB.
@@ -378,7 +378,7 @@ fn the_hint_for_the_other_end_has_the_port() {
     server.kill().expect("it is our child");
     server.wait().expect("it is our child");
     let [at, hint] = &lines[..] else { panic!("{lines:?}") };
-    let port = at.strip_prefix("answering at 127.0.0.1:").and_then(|rest| rest.split(';').next());
+    let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
     let port = port.unwrap_or_else(|| panic!("{at}"));
     assert!(hint.ends_with(&format!(" kiban lab sweep HOST:{port}")), "{hint}");
 }

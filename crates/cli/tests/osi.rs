@@ -22,7 +22,7 @@ impl Server {
         let mut told = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
         told.read_line(&mut line).expect("it says where it answers");
-        let at = line.strip_prefix("answering at ").and_then(|rest| rest.split(';').next());
+        let at = line.strip_prefix("listening on ").and_then(|rest| rest.split(';').next());
         let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
         Server(child, at, told)
     }
@@ -110,14 +110,14 @@ fn mistakes_are_told_with_a_remedy() {
     for (arguments, code, words) in [
         (&["osi", "echo"][..], 2, "--listen"),
         (&["osi", "echo", "127.0.0.1:1"], 1, "refused"),
-        (&["osi", "echo", "host:port"], 2, "is no port"),
+        (&["osi", "echo", "host:port"], 2, "is not a port"),
         (&["osi", "probe", "host", "--tsel", "0x1"], 2, "pairs of digits"),
         (&["osi", "probe", "host", "--tls-ca", "x"], 2, "--tls"),
         (&["osi", "probe", "host", "--password-file", "x"], 2, "--user"),
-        (&["osi", "probe", "host", "--user", "x", "--password-file", "/nowhere"], 1, "cannot be read"),
+        (&["osi", "probe", "host", "--user", "x", "--password-file", "/nowhere"], 1, "cannot read /nowhere"),
         (&["osi", "probe", "host", "--tls", "--tls-ca", "/nowhere"], 1, "cannot be read as PEM"),
         (&["osi", "echo", "--listen", "127.0.0.1:0", "--tls"], 1, "--tls-cert and --tls-key"),
-        (&["osi", "echo", "--listen", "192.0.2.1:1102"], 1, "not this host's"),
+        (&["osi", "echo", "--listen", "192.0.2.1:1102"], 1, "this host does not have the address"),
         (&["osi", "echo", "host", "--syntax", "octets"], 2, "numbers with dots"),
     ] {
         let output = kiban(arguments);

@@ -70,7 +70,7 @@ fn mistakes_are_told_with_a_remedy() {
         (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),
         (&["rdma", "pingpong", "--over", "board:"], "say tcp, tcp:ADDRESS, board, board:NAME"),
         (&["rdma", "pingpong", "nowhere"], "say IP:PORT or MAC/SERVICE"),
-        (&["rdma", "pingpong", "--over", "efe-raw:lo"], "say which SERVER"),
+        (&["rdma", "pingpong", "--over", "efe-raw:lo"], "specify SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),
         (&["rdma", "pingpong", "02:00:00:00:00:01/7"], "TCP is reached by IP:PORT"),
     ] {

@@ -21,7 +21,7 @@ const KEPT: &str = "# A story.\nestablished mss 1460\n0ms <- seq 1:11 ack 1\n+40
 fn a_talk_that_is_kept_passes() {
     let output = kiban(&["talk", &talk("kept.talk", KEPT)]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 talks: 1 passed, 0 skipped, 0 failed\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 scripts: 1 passed, 0 skipped, 0 failed\n");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn captures_of_several_talks_do_not_go_into_a_file() {
     let output = kiban(&["talk", "--pcap", &there, &files[0], &files[1]]);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("there.pcap is a file") && told.contains("name a folder"), "{told}");
+    assert!(told.contains("there.pcap is a file") && told.contains("name a directory"), "{told}");
     assert_eq!(std::fs::read_to_string(&there).expect("it is still there"), "not a folder");
 }
 

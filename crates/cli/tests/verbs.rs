@@ -93,9 +93,9 @@ fn mistakes_are_told_with_a_remedy() {
     for (folder, arguments, code, words) in [
         (&half, run, 1, "correct KIBAN_VERBS_LIB, or unset it"),
         (&half, run, 1, half.to_str().expect("a plain path")),
-        (&colon, run, 1, "move it to a place without ':'"),
+        (&colon, run, 1, "move it to a path without ':'"),
         (&good, &["--", "no-such-program-at-all"], 127, "is it installed?"),
-        (&good, &["--", "/"], 126, "/ cannot be started"),
+        (&good, &["--", "/"], 126, "cannot start /: "),
         (&good, &[], 2, "PROGRAM"),
         (&good, &["--env", "true"], 2, "--env"),
         (&good, &["--transport", "roce", "true"], 2, "iwarp"),

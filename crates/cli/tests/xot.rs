@@ -92,13 +92,17 @@ fn mistakes_are_told_with_a_remedy() {
         (&["xot"][..], 2, "--route"),
         (&["xot", "--route", "45"], 2, "PATTERN=HOST"),
         (&["xot", "--route", "4x=host"], 2, "an X.121 address such as"),
-        (&["xot", "--place", "1102=router/45"], 2, "is no ADDRESS:PORT"),
+        (&["xot", "--place", "1102=router/45"], 2, "is not ADDRESS:PORT"),
         (&["xot", "--place", "127.0.0.1:0=router"], 2, "ROUTER/CALLED"),
-        (&["xot", "--place", "127.0.0.1:0=r/45", "--packet-bytes", "100"], 2, "say 16"),
+        (&["xot", "--place", "127.0.0.1:0=r/45", "--packet-bytes", "100"], 2, "must be 16"),
         (&["xot", "--place", "127.0.0.1:0=r/45", "--window", "8"], 1, "--modulo 128"),
         (&["xot", "--place", "127.0.0.1:0=r/45", "--called-nsap", "4"], 2, "1 to 20 octets"),
         (&["xot", "--listen", "127.0.0.1:0"], 2, "--route"),
-        (&["xot", "--route", "*=host", "--listen", "192.0.2.1:1998"], 1, "not this host's"),
+        (
+            &["xot", "--route", "*=host", "--listen", "192.0.2.1:1998"],
+            1,
+            "this host does not have the address",
+        ),
     ] {
         let output = kiban(arguments);
         let text = String::from_utf8_lossy(&output.stderr);

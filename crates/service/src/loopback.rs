@@ -42,7 +42,7 @@ impl Loopbacks {
             Ok(tag) => self.pings.push(Ping { port, circuit, tag, until: now + PING_TIMEOUT, sender }),
             Err(refused) => {
                 // The client may have disconnected.
-                let _ = sender.send(Answer::Refused(format!("the circuit cannot be pinged: {refused}")));
+                let _ = sender.send(Answer::Refused(format!("cannot ping the circuit: {refused}")));
             }
         }
     }

@@ -58,12 +58,12 @@ fn escaped(value: &str) -> String {
 pub fn text(status: &Status) -> String {
     let mut metrics = Metrics::default();
     let board = ("board", status.name.as_str());
-    metrics.gauge("kiban_info", "the board and its version", &[board, ("version", &status.version)], 1.0);
-    metrics.gauge("kiban_uptime_seconds", "since the board began", &[board], status.uptime_seconds);
+    metrics.gauge("kiban_info", "name and version of the board", &[board, ("version", &status.version)], 1.0);
+    metrics.gauge("kiban_uptime_seconds", "seconds since the board started", &[board], status.uptime_seconds);
     metrics.put(
         "counter",
         "kiban_reloads_total",
-        "configurations taken over",
+        "successful reloads of the configuration",
         &[board],
         status.reloads as f64,
     );
@@ -71,17 +71,17 @@ pub fn text(status: &Status) -> String {
         [("transmit", status.memory.transmit_bytes), ("receive", status.memory.receive_bytes)]
     {
         let labels = [board, ("pool", pool)];
-        metrics.gauge("kiban_memory_capacity_bytes", "packet memory", &labels, capacity as f64);
+        metrics.gauge("kiban_memory_capacity_bytes", "size of the packet memory", &labels, capacity as f64);
         metrics.gauge("kiban_memory_used_bytes", "packet memory in use", &labels, used as f64);
     }
     let pdus = status.memory.pdus;
-    metrics.gauge("kiban_memory_pdus_capacity", "PDUs that there are", &[board], pdus.capacity as f64);
-    metrics.gauge("kiban_memory_pdus_used", "PDUs under way", &[board], pdus.used as f64);
+    metrics.gauge("kiban_memory_pdus_capacity", "number of PDUs allocated", &[board], pdus.capacity as f64);
+    metrics.gauge("kiban_memory_pdus_used", "PDUs in use", &[board], pdus.used as f64);
     let all: u64 = status.sessions.values().sum();
-    metrics.gauge("kiban_tcp_sessions", "sessions of TCP, in any state", &[board], all as f64);
+    metrics.gauge("kiban_tcp_sessions", "TCP sessions in all states", &[board], all as f64);
     for (state, count) in &status.sessions {
         let labels = [board, ("state", state.as_str())];
-        metrics.gauge("kiban_tcp_sessions_by_state", "sessions of TCP by state", &labels, *count as f64);
+        metrics.gauge("kiban_tcp_sessions_by_state", "TCP sessions by state", &labels, *count as f64);
     }
     for (family, counters) in &status.counters {
         metrics.counters(family, family, &[board], counters);
@@ -89,19 +89,24 @@ pub fn text(status: &Status) -> String {
     for port in &status.ports {
         let labels = [board, ("port", port.name.as_str())];
         let is_up = if port.state == "up" { 1.0 } else { 0.0 };
-        metrics.gauge("kiban_link_up", "whether the link is there", &labels, is_up);
-        metrics.gauge("kiban_port_queue_units", "packets or frames that wait", &labels, port.waiting as f64);
-        metrics.gauge("kiban_port_mtu_bytes", "the longest IP packet", &labels, port.mtu_bytes as f64);
+        metrics.gauge("kiban_link_up", "1 if the link is up", &labels, is_up);
+        metrics.gauge(
+            "kiban_port_queue_units",
+            "packets or frames queued for the link",
+            &labels,
+            port.waiting as f64,
+        );
+        metrics.gauge("kiban_port_mtu_bytes", "MTU of the port", &labels, port.mtu_bytes as f64);
         metrics.put(
             "counter",
             "kiban_link_losses_total",
-            "times that the link was lost",
+            "number of times the link was lost",
             &labels,
             port.losses as f64,
         );
         for (cause, lost) in &port.lost {
             let labels = [board, ("port", port.name.as_str()), ("cause", cause.as_str())];
-            let help = "packets, frames or cells that were lost, by the counter that has them";
+            let help = "packets, frames or cells lost, by cause";
             metrics.put("counter", "kiban_port_lost_total", help, &labels, *lost as f64);
         }
         metrics.counters("link", "link", &labels, &port.link_counters);
@@ -112,19 +117,19 @@ pub fn text(status: &Status) -> String {
     for circuit in &status.circuits {
         let labels = [board, ("port", circuit.port.as_str()), ("vc", circuit.vc.as_str())];
         let is_known = if circuit.peer.is_some() { 1.0 } else { 0.0 };
-        metrics.gauge(
-            "kiban_circuit_peer_known",
-            "whether it is known who is at the other end",
-            &labels,
-            is_known,
-        );
+        metrics.gauge("kiban_circuit_peer_known", "1 if the address of the peer is known", &labels, is_known);
     }
     for service in &status.services {
         let labels = [board, ("service", service.name.as_str()), ("kind", service.kind.as_str())];
-        metrics.gauge("kiban_service_sessions", "sessions of the service", &labels, service.sessions as f64);
+        metrics.gauge(
+            "kiban_service_sessions",
+            "open sessions of the service",
+            &labels,
+            service.sessions as f64,
+        );
         metrics.gauge(
             "kiban_service_sessions_max",
-            "how many there may be",
+            "limit of concurrent sessions",
             &labels,
             service.sessions_max as f64,
         );

@@ -118,8 +118,8 @@ impl Orders {
     pub(crate) async fn answer(&self, order: Order) -> Answer {
         match timeout(ANSWER, self.ask(order)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Answer::Refused("the board stops".into()),
-            Err(_) => Answer::Refused(format!("the board has not answered for {} s", ANSWER.as_secs())),
+            Ok(Err(_)) => Answer::Refused("the board is stopping".into()),
+            Err(_) => Answer::Refused(format!("the board did not answer within {} s", ANSWER.as_secs())),
         }
     }
 

@@ -112,11 +112,12 @@ impl Running {
             });
         }
         let config = plan_board(&plan, &opened);
-        let key = random::key().map_err(|error| format!("no random numbers from the system: {error}"))?;
+        let key =
+            random::key().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
         let mut board = Board::new(&config, key);
         plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
-        let say = |error: io::Error| format!("the board cannot be driven: {error}");
+        let say = |error: io::Error| format!("cannot set up event polling for the board: {error}");
         let mut driver = Driver::new(board, clock).map_err(say)?;
         let now = clock.now();
         for (number, (place, opened)) in places.iter_mut().zip(opened).enumerate() {
@@ -177,13 +178,13 @@ impl Running {
     /// They could not be dropped.
     pub fn confine(&mut self) -> Result<(), String> {
         if !self.plan.sandbox.enabled {
-            tracing::warn!("privileges are kept: the sandbox is off (`enabled` of [sandbox])");
+            tracing::warn!("all privileges are kept: the sandbox is off (`enabled` in [sandbox])");
             return Ok(());
         }
         let needs = confinement::of_plan(&self.plan, self.file.as_deref());
         let on_refusal = if self.plan.sandbox.kill { OnRefusal::Kill } else { OnRefusal::Error };
         let sandbox = Sandbox::enter(&needs, on_refusal).map_err(|error| {
-            format!("privileges cannot be dropped: {error}; `enabled = false` in [sandbox] keeps them")
+            format!("cannot drop privileges: {error}; `enabled = false` in [sandbox] keeps them")
         })?;
         self.sandbox = Some(sandbox);
         Ok(())
@@ -285,7 +286,7 @@ impl Running {
         for place in &self.places {
             match end(&place.tape) {
                 Some(Ok(Captured { port, file, packets, .. })) => {
-                    tracing::info!(port, file = ?file, packets, "recorded");
+                    tracing::info!(port, file = ?file, packets, "capture complete");
                 }
                 Some(Err(error)) => tracing::error!(port = place.name(), "{error}"),
                 None => {}
@@ -319,12 +320,12 @@ impl Running {
             Order::Status => Answer::Status(Box::new(self.status(now))),
             Order::Down => {
                 self.stop(now);
-                Answer::Done(format!("board {} stops", self.plan.name))
+                Answer::Done(format!("board {} is stopping", self.plan.name))
             }
             Order::Reload => match self.reload(now) {
                 Ok(what) => {
                     if let Some(untold) = self.lines.try_take(now) {
-                        tracing::info!(untold = not_zero(untold), "configuration read again: {what}");
+                        tracing::info!(untold = not_zero(untold), "configuration reloaded: {what}");
                     }
                     Answer::Done(what)
                 }
@@ -332,13 +333,13 @@ impl Running {
                     if let Some(untold) = self.lines.try_take(now) {
                         tracing::error!(
                             untold = not_zero(untold),
-                            "the configuration stays as it was: {why}"
+                            "reload failed, the configuration is unchanged: {why}"
                         );
                     }
                     Answer::Refused(why)
                 }
             },
-            Order::Loopback { .. } => Answer::Refused("a ping is answered when it comes back".into()),
+            Order::Loopback { .. } => Answer::Refused("a ping is answered when its cell returns".into()),
             Order::Capture { port, file, time, packets } => {
                 match self.capture(&port, &file, time, packets, now) {
                     Ok(capturing) => Answer::Capturing(capturing),
@@ -347,7 +348,7 @@ impl Running {
             }
             Order::EndCapture(number) => {
                 self.end_tapes(|tape| tape.end_number(number));
-                Answer::Done(format!("record {number} is ended"))
+                Answer::Done(format!("capture {number} ended"))
             }
         }
     }
@@ -358,7 +359,7 @@ impl Running {
         let circuit = match ports.iter().position(|its| its.name == port) {
             None => {
                 let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-                Err(format!("there is no port {port}; there are {}", names.join(", ")))
+                Err(format!("no port {port}; the ports are {}", names.join(", ")))
             }
             Some(number) => match ports[number].circuits.iter().position(|circuit| circuit.vc == vc) {
                 Some(circuit) => Ok((number, circuit as u32)),
@@ -366,7 +367,7 @@ impl Running {
                     let all: Vec<String> =
                         ports[number].circuits.iter().map(|circuit| circuit.vc.to_string()).collect();
                     let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
-                    Err(format!("port {port} has no circuit {vc}; it has {all}"))
+                    Err(format!("port {port} has no circuit {vc}; its circuits are {all}"))
                 }
             },
         };
@@ -391,7 +392,7 @@ impl Running {
     ) -> Result<Capturing, String> {
         let Some(place) = self.places.iter().find(|place| place.name() == port) else {
             let names: Vec<String> = self.places.iter().map(Place::name).collect();
-            return Err(format!("there is no port {port}; there are {}", names.join(", ")));
+            return Err(format!("no port {port}; the ports are {}", names.join(", ")));
         };
         if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses_file(its, file)) {
             return Err(why);
@@ -418,18 +419,18 @@ impl Running {
 
     fn reload(&mut self, now: Instant) -> Result<String, String> {
         if self.stops_at.is_some() {
-            return Err("the board stops".into());
+            return Err("the board is stopping".into());
         }
         let Some(file) = &self.file else {
             return Err(format!(
-                "board {} was made of words of the command line and has no configuration file to read again: \
-                 stop it (kiban down {0}) and make it anew",
+                "board {} was configured on the command line and has no configuration file to reload: \
+                 stop it (kiban down {0}) and start it again",
                 self.plan.name
             ));
         };
         let plan = read_again(file, self.sandbox.is_some())?;
         if let Some(key) = self.plan.needs_new_board(&plan) {
-            return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
+            return Err(format!("{key} has changed, which requires a restart: kiban down, then kiban up"));
         }
         if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses(its, &self.plan, &plan))
         {
@@ -503,7 +504,7 @@ impl Running {
             Ok(said)
         } else {
             let why: Vec<String> = failed.into_iter().map(|(_, error)| error).collect();
-            Err(format!("all is taken over but this: {}", why.join("; ")))
+            Err(format!("reloaded, but some services failed: {}", why.join("; ")))
         }
     }
 
@@ -686,7 +687,7 @@ fn has_memory(wanted: usize) -> Result<(), String> {
     let mib = |bytes: u64| bytes >> 20;
     let (wanted, there) = (mib(wanted as u64), mib(there));
     Err(format!(
-        "memory: transmit and receive take {wanted} MiB, and this host has {there}: make them smaller"
+        "memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: make them smaller"
     ))
 }
 

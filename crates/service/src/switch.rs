@@ -136,7 +136,7 @@ impl RunningSwitch {
             switch.add(route).map_err(|refused| format!("route {}: {refused}", plan.word(from)))?;
         }
         let sides: Vec<_> = plan.links.iter().map(|link| (link.interface, link.ends_segment)).collect();
-        let say = |error: io::Error| format!("the switch cannot be driven: {error}");
+        let say = |error: io::Error| format!("cannot set up event polling for the switch: {error}");
         let mut driver = SwitchDriver::new(switch, &sides, clock).map_err(say)?;
         let now = clock.now();
         let mut standings = Vec::new();
@@ -168,9 +168,7 @@ impl RunningSwitch {
     pub fn confine(&self) -> Result<(), String> {
         let needs = confinement::of_links(self.plan.links.iter().map(|link| link.link.as_str()));
         let entered = Sandbox::enter(&needs, OnRefusal::Error);
-        entered
-            .map(drop)
-            .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))
+        entered.map(drop).map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))
     }
 
     /// Returns the plan.
@@ -276,6 +274,6 @@ fn open(link: &LinkPlan) -> io::Result<Box<dyn kiban_link::Link<kiban_atm::Timed
     let address: Address = link.link.parse().map_err(io::Error::other)?;
     match address.open()? {
         AnyLink::Cells(link) => Ok(link),
-        _ => Err(io::Error::other("it carries no cells")),
+        _ => Err(io::Error::other("the link carries no cells")),
     }
 }

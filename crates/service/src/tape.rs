@@ -74,7 +74,7 @@ impl Recording {
         let Recording { port, path: file, packets, bytes, .. } = self;
         let outcome = match (self.fault, flushed) {
             (Some(fault), _) | (None, Err(fault)) => {
-                Err(format!("{} is not whole, after {packets} packets: {fault}", shown(&file)))
+                Err(format!("{} is incomplete after {packets} packets: {fault}", shown(&file)))
             }
             (None, Ok(())) => Ok(Captured { port, file, packets, bytes }),
         };
@@ -107,16 +107,15 @@ impl Tape {
         let Wanted { number, port, file: path, ends, packets } = wanted;
         let mut recording = lock(&self.recording);
         if let Some(other) = &*recording {
-            return Err(format!("port {port} is being recorded into {}", shown(&other.path)));
+            return Err(format!("port {port} is already being captured into {}", shown(&other.path)));
         }
-        let form =
-            *self.form.get().ok_or_else(|| format!("the link of port {port} has not been there yet"))?;
+        let form = *self.form.get().ok_or_else(|| format!("the link of port {port} has never been up"))?;
         let say = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => format!("{} is there already: name another file", shown(path)),
+            io::ErrorKind::AlreadyExists => format!("{} already exists: name another file", shown(path)),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 let uid = rustix::process::geteuid().as_raw();
-                let what = "the board's process writes the file";
-                format!("{}: {error}: {what}, as user {uid}: name a file where that user may", shown(path))
+                let what = format!("the board's process writes the file as user {uid}");
+                format!("{}: {error}: {what}: name a file that this user can create", shown(path))
             }
             _ => format!("{}: {error}", shown(path)),
         };

@@ -90,52 +90,52 @@ fn every_word_gets_its_meaning() {
 fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
     let mut differences = Vec::new();
     for (from, to, expected) in [
-        ("drain = \"5s\"", "drian = \"5s\"", "line 2: `drian` is not known here: did you mean `drain`?"),
+        ("drain = \"5s\"", "drian = \"5s\"", "line 2: unknown key `drian`: did you mean `drain`?"),
         (
             "drain = \"5s\"",
             "drain = \"5 parsecs\"",
-            "line 2: drain: `5 parsecs` cannot be read: write a time such as 500us, 10s or 5min",
+            "line 2: drain: invalid value `5 parsecs`: write a time such as 500us, 10s or 5min",
         ),
         (
             "name = \"lab\"",
             "name = \"a/b\"",
-            "line 1: name: `a/b` is no name: 1 to 32 letters, digits, - and _",
+            "line 1: name: invalid name `a/b`: use 1 to 32 letters, digits, - and _",
         ),
         (
             "transmit = \"32MiB\"",
             "transmit = \"32\"",
-            "line 5: transmit: 32 is 32 bytes: 1048576 to 68719476736 bytes are possible",
+            "line 5: transmit: 32 is out of range: must be 1048576 to 68719476736 bytes",
         ),
         (
             "transmit = \"32MiB\"",
             "transmit = \"much\"",
-            "line 5: transmit: `much` cannot be read: write a size such as 64MiB, 4KiB or 512",
+            "line 5: transmit: invalid value `much`: write a size such as 64MiB, 4KiB or 512",
         ),
         (
             "[tcp]",
             "[sandbox]\nenable = false\n[tcp]",
-            "line 8: `enable` is not known here: did you mean `enabled`?",
+            "line 8: unknown key `enable`: did you mean `enabled`?",
         ),
         (
             "[tcp]",
             "[sandbox]\nwrite = [\"/tmp\", \"/nowhere\"]\n[tcp]",
-            "line 8: write: /nowhere is no directory: make it, or leave it out",
+            "line 8: write: /nowhere is not a directory: create it, or remove it from the list",
         ),
         ("nagle = \"off\"", "nagel = \"off\"", "line 8: TCP has no setting `nagel`: did you mean `nagle`?"),
         (
             "nagle = \"off\"",
             "nagle = \"maybe\"",
-            "line 8: nagle: `maybe` cannot be read: write off or on or minshall or limit",
+            "line 8: nagle: invalid value `maybe`: write off or on or minshall or limit",
         ),
         (
             "[\"10.0.0.1/24\", \"fd00::1/64\"]",
             "\"10.0.0.1\"",
-            "line 14: address: `10.0.0.1` is no address with its net: a prefix is written as ADDRESS/BITS: write it as 10.0.0.1/24",
+            "line 14: address: `10.0.0.1` is not an address with a prefix length: a prefix is written as ADDRESS/BITS: write it as 10.0.0.1/24",
         ),
         (
             "[\"10.0.0.1/24\", \"fd00::1/64\"]",
             "7",
-            "line 14: address: a text, or a list of texts: [\"…\", \"…\"]",
+            "line 14: address: expected a string or a list of strings: [\"…\", \"…\"]",
         ),
         (
             "address = \"10.1.0.1/24\"\n",
@@ -145,110 +145,102 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         (
             "address = \"10.1.0.1/24\"",
             "address = \"fd01::1/64\"",
-            "line 20: address: Classical IP has IPv4 addresses (RFC 2225): write it as 10.0.0.1/24",
+            "line 20: address: Classical IP over ATM supports only IPv4 (RFC 2225): use an address such as 10.0.0.1/24",
         ),
         (
             "[\"10.0.0.1/24\", \"fd00::1/64\"]",
             "[\"10.0.0.1/24\", \"10.0.0.1/16\"]",
-            "line 14: address: 10.0.0.1 is said twice: say it once",
+            "line 14: address: duplicate address 10.0.0.1: list each address once",
         ),
         (
             "address = \"10.1.0.1/24\"",
             "address = \"10.0.0.1/24\"",
-            "line 20: address: 10.0.0.1 is another port's address, too: give each port its own",
+            "line 20: address: address 10.0.0.1 is also assigned to another port: assign each address to one port",
         ),
         (
             "name = \"atm\"",
             "name = \"lan\"",
-            "line 18: name: there are two ports `lan`: names are given once",
+            "line 18: name: duplicate port name `lan`: names must be unique",
         ),
         (
             "rate = \"149.76Mbit\"",
             "rate = \"fast\"",
-            "line 21: rate: `fast` cannot be read: write a rate such as 149.76Mbit, 10Gbit or 64kbit",
+            "line 21: rate: invalid value `fast`: write a rate such as 149.76Mbit, 10Gbit or 64kbit",
         ),
-        ("vc = \"0.101\"", "vc = \"0.100\"", "line 33: vc: there are two circuits 0.100: each is said once"),
+        ("vc = \"0.101\"", "vc = \"0.100\"", "line 33: vc: duplicate circuit 0.100: list each circuit once"),
         (
             "vc = \"0.101\"",
             "vc = \"0.5\"",
-            "line 33: vc: 0.5 is no circuit of a user: VPIs up to 255 and VCIs from 32 are for users (I.361)",
+            "line 33: vc: 0.5 is not a user circuit: use a VPI up to 255 and a VCI of at least 32 (I.361)",
         ),
         (
             "vc = \"0.101\"",
             "vc = \"0.101\"\nencapsulation = \"vc-mux\"",
-            "line 33: vc: circuit 0.101 has vc-mux and no peer: say peer: such a circuit has no room for InATMARP (RFC 2684 §6)",
+            "line 33: vc: circuit 0.101 uses vc-mux and has no peer: set peer: InATMARP does not work with VC multiplexing (RFC 2684 §6)",
         ),
-        (
-            "\"vc-mux\"",
-            "\"vcmux\"",
-            "line 26: encapsulation: `vcmux` is not known here: did you mean `vc-mux`?",
-        ),
+        ("\"vc-mux\"", "\"vcmux\"", "line 26: encapsulation: unknown value `vcmux`: did you mean `vc-mux`?"),
         (
             "pcr = 10000\n",
             "",
-            "line 24: circuit 0.100 has a contract without a peak cell rate: say pcr, cells in a second",
+            "line 24: circuit 0.100 has a traffic contract without a peak cell rate: set pcr, in cells/s",
         ),
         (
             "pcr = 10000",
             "pcr = 1e9",
-            "line 24: pcr of circuit 0.100 is 1000000000: 1 to 353561 cells in a second fit the line",
+            "line 24: pcr 1000000000 of circuit 0.100 is out of range: must be 1 to 353561 cells/s on this line",
         ),
-        ("mbs = 32\n", "", "line 24: circuit 0.100 has one of scr and mbs: say both, or neither"),
+        ("mbs = 32\n", "", "line 24: circuit 0.100 has only one of scr and mbs: set both or neither"),
         (
             "via = \"10.0.0.254\"",
             "via = \"10.9.0.1\"",
-            "line 37: via: 10.9.0.1 is in no net of a port: name a neighbour in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
+            "line 37: via: 10.9.0.1 is not in the subnet of any port: use a next hop in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
         ),
         (
             "via = \"10.0.0.254\"",
             "via = \"fd00::2\"",
-            "line 37: via: fd00::2 is of another family than 0.0.0.0/0: name a neighbour of the same",
+            "line 37: via: fd00::2 and 0.0.0.0/0 are of different address families: use a next hop of the same family",
         ),
-        (
-            "kind = \"echo\"",
-            "kind = \"ecco\"",
-            "line 40: kind: `ecco` is not known here: did you mean `echo`?",
-        ),
+        ("kind = \"echo\"", "kind = \"ecco\"", "line 40: kind: unknown value `ecco`: did you mean `echo`?"),
         (
             "listen = \"10.0.0.1:7\"",
             "listen = \"10.0.0.9:7\"",
-            "line 41: listen: 10.0.0.9 is no address of this board: listen on 10.0.0.1, or on 0.0.0.0 for all",
+            "line 41: listen: 10.0.0.9 is not an address of this board: listen on 10.0.0.1, or on 0.0.0.0 for all",
         ),
         (
             "listen = \"10.0.0.1:7\"",
             "listen = \"10.0.0.1\"",
-            "line 41: listen: `10.0.0.1` is no address with a port: write it as 10.0.0.1:80 or [fd00::1]:80",
+            "line 41: listen: `10.0.0.1` is not an address with a port: write it as 10.0.0.1:80 or [fd00::1]:80",
         ),
         (
             "listen = \"10.0.0.1:7\"",
             "listen = \"0.0.0.0:80\"",
-            "line 45: listen: `echo` listens on 0.0.0.0:80 already: take another port",
+            "line 45: listen: `echo` already listens on 0.0.0.0:80: use another port",
         ),
         (
             "listen = \"10.0.0.1:7\"",
             "listen = \"10.0.0.1:7\"\nroot = \"/tmp\"",
-            "line 40: `root` is no key of the service `echo` (kind echo): leave it out",
+            "line 40: service `echo` (kind echo) has no key `root`: remove it",
         ),
         ("root = \"/tmp\"\n", "", "line 44: `http` has no root: add root = \"/srv/www\""),
         (
             "root = \"/tmp\"",
             "root = \"/no/such\"",
-            "line 46: root: /no/such is no directory: make it, or name another",
+            "line 46: root: /no/such is not a directory: create it, or use another",
         ),
         (
             "to = \"10.1.0.2:80\"",
             "to = \"kernel:10.1.0.2:80\"",
-            "line 52: to: `forward` has both ends on the same side: write one of listen and to with kernel: in front",
+            "line 52: to: `forward` has both ends on the same side: prefix either listen or to with kernel:",
         ),
         (
             "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
             "kind = \"echo\"\nlisten = \"kernel:10.0.0.1:7\"",
-            "line 41: listen: only `forward` listens with the kernel: listen on an address of the board",
+            "line 41: listen: only a `forward` service can listen on `kernel:` addresses: listen on an address of the board",
         ),
         (
             "listen = \"127.0.0.1:9464\"",
             "",
-            "line 54: `listen` is missing: add listen = \"127.0.0.1:9464\", or what it is",
+            "line 54: `listen` is missing: add it, for example listen = \"127.0.0.1:9464\"",
         ),
     ] {
         let text = GOOD.replacen(from, to, 1);
@@ -261,14 +253,14 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
     assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
     assert_eq!(
         Plan::read("", "file").expect_err("nothing").to_string(),
-        "there is no port: add a [[port]] with name, link and address"
+        "no port configured: add a [[port]] with name, link and address"
     );
     let mistake = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
     assert!(mistake.starts_with("line 1: "), "{mistake}");
     let link =
         Plan::read(&GOOD.replacen("tap:tap0", "tpa:tap0", 1), "file").expect_err("no link").to_string();
     assert!(
-        link.starts_with("line 13: link: `tpa:tap0` is no link: ") && link.contains("tap:NAME"),
+        link.starts_with("line 13: link: invalid link address `tpa:tap0`: ") && link.contains("tap:NAME"),
         "{link}"
     );
 }
@@ -281,10 +273,18 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
         (
             "pcr = 10000",
             "pcr = \"10000\"",
-            "pcr: `\"10000\"` is a text: write a number without quotes and unit, such as 10000",
+            "pcr: `\"10000\"` is a string: write a number without quotes or unit, such as 10000",
         ),
-        ("mbs = 32", "mbs = 1.5", "mbs: `1.5` is a number: write a whole number, without quotes and unit"),
-        ("mbs = 32", "mbs = -1", "mbs: `-1` is a number: write a whole number, without quotes and unit"),
+        (
+            "mbs = 32",
+            "mbs = 1.5",
+            "mbs: `1.5` is a number: write a non-negative integer without quotes or unit",
+        ),
+        (
+            "mbs = 32",
+            "mbs = -1",
+            "mbs: `-1` is a number: write a non-negative integer without quotes or unit",
+        ),
         (
             "drain = \"5s\"",
             "drain = 5",
@@ -295,31 +295,27 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
             "kind = \"source\"\nbytes = 100",
             "bytes: `100` is a number: write it in quotes, with its unit if it has one: \"100\"",
         ),
-        ("list = true", "list = \"yes\"", "list: `\"yes\"` is a text: write true or false"),
-        (
-            "[[route]]",
-            "[route]",
-            "this is a table: such a table is written with its name in [[ ]], as often as there are such",
-        ),
-        ("[metrics]", "[[metrics]]", "this is a list: such a table is written with its name in [ ]"),
-        ("[memory]", "[[memory]]", "this is a list: such a table is written with its name in [ ]"),
-        ("via = \"10.0.0.254\"\n", "", "`via` is missing: add via = \"10.0.0.254\", or what it is"),
+        ("list = true", "list = \"yes\"", "list: `\"yes\"` is a string: write true or false"),
+        ("[[route]]", "[route]", "this is a table: write its name in [[ ]], once for each entry"),
+        ("[metrics]", "[[metrics]]", "this is a list: write its name in [ ]"),
+        ("[memory]", "[[memory]]", "this is a list: write its name in [ ]"),
+        ("via = \"10.0.0.254\"\n", "", "`via` is missing: add it, for example via = \"10.0.0.254\""),
         (
             "via = \"10.0.0.254\"",
             "via = \"10.2.0.1\"",
-            "via: 10.2.0.1 is in no net of a port: name a neighbour in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
+            "via: 10.2.0.1 is not in the subnet of any port: use a next hop in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
         ),
         (
             "host_address = \"10.0.0.254/24\"",
             "host_address = \"10.3.0.1/24\"",
-            "host_address: 10.3.0.1 is in none of the port's nets: the board would not answer: \
+            "host_address: 10.3.0.1 is not in any subnet of the port, so the board would not answer: \
              give the host an address in 10.0.0.0/24 or fd00::/64",
         ),
         (
             "host_address = \"10.0.0.254/24\"",
             "host = \"tun:h\"",
-            "listen: 10.0.0.1 is this host's: port `lan` has `host`, which gives the host all its addresses: \
-             listen on 10.1.0.1, or with a program of this host",
+            "listen: 10.0.0.1 belongs to this host: `host` of port `lan` gives the host all its addresses: \
+             listen on 10.1.0.1, or use a program on this host",
         ),
     ] {
         let text = GOOD.replacen(from, to, 1);
@@ -342,9 +338,7 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
     let atm = GOOD.replace("10.0.0.1:7", "10.1.0.1:7").replace("rate = ", "host = \"tun:h\"\nrate = ");
     let told = Plan::read(&atm, "file").expect_err("it is the host's").to_string();
     assert!(
-        told.contains(
-            "10.1.0.1 is this host's: port `atm` has `host`, which gives the host its first address"
-        ),
+        told.contains("10.1.0.1 belongs to this host: `host` of port `atm` gives the host its first address"),
         "{told}"
     );
     let second = atm.replace("\"10.1.0.1/24\"", "[\"10.1.0.9/24\", \"10.1.0.1/24\"]");
@@ -404,22 +398,26 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
     assert_eq!((circuits[0].port, circuits[0].circuit, circuits[0].with_fcs), (0, 0, false));
     for (from, to, expected) in [
         ("atm:0.100", "atm:0.101", "line 3: port `atm` has no address"),
-        ("\"atm:0.100\"", "[\"atm:0.100\", \"lan:0.1\"]", "line 11: circuits: `lan:0.1` is no circuit"),
+        (
+            "\"atm:0.100\"",
+            "[\"atm:0.100\", \"lan:0.1\"]",
+            "line 11: circuits: `lan:0.1` is not a known circuit",
+        ),
         (
             "\"atm:0.100\"",
             "[\"atm:0.100\", \"atm:0.100\"]",
-            "line 11: circuits: circuit `atm:0.100` is bridged already",
+            "line 11: circuits: circuit `atm:0.100` is already bridged",
         ),
         (
             "tap:tap0",
             "tun:tun0",
-            "line 10: link: `tun:tun0` carries packets: a bridge has a link of Ethernet frames",
+            "line 10: link: `tun:tun0` carries packets: a bridge needs a link that carries Ethernet frames",
         ),
-        ("name = \"lan\"", "name = \"atm\"", "line 9: name: there is a port or bridge `atm` already"),
+        ("name = \"lan\"", "name = \"atm\"", "line 9: name: a port or bridge `atm` already exists"),
         (
             "encapsulation",
             "peer = \"10.0.0.1\"\nencapsulation",
-            "line 7: peer: circuit 0.100 is a bridge's, which has no peer",
+            "line 7: peer: circuit 0.100 belongs to a bridge, which has no peer",
         ),
         ("circuits", "fcs = 1\ncircuits", "line 11: fcs: "),
         ("circuits = \"atm:0.100\"", "", "line 3: port `atm` has no address"),
@@ -454,14 +452,11 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
     for (more, expected) in [
         (
             "[[service]]\nkind = \"attach\"\nname = \"two\"\n",
-            format!("line {}: kind: `attach` listens on this host already: take another port", lines + 2),
+            format!("line {}: kind: `attach` already listens on this host: use another port", lines + 2),
         ),
         (
             "[[service]]\nkind = \"sockets\"\nlisten = \"10.0.0.1:1\"\n",
-            format!(
-                "line {}: `listen` is no key of the service `sockets` (kind sockets): leave it out",
-                lines + 2
-            ),
+            format!("line {}: service `sockets` (kind sockets) has no key `listen`: remove it", lines + 2),
         ),
         (
             "[[service]]\nkind = \"echo\"\n",
@@ -474,7 +469,7 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
     let mistake =
         Plan::read(&text.replacen("hybrid:50us", "hybrid", 1), "file").expect_err("no way").to_string();
     assert!(
-        mistake.starts_with("line 1: wait: `hybrid` cannot be read: no way to wait: write poll,"),
+        mistake.starts_with("line 1: wait: invalid value `hybrid`: no way to wait: write poll,"),
         "{mistake}"
     );
 }

@@ -76,10 +76,10 @@ impl Ping {
             ([circuit], Some(_)) => (None, circuit.as_str()),
             ([_], None) => {
                 return Err(
-                    "say both the link and the circuit, or --board and --port for one of a board".into()
+                    "give both the link and the circuit, or --board and --port to ping from a board".into()
                 );
             }
-            _ => return Err("a board has links of its own: leave the link out, or --board".into()),
+            _ => return Err("a board uses its own links: give either a link or --board".into()),
         };
         let flow = flow(circuit)?;
         let teller =
@@ -101,7 +101,7 @@ impl Ping {
             Flow::Path(vpi) => vpi,
         };
         if vpi > 255 && !self.nni {
-            return Err(format!("path {vpi} does not fit a user's headers: VPIs up to 255, or --nni"));
+            return Err(format!("VPI {vpi} does not fit UNI headers: use up to 255, or --nni"));
         }
         let say = |error: std::io::Error| format!("{link}: {error}");
         let mut pinger = Pinger::new(opened, flow, self.segment, interface).map_err(say)?;
@@ -127,7 +127,7 @@ impl Ping {
                 let so_far = pinger.link_counters().refused;
                 if so_far > refused {
                     refused = so_far;
-                    teller.tell(&format!("cell {}: the link did not take it", pinger.sent() - 1))?;
+                    teller.tell(&format!("cell {}: not accepted by the link", pinger.sent() - 1))?;
                 }
             }
             let end: Instant = next;
@@ -145,7 +145,7 @@ impl Ping {
     /// A board keeps one ping of a circuit under way, for five seconds.
     fn by_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
         let Flow::Circuit(vc) = flow else {
-            return Err("a board pings its circuits: write VPI.VCI".into());
+            return Err("a board can ping only circuits: write VPI.VCI".into());
         };
         let name = self.board.as_deref().filter(|name| !name.is_empty());
         let mut caller = Caller::call(name)?;
@@ -172,7 +172,7 @@ impl Ping {
                     }
                 }
                 Reply::Refused(why) => return Err(why),
-                _ => return Err("the board told what was not asked".into()),
+                _ => return Err("unexpected answer from the board".into()),
             }
             sent += 1;
             let is_last = self.count == Some(sent);
@@ -192,7 +192,7 @@ fn flow(text: &str) -> Result<Flow, String> {
         Ok(vc) => Ok(Flow::Circuit(vc)),
         Err(error) => match text.parse() {
             Ok(vpi) if vpi <= Vc::VPI_MAX => Ok(Flow::Path(vpi)),
-            _ => Err(format!("'{text}' is neither circuit nor path: {error}; a path as its VPI")),
+            _ => Err(format!("'{text}' is neither a circuit nor a path: {error}; write a path as its VPI")),
         },
     }
 }
@@ -233,7 +233,7 @@ impl Teller {
             });
             crate::output::print(&json_line(&json!({ "summary": summary }))?)?;
         } else {
-            let mut text = format!("{}: {sent} sent, {came} came back, {loss:.0} % lost\n", self.circuit);
+            let mut text = format!("{}: {sent} sent, {came} received, {loss:.0} % lost\n", self.circuit);
             if let (Some(least), Some(mean), Some(most)) = (least, mean, most) {
                 let ms = |us: f64| us / 1e3;
                 text +=

@@ -73,7 +73,7 @@ impl Switch {
             let (links, routes) = (plan.links.len(), plan.routes.len());
             let name = &plan.name;
             crate::output::print(&format!(
-                "switch {name}: links: {links}, entries: {routes}; all is well\n"
+                "switch {name}: links: {links}, routes: {routes}; configuration is valid\n"
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -97,7 +97,7 @@ impl Switch {
                 // From the top of a cleared screen.
                 let mut out = std::io::stdout().lock();
                 let said = write!(out, "\x1b[H\x1b[2J{}", text(status)).and_then(|()| out.flush());
-                said.map_err(|error| format!("standard output cannot be written: {error}"))
+                said.map_err(|error| format!("cannot write to standard output: {error}"))
             }
         };
         running.run(every, tell)?;
@@ -111,7 +111,7 @@ fn text(status: &Status) -> String {
         .text_column("from")
         .text_column("to")
         .number_column("cells in")
-        .number_column("cells on")
+        .number_column("cells queued")
         .number_column("frames")
         .number_column("dropped")
         .number_column("policed")
@@ -128,8 +128,8 @@ fn text(status: &Status) -> String {
         .text_column("state")
         .number_column("cells in")
         .number_column("out")
-        .number_column("unknown")
-        .number_column("HEC wrong")
+        .number_column("unrouted")
+        .number_column("HEC errors")
         .number_column("waiting")
         .number_column("lost")
         .number_column("losses");

@@ -52,24 +52,24 @@ impl FromStr for Remote {
 
     fn from_str(text: &str) -> Result<Remote, String> {
         let wrong =
-            |why: &str| format!("{why}; write ftam://user@host:port/path, user and port may be left out");
+            |why: &str| format!("{why}; write ftam://user@host:port/path (user and port are optional)");
         if !Remote::is_meant_by(text) {
-            return Err(wrong("this is no remote name"));
+            return Err(wrong("not a remote name"));
         }
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
-            return Err("a password in a name can be read by everybody: use KIBAN_FTAM_PASSWORD, --password-file or the prompt"
+            return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, --password-file or the prompt"
                 .into());
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("'?' and '#' in a path are written %3F and %23"));
+            return Err(wrong("write '?' and '#' in a path as %3F and %23"));
         }
         let decode = |part: &str| {
             let bytes = percent_decode_str(part).decode_utf8();
-            bytes.map(String::from).map_err(|_| wrong("what stands behind % is no UTF-8"))
+            bytes.map(String::from).map_err(|_| wrong("the percent-encoding is not valid UTF-8"))
         };
         let host = match url.host() {
-            None => return Err(wrong("a host is missing")),
+            None => return Err(wrong("the host is missing")),
             Some(Host::Domain(name)) => decode(name)?,
             Some(Host::Ipv4(address)) => address.to_string(),
             Some(Host::Ipv6(address)) => address.to_string(),

@@ -114,7 +114,7 @@ impl Get {
         let same_host =
             |remote: &Remote| remote.with_path(String::new()) == self.remotes[0].with_path(String::new());
         if !self.remotes.iter().all(same_host) {
-            return Err("all remote names must be of one user at one host".into());
+            return Err("all remote names must have the same user and host".into());
         }
         let into = self.local.is_dir() || self.remotes.len() > 1 || self.recursive;
         let root = if into { self.local.clone() } else { parent(&self.local) };
@@ -138,7 +138,7 @@ impl Get {
         while let Some((remote, name, depth)) = waiting.pop() {
             let is_directory = self.recursive && self.is_directory(&mut link, &remote).await;
             let done = if !self.recursive && (remote.path.is_empty() || remote.path.ends_with('/')) {
-                Err(format!("{remote}: it is a directory; --recursive fetches all that is in it"))
+                Err(format!("{remote}: is a directory; use --recursive to download it"))
             } else if is_directory {
                 self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await
             } else {
@@ -170,7 +170,7 @@ impl Get {
         waiting: &mut Vec<(Remote, String, usize)>,
     ) -> Result<(), String> {
         if depth == DEPTH_MAX {
-            return Err(format!("{remote}: more than {DEPTH_MAX} directories within each other"));
+            return Err(format!("{remote}: more than {DEPTH_MAX} nested directories"));
         }
         let here = root.join(name);
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
@@ -236,7 +236,7 @@ impl Put {
             };
             let remote = self.remote.with_path(path);
             let done = if local.is_dir() && !self.recursive {
-                Err(format!("{}: it is a directory; --recursive puts all that is in it", local.display()))
+                Err(format!("{}: is a directory; use --recursive to upload it", local.display()))
             } else if local.is_dir() {
                 descend_local(&mut link, &local, &remote, depth, &mut waiting).await
             } else {
@@ -293,7 +293,7 @@ async fn descend_local(
     waiting: &mut Vec<(PathBuf, String, usize)>,
 ) -> Result<(), String> {
     if depth == DEPTH_MAX {
-        return Err(format!("{}: more than {DEPTH_MAX} directories within each other", local.display()));
+        return Err(format!("{}: more than {DEPTH_MAX} nested directories", local.display()));
     }
     let about = remote.to_string();
     // It may be there already: what then goes wrong with its files is told of them.
@@ -365,7 +365,7 @@ impl Stat {
         let stat = Job::Stat { remote: self.remote.path.clone() };
         match link.look(stat, &self.remote.to_string(), &mut self.retries).await {
             Ok(Outcome::Attributes(attributes)) => report.attributes = Some(About::of(&attributes)),
-            Ok(_) => report.failures.push(format!("{}: the responder tells no attributes", self.remote)),
+            Ok(_) => report.failures.push(format!("{}: the responder returned no attributes", self.remote)),
             Err(failure) => report.failures.push(failure),
         }
         report.finish(&self.association, link).await
@@ -390,7 +390,7 @@ impl Mv {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         if Remote::is_meant_by(&self.to) {
             return Err(
-                "the new name stands without ftam:// and host: files do not move between hosts".into()
+                "write the new name without ftam:// and host: files cannot be moved between hosts".into()
             );
         }
         let job = Job::Rename { remote: self.remote.path.clone(), to: self.to };
@@ -418,7 +418,7 @@ impl Chattr {
         };
         if attributes == ChangeAttributes::NONE {
             return Err(
-                "say what to change: --storage-account, --future-size, --availability, --legal".into()
+                "nothing to change: use --storage-account, --future-size, --availability or --legal".into()
             );
         }
         let job = Job::Change { remote: self.remote.path.clone(), attributes: Box::new(attributes) };
@@ -469,5 +469,5 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 fn file_name(path: &Path) -> Result<String, String> {
     let name = path.file_name().and_then(|name| name.to_str());
     name.map(String::from)
-        .ok_or_else(|| format!("{} names no file that can be told to others", path.display()))
+        .ok_or_else(|| format!("{} does not end in a file name, or the name is not UTF-8", path.display()))
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What is said of a transfer of which a note is kept.
-const GOES_ON: &str = "; --resume goes on from there";
+const GOES_ON: &str = "; use --resume to continue";
 
 /// An association with one host.
 pub(super) struct Link {
@@ -161,7 +161,7 @@ impl Link {
                 }
                 Err(failure) if self.is_lost(&failure) && failure.docket.is_some() && retries > 0 => {
                     bar.println(format!(
-                        "kiban: {remote}: the association is lost after {bytes} bytes; going on"
+                        "kiban: {remote}: association lost after {bytes} bytes; reconnecting"
                     ));
                     self.client = None;
                     (resumed, retries) = (true, retries - 1);
@@ -172,10 +172,8 @@ impl Link {
                     bar.finish_and_clear();
                     let hint = match failure {
                         Failure { docket: Some(_), .. } => GOES_ON,
-                        Failure { local: Some(DiskError::NotAFile), .. }
-                            if matches!(job, Job::Get { .. }) =>
-                        {
-                            "; --recursive fetches directories"
+                        Failure { local: Some(DiskError::NotAFile), .. } if matches!(job, Job::Get { .. }) => {
+                            "; use --recursive to download directories"
                         }
                         _ => "",
                     };

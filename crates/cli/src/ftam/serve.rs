@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
     let remedy = match error.kind() {
-        std::io::ErrorKind::NotFound => "; make the directory, or name another with --root",
+        std::io::ErrorKind::NotFound => "; create the directory, or name another with --root",
         _ => "",
     };
     format!("{}: {error}{remedy}", root.display())
@@ -98,7 +98,7 @@ impl Serve {
         let users = self.read_users(&protected)?;
         if users.count() == 0 {
             let file = self.users.display();
-            return Err(format!("{file} has no users: kiban ftam passwd {file} NAME makes one"));
+            return Err(format!("{file} has no users: add one with kiban ftam passwd {file} NAME"));
         }
         let gate = Arc::new(AuthService::new(users, Attempts::new(BackoffConfig::default())));
         let mut config = ServiceConfig::new(self.root.clone());
@@ -127,14 +127,14 @@ impl Serve {
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        let failed = |error: std::io::Error| format!("signals cannot be heard: {error}");
+        let failed = |error: std::io::Error| format!("cannot handle signals: {error}");
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
         if !self.no_sandbox {
             let needs = [vec![Need::change(&self.root)], Need::read_again(&self.users)].concat();
             Sandbox::enter(&needs, OnRefusal::Error)
-                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
+                .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
         // Whoever reads this line may send a signal: it is heard by now.
         tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
@@ -145,13 +145,13 @@ impl Serve {
                     _ = terminate.recv() => return,
                     _ = hangup.recv() => match self.read_users(&protected) {
                         Ok(users) => {
-                            tracing::info!(users = users.count(), "users read again");
+                            tracing::info!(users = users.count(), "users file reloaded");
                             gate.set_users(users);
                         }
                         Err(error) => {
                             let opened = kiban_os::regular::open(&self.users);
                             let hint = opened.err().filter(|_| !self.no_sandbox).map_or("", |error| sandbox::hint(&error));
-                            tracing::error!(error = format!("{error}{hint}"), "the users stay as they were");
+                            tracing::error!(error = format!("{error}{hint}"), "users file not reloaded");
                         }
                     },
                 }
@@ -210,10 +210,10 @@ impl Passwd {
             Err(_) => {
                 let ask = |prompt: String| rpassword::prompt_password(prompt);
                 let failed =
-                    |error| format!("no password can be asked for ({error}): set {PASSWORD_VARIABLE}");
+                    |error| format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}");
                 let password = ask(format!("Password of {}: ", self.user)).map_err(failed)?;
-                if ask("The same again: ".into()).map_err(failed)? != password {
-                    return Err("the two passwords differ: nothing has changed".into());
+                if ask("Repeat the password: ".into()).map_err(failed)? != password {
+                    return Err("the passwords differ: nothing was changed".into());
                 }
                 password
             }
@@ -223,9 +223,11 @@ impl Passwd {
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
         let (file, user) = (self.file.display(), &self.user);
         if is_new {
-            eprintln!("kiban: {file} is new: {user} may read; more rights are a matter of editing it");
+            eprintln!("kiban: created {file}: {user} may read; edit the file to grant more rights");
         } else {
-            eprintln!("kiban: {file}: the password of {user} is set; kill -HUP lets a server read it");
+            eprintln!(
+                "kiban: {file}: password of {user} set; send SIGHUP to a running server to reload the file"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// Handles Ctrl-C from now on: the first calls `first`, the second ends the program.
 pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
-    let say = |error: std::io::Error| format!("signals cannot be heard: {error}");
+    let say = |error: std::io::Error| format!("cannot handle signals: {error}");
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io())
         .map_err(say)?;
     let hear = move || {
@@ -29,9 +29,7 @@ const INTERRUPTED: i32 = 130;
 pub(super) fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
     let folder = folder.display().to_string();
     on_interrupt(move || {
-        eprintln!(
-            "\nkiban: ended; what was measured is kept in {folder}: the same command goes on from there"
-        );
+        eprintln!("\nkiban: interrupted; the records so far are in {folder}: run the same command to resume");
         std::process::exit(INTERRUPTED);
     })
 }

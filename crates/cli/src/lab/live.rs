@@ -62,7 +62,7 @@ impl Live {
 
 /// Shows until somebody leaves.
 fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Clock) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("the terminal cannot be used: {error}");
+    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut picture = 0;
     loop {
         let view = watch.look(clock.now()).map_err(|error| error.to_string())?;
@@ -108,16 +108,17 @@ fn draw(frame: &mut Frame<'_>, view: &View<'_>, picture: usize) {
     frame.render_widget(Paragraph::new(lines), warned);
     draw_picture(frame, middle, view, picture);
     let lines: Vec<Line<'_>> = view.latest.iter().map(|record| Line::raw(line(record))).collect();
-    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" last ")), last);
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" latest records ")), last);
 }
 
 fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: usize) {
     let count = view.pictures.len();
     let (title, text) = match view.pictures.get(place % count.max(1)) {
-        Some(picture) => {
-            (format!(" {} ({} of {count}, left and right) ", picture.title, place % count + 1), &picture.text)
-        }
-        None => (" no picture: nothing varies yet, or nothing was recorded ".to_owned(), &String::new()),
+        Some(picture) => (
+            format!(" {} ({} of {count}; left/right for others) ", picture.title, place % count + 1),
+            &picture.text,
+        ),
+        None => (" no picture: no parameter varies, or there are no records yet ".to_owned(), &String::new()),
     };
     let paragraph = Paragraph::new(text.as_str()).wrap(Wrap { trim: false });
     frame.render_widget(paragraph.block(Block::bordered().title(title)), area);
@@ -127,7 +128,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: usize
 fn progress(view: &View<'_>) -> String {
     let mut words = format!("{} of {} trials", view.done, view.trials);
     if let Some(pace) = view.per_second {
-        words += &format!(", {} a second", kiban_lab::table::figure(pace));
+        words += &format!(", {} per second", kiban_lab::table::figure(pace));
     }
     if let Some(left) = view.left.filter(|_| view.done < view.trials) {
         words += &format!(", {} to go", indicatif::HumanDuration(left));
@@ -149,7 +150,7 @@ fn text(view: &View<'_>) -> String {
     let mut text = format!("{}: {}\n", view.question, progress(view));
     view.warnings.iter().for_each(|warning| text += &format!("! {warning}\n"));
     view.pictures.iter().for_each(|picture| text += &format!("\n{}\n", picture.text));
-    text += "\nlast:\n";
+    text += "\nlatest records:\n";
     view.latest.iter().for_each(|record| text += &format!("  {}\n", line(record)));
     text
 }

@@ -36,7 +36,7 @@ impl Merge {
         } else {
             let mut words = format!("{}: {records} of {trials} trials have a record", self.out.display());
             if twice > 0 {
-                words += &format!("; {twice} were made twice, the first counts");
+                words += &format!("; {twice} were run twice, and the first record is used");
             }
             crate::output::print(&(words + "\n"))?;
         }

@@ -54,13 +54,13 @@ impl Mix {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let name = self.plan.display();
         let text = std::fs::read_to_string(&self.plan).map_err(|error| {
-            format!("the plan {name} cannot be read: {error}; docs/lab-mix.md says how one is written")
+            format!("cannot read the plan {name}: {error}; docs/lab-mix.md describes the format")
         })?;
         let mut plan = Plan::read(&text).map_err(|mistake| format!("{name}: {mistake}"))?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
         if !(plan.seconds.is_finite() && plan.seconds > 0.0) {
-            return Err(format!("--seconds {}: it has to be more than 0", plan.seconds));
+            return Err(format!("--seconds {}: must be more than 0", plan.seconds));
         }
         let bar = bar();
         let mut done = |part: f64| bar.set_position((part * 1000.0) as u64);
@@ -103,7 +103,7 @@ impl Mix {
             }
             (None, [first, _]) => Ok((*first).to_owned()),
             (None, _) => Err(format!(
-                "the plan has {} sites: say with --from which of them is here ({}); the other host stands for all others",
+                "the plan has {} sites: choose the site of this host with --from ({}); the other host represents the rest",
                 names.len(),
                 names.join(", ")
             )),
@@ -126,8 +126,7 @@ fn bar() -> ProgressBar {
 }
 
 fn write_pictures(outcome: &Outcome, folder: &Path) -> Result<(), String> {
-    let say =
-        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
+    let say = |error: std::io::Error| format!("cannot write the figures to {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(say)?;
     for (name, svg) in outcome.pictures() {
         std::fs::write(folder.join(format!("mix-{name}.svg")), svg).map_err(say)?;

@@ -19,14 +19,14 @@ pub(super) fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result
 /// Reads a plan as it is written.
 pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("the plan {} cannot be read: {error}", path.display()))?;
+        .map_err(|error| format!("cannot read the plan {}: {error}", path.display()))?;
     let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(|mistake| format!("  {mistake}")).collect();
-        format!("the plan {} cannot be run:\n{}", path.display(), lines.join("\n"))
+        format!("the plan {} is invalid:\n{}", path.display(), lines.join("\n"))
     })?;
     let question = known::find(&plan.question).expect("a plan is read for a known question");
     if let Some(command) = question.own_command() {
-        return Err(format!("the plan {}: {} is asked by '{command}'", path.display(), plan.question));
+        return Err(format!("the plan {}: {} is run by '{command}'", path.display(), plan.question));
     }
     Ok((plan, question))
 }

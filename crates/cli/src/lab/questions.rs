@@ -24,9 +24,10 @@ impl Questions {
         let all = questions::all();
         let chosen: Vec<&dyn Question> = match &self.name {
             None => all,
-            Some(name) => vec![questions::find(name).ok_or_else(|| {
-                format!("the question '{name}' is not known; {}", questions::suggest(name))
-            })?],
+            Some(name) => vec![
+                questions::find(name)
+                    .ok_or_else(|| format!("unknown question '{name}'; {}", questions::suggest(name)))?,
+            ],
         };
         if self.json {
             let objects: Vec<serde_json::Value> = chosen.iter().map(|question| object(*question)).collect();
@@ -56,7 +57,7 @@ fn page(question: &dyn Question) -> String {
     let mut parameters =
         Table::new(title).text_column("parameter").text_column("default").text_column("what");
     for parameter in question.parameters() {
-        let default = parameter.default.as_ref().map_or("to be said".to_owned(), Value::to_string);
+        let default = parameter.default.as_ref().map_or("required".to_owned(), Value::to_string);
         parameters.row([parameter.name, &default, parameter.what]);
     }
     let mut metrics = Table::new("").text_column("metric").text_column("unit").text_column("what");
@@ -64,8 +65,8 @@ fn page(question: &dyn Question) -> String {
         metrics.row([metric.name, metric.unit, metric.what]);
     }
     let how = match question.own_command() {
-        Some(command) => format!("It is asked by '{command}'.\n"),
-        None => format!("A plan to begin with:\n\n{}", beginning(question)),
+        Some(command) => format!("It is run by '{command}'.\n"),
+        None => format!("An example plan:\n\n{}", beginning(question)),
     };
     format!("{parameters}\n{metrics}\n{how}")
 }

@@ -47,7 +47,7 @@ impl Run {
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
         if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
-            return Err("nothing was begun".to_owned());
+            return Err("cancelled: no trial was run".to_owned());
         }
         super::plan::judge(&self.plan, &plan, question)?;
         let ending =
@@ -66,7 +66,7 @@ impl Run {
             let outcome = progress.outcome;
             bar.set_position(outcome.done());
             if outcome.redone > 0 {
-                bar.set_message(format!("({} made again)", outcome.redone));
+                bar.set_message(format!("({} repeated)", outcome.redone));
             }
         };
         let outcome = sweep(question, &run, cache.as_ref(), &options, &progress).map_err(say)?;
@@ -85,13 +85,13 @@ impl Run {
 
 fn words(outcome: &engine::Outcome, out: &str) -> String {
     let engine::Outcome { trials, found, cached, made, redone, disturbed, failed, .. } = outcome;
-    let mut words = vec![format!("{made} made")];
+    let mut words = vec![format!("{made} run")];
     for (count, what) in [
-        (found, "had a record"),
+        (found, "already recorded"),
         (cached, "from the cache"),
-        (redone, "made again, since others disturbed them or they were lost"),
-        (disturbed, "are marked: others disturbed every try"),
-        (failed, "FAILED: run the same again to try them again"),
+        (redone, "repeated because of other load or a lost peer"),
+        (disturbed, "marked as disturbed: other load affected every attempt"),
+        (failed, "FAILED: run the same command to retry them"),
     ] {
         if *count > 0 {
             words.push(format!("{count} {what}"));
@@ -102,15 +102,15 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
 
 /// Asks a person, if there is one.
 fn asked(trials: u64) -> Result<bool, String> {
-    let what = format!("the plan has {trials} trials here, which is more than {TRIALS_MAX}");
+    let what = format!("the plan has {trials} trials to run, more than {TRIALS_MAX}");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(format!(
-            "{what}, and there is no terminal to ask: say --yes if that is meant, make a part with --shard, or take fewer \
-             values"
+            "{what}, and there is no terminal to ask for confirmation: use --yes to run them all, --shard to run a part, or \
+             fewer values"
         ));
     }
-    let trouble = |error: std::io::Error| format!("the terminal cannot be used: {error}");
-    eprint!("{what}. Begin? [y/N] ");
+    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    eprint!("{what}. Start? [y/N] ");
     std::io::stderr().flush().map_err(trouble)?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(trouble)?;

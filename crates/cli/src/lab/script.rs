@@ -86,13 +86,13 @@ impl Script {
 
     fn slurm(&self, question: &dyn Question) -> Result<String, String> {
         let alone = if question.time() == Time::Real {
-            "# Real time: nobody else on the machine.\n#SBATCH --exclusive\n"
+            "# Real-time trials need the machine for themselves.\n#SBATCH --exclusive\n"
         } else {
             ""
         };
         Ok(format!(
             "#!/bin/sh\n\
-             # Submit with sbatch. Add what the site asks for: --partition, --account, --time.\n\
+             # Submit with sbatch. Add what the site requires: --partition, --account, --time.\n\
              # Afterwards: kiban lab merge OUT/merged OUT/shard-*\n\
              #SBATCH --job-name=kiban-lab\n\
              #SBATCH --array=1-{}\n\
@@ -122,12 +122,12 @@ impl Script {
 
     fn parallel(&self, question: &dyn Question) -> Result<String, String> {
         let (jobs, why) = match question.time() {
-            Time::Real => ("1", "one after the other, since real time is measured"),
-            Time::Virtual => ("100%", "as many as there are processors; JOBS says otherwise"),
+            Time::Real => ("1", "one at a time, because real time is measured"),
+            Time::Virtual => ("100%", "one per processor, unless JOBS is set"),
         };
         Ok(format!(
             "#!/bin/sh\n\
-             # GNU parallel: {why}. Run it again to go on.\n\
+             # GNU parallel: {why}. Run it again to resume.\n\
              {}\n\
              seq 1 {} | parallel --halt soon,fail=1 --jobs \"${{JOBS:-{jobs}}}\" '{}'\n\
              exec \"$KIBAN\" lab merge \"$OUT/merged\" \"$OUT\"/shard-*\n",
@@ -139,7 +139,7 @@ impl Script {
 
     fn kubernetes(&self) -> Result<String, String> {
         let text = std::fs::read_to_string(&self.plan)
-            .map_err(|error| format!("the plan {} cannot be read: {error}", self.plan.display()))?;
+            .map_err(|error| format!("cannot read the plan {}: {error}", self.plan.display()))?;
         let plan: String = text.lines().map(|line| format!("    {line}\n")).collect();
         let name = dns(&self.plan);
         let Script { shards, jobs, image, claim, .. } = self;
@@ -148,8 +148,8 @@ impl Script {
              $k/{shards} --jobs {jobs} --yes"
         );
         Ok(format!(
-            "# kubectl apply -f this. The image has 'kiban'; the claim {claim} has to be writable from all nodes (ReadWriteMany).\n\
-             # Afterwards, where the volume is seen: kiban lab merge {name}/merged {name}/shard-*\n\
+            "# Apply with kubectl apply -f. The image must contain 'kiban'; the claim {claim} must be writable from all nodes (ReadWriteMany).\n\
+             # Afterwards, where the volume is mounted: kiban lab merge {name}/merged {name}/shard-*\n\
              apiVersion: v1\n\
              kind: ConfigMap\n\
              metadata:\n  name: {name}\n\
@@ -178,7 +178,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 
 /// A word of the shell.
 fn quoted(path: &Path) -> Result<String, String> {
-    let text = path.to_str().ok_or_else(|| format!("{} is no text: rename it", path.display()))?;
+    let text = path.to_str().ok_or_else(|| format!("{} is not valid UTF-8: rename it", path.display()))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 

@@ -41,7 +41,11 @@ pub(super) fn read(dir: &Path) -> Result<(Report, Option<&'static dyn Question>)
     let metrics = question.map_or(&[][..], |question| question.metrics());
     let report = Report::of(dir, metrics).map_err(say)?.ok_or_else(|| {
         let command = question.and_then(|question| question.own_command()).unwrap_or("kiban lab run PLAN");
-        format!("{} has no record yet: make some first ('{command} --out {}')", dir.display(), dir.display())
+        format!(
+            "{} has no records yet: run some trials first ('{command} --out {}')",
+            dir.display(),
+            dir.display()
+        )
     })?;
     Ok((report, question))
 }

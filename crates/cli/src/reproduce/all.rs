@@ -6,30 +6,30 @@ use kiban_lab::reproduce::page;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// All five papers: a verdict for every table and figure, what is left of each machine's weakness, and a page
-/// for the browser.
+/// Reproduce all five papers, and write an HTML report.
 ///
-/// The page holds everything (figures, values, constants, data to download), asks nobody for anything, and is
-/// read in light and dark. What is measured on this machine stands apart at its end and is part of no
-/// verdict; with --exact it is left out, and page and tables come out the same on every machine.
+/// The tables show a verdict for every published table and figure, and whether each weakness remains.
+/// The report is a single HTML file with all figures, values, constants and data; it loads nothing from the
+/// network. Measurements of this machine are at its end and do not affect the verdicts. With --exact they are
+/// omitted, so that tables and report are the same on every machine.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban reproduce all                         tables, and kiban-report.html\n  kiban reproduce all --html /tmp/papers.html  the page elsewhere\n  kiban reproduce all --quick --exact         seconds, and nothing that is measured\n  kiban reproduce all --json > papers.json    for programs\n\nThe page opens with any browser, from the disk."
+    after_help = "Examples:\n  kiban reproduce all                         tables, and kiban-report.html\n  kiban reproduce all --html /tmp/papers.html write the report elsewhere\n  kiban reproduce all --quick --exact         a few seconds, no measurements\n  kiban reproduce all --json > papers.json    for scripts\n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments."
 )]
 pub(crate) struct All {
-    /// Print one JSON object in place of the tables.
+    /// Print one JSON object instead of the tables.
     #[arg(long)]
     json: bool,
-    /// Where to write the page.
+    /// HTML file to write.
     #[arg(long, value_name = "FILE", default_value = "kiban-report.html")]
     html: PathBuf,
-    /// Write the page's figures into this folder as well, one SVG each.
+    /// Also write the figures into this directory, one SVG each.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Shorter runs and fewer points.
+    /// Use shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Only what is exact: nothing is measured on this machine.
+    /// Omit measurements of this machine; all other results are exact.
     #[arg(long)]
     exact: bool,
 }
@@ -52,7 +52,7 @@ impl All {
             }
         }
         crate::output::print(&if self.json { crate::output::json(&all)? } else { all.to_string() })?;
-        eprintln!("the page: {}", self.html.display());
+        eprintln!("report: {}", self.html.display());
         Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -67,7 +67,7 @@ impl All {
 }
 
 fn say(path: &Path, error: &std::io::Error) -> String {
-    format!("{} cannot be written: {error}; name another place with --html or --svg", path.display())
+    format!("cannot write {}: {error}; choose another path with --html or --svg", path.display())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

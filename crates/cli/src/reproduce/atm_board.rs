@@ -8,40 +8,39 @@ use kiban_lab::reproduce::mechanisms;
 use kiban_sim::cost::Mechanism;
 use std::process::ExitCode;
 
-/// The ATM board of 1995: its table 2, figure 6 and figure 7.
+/// Reproduce the ATM board of 1995: table 2, figures 6 and 7.
 ///
-/// The board that kiban ships runs under a modelled processor and memory of 1995, with one set of constants
-/// for all points, and beside it as it is today. Nothing leaves this machine.
+/// kiban's board runs with a model of a 1995 processor and memory, with one set of constants for all points,
+/// and for comparison without the model. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban reproduce atm-board                   the tables\n  kiban reproduce atm-board --csv > fig.csv   the figures' points\n  kiban reproduce atm-board --svg /tmp/figs   the figures\n  kiban reproduce atm-board --without sum     what one of the paper's mechanisms was worth, and is here"
+    after_help = "Examples:\n  kiban reproduce atm-board                   the tables\n  kiban reproduce atm-board --csv > fig.csv   the figures' points\n  kiban reproduce atm-board --svg /tmp/figs   the figures\n  kiban reproduce atm-board --without sum     the benefit of one mechanism, then and now"
 )]
 pub(super) struct AtmBoard {
     #[command(flatten)]
     output: Output,
-    /// Shorter runs and fewer points.
+    /// Use shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Compare with and without a mechanism of the paper, modelled and as measured now on this machine, in
-    /// place of the figures; there are no points to write then, so it goes with --json and --quick, but
-    /// neither with --csv nor with --svg.
+    /// Compare with and without a mechanism of the paper, in the model and measured on this machine, instead
+    /// of printing the figures. Cannot be combined with --csv or --svg.
     #[arg(long, value_name = "MECHANISM", conflicts_with_all = ["csv", "svg"])]
     without: Option<Without>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Without {
-    /// Headers and contents in memories of their own.
+    /// Separate memories for headers and payload.
     Separation,
-    /// The checksum formed while data move.
+    /// Computing the checksum while data is copied.
     Sum,
-    /// Window scaling.
+    /// TCP window scaling.
     Scaling,
-    /// What arrives is handled between two PDUs.
+    /// Handling received data between two PDUs.
     Deferral,
-    /// Transfers in chains.
+    /// Chained DMA transfers.
     Chaining,
-    /// Each of the five.
+    /// All five, one after the other.
     All,
 }
 

@@ -6,11 +6,10 @@ use kiban_lab::reproduce::osi_board::measured::{self, Plan};
 use kiban_lab::reproduce::osi_board::{self, Effort};
 use std::process::ExitCode;
 
-/// The OSI 7-layer board of 1992: file transfer by F-DATA and by TPDU size, time of each task.
+/// Reproduce the OSI 7-layer board of 1992: file transfer by F-DATA and TPDU size, time of each task.
 ///
-/// The board that kiban ships runs under a modelled processor and lower module of 1992, with one set of
-/// constants for all points; beside it the same wiring is measured on this machine as it is. Nothing leaves
-/// this machine.
+/// kiban's board runs with a model of a 1992 processor and lower module, with one set of constants for all
+/// points. For comparison, the same stack is measured on this machine. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce osi-board                   the tables\n  kiban reproduce osi-board --csv > fig.csv   the figures' points\n  kiban reproduce osi-board --svg /tmp/figs   the figures"
@@ -18,7 +17,7 @@ use std::process::ExitCode;
 pub(crate) struct OsiBoard {
     #[command(flatten)]
     output: Output,
-    /// Fewer points, and shorter measurements of this machine.
+    /// Use fewer points and shorter measurements.
     #[arg(long)]
     quick: bool,
 }

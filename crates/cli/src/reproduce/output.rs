@@ -16,14 +16,14 @@ use std::process::ExitCode;
 /// What all papers' commands take.
 #[derive(Args)]
 pub(super) struct Output {
-    /// Print one JSON object in place of the tables.
+    /// Print one JSON object instead of the tables.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the points of the figures and the cells of the maps as comma-separated values in place of the
+    /// Print the points of the figures and the cells of the maps as comma-separated values instead of the
     /// tables.
     #[arg(long)]
     pub(super) csv: bool,
-    /// Write the figures, or the maps, into this folder, one SVG each.
+    /// Write the figures or maps into this directory, one SVG each.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -122,8 +122,7 @@ impl Output {
 
 /// Writes pictures, each by its name, into a folder.
 fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<(), String> {
-    let say =
-        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
+    let say = |error: std::io::Error| format!("cannot write the figures to {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(say)?;
     for (name, svg) in pictures {
         std::fs::write(folder.join(format!("{paper}-{name}.svg")), svg).map_err(say)?;

@@ -6,11 +6,11 @@ use kiban_lab::reproduce::via_library::{self, Effort, measured};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Waiting for packets over VI, 2000: CPU use by polling time, loss by polling time and buffer.
+/// Reproduce waiting for packets over VI (2000): CPU use and loss by polling time and buffer size.
 ///
-/// A process waits by the decision code that kiban ships, on a modelled host of 2000, with one set of
-/// constants for all points, beside kiban's adaptive waiting. Nothing leaves this machine. With --measure,
-/// the paper's tables 1 and 2 on this machine in real time.
+/// kiban's waiting code runs on a model of a host of 2000, with one set of constants for all points, and is
+/// compared with kiban's adaptive waiting. Nothing leaves this machine. --measure instead measures the
+/// paper's tables 1 and 2 on this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce via-library                   the tables (a minute or two)\n  kiban reproduce via-library --csv > fig.csv   the figure's points\n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine"
@@ -18,10 +18,10 @@ use std::time::Duration;
 pub(crate) struct ViaLibrary {
     #[command(flatten)]
     output: Output,
-    /// Fewer packets and fewer sizes.
+    /// Use fewer packets and sizes.
     #[arg(long)]
     quick: bool,
-    /// Measure tables 1 and 2 on this machine, over VI through shared memory, in place of the model.
+    /// Measure tables 1 and 2 on this machine, over VI through shared memory, instead of the model.
     #[arg(long, conflicts_with_all = ["csv", "svg"])]
     measure: bool,
 }

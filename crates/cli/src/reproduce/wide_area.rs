@@ -5,10 +5,10 @@ use clap::Args;
 use kiban_lab::reproduce::wide_area::{self, Effort};
 use std::process::ExitCode;
 
-/// TCP over a wide-area ATM network, 1996: delays, the throughput map, two sequences.
+/// Reproduce TCP over a wide-area ATM network (1996): delays, the throughput map, two packet sequences.
 ///
-/// Two workstations of 1995 with the TCP rules of Solaris 2.3, one set of constants for all cells, beside
-/// today's rules on the same workstations. Nothing leaves this machine.
+/// Models two workstations of 1995 with the TCP of Solaris 2.3 and one set of constants for all cells of the
+/// map, and compares them with today's TCP on the same workstations. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban reproduce wide-area-atm                   tables, maps and sequences\n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures"
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 pub(crate) struct WideArea {
     #[command(flatten)]
     output: Output,
-    /// Half a second a cell in place of two, and no map of long messages.
+    /// Run half a second per cell instead of two, without the map of long messages.
     #[arg(long)]
     quick: bool,
 }

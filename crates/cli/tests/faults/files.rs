@@ -112,7 +112,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             let name = format!("file{number}");
             let ended = Running::honest(put(&place, size, &server.file(&name)), &[]).ended();
             ended.judge("put")?;
-            let goes_on = ended.err.contains("--resume goes on from there");
+            let goes_on = ended.err.contains("use --resume to continue");
             if ended.is_well() {
                 is_whole(&root.join(&name), size, "a file that was confirmed")?;
                 confirmed.push((name, size));

@@ -252,8 +252,7 @@ fn a_reload_refuses_users_that_were_moved_into_the_root() {
     let pid = server.pid().to_string();
     let signalled = Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there");
     assert!(signalled.success());
-    let told =
-        server.log.wait("that the users stay", |line| line["message"] == "the users stay as they were");
+    let told = server.log.wait("that the users stay", |line| line["message"] == "users file not reloaded");
     let error = told["error"].as_str().expect("words");
     assert!(error.contains("is inside the served directory"), "{error}");
 }
@@ -292,7 +291,7 @@ fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
     fs::rename(place.at("new.toml"), place.at("users.toml")).expect("moved");
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there").success());
-    server.log.wait("new users", |line| line["message"] == "users read again");
+    server.log.wait("new users", |line| line["message"] == "users file reloaded");
     refused("moved");
     fs::rename(place.at("users.toml"), place.at("root/new")).expect("moved");
     refused("new");

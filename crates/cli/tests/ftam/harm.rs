@@ -172,7 +172,7 @@ fn a_peer_that_stops_in_the_middle_is_cut_and_can_go_on() {
     // Nobody holds the file any more.
     place.run(&["stat", &remote(server.port, "there")]);
     relay.go_on();
-    said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; --resume goes on from there");
+    said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; use --resume to continue");
     let again =
         ["put", "--resume", "--json", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
     assert!(place.run(&again).contains("\"resumed\":true"));
@@ -432,7 +432,7 @@ fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
         let words = [&way[..1], &options, &way[1..]].concat();
         for _ in cuts {
             let ended = server.log.count("ended");
-            said(place.try_run(&words), "1011 lower layer failure; --resume goes on from there");
+            said(place.try_run(&words), "1011 lower layer failure; use --resume to continue");
             // Until the server knows of the cut, the lost association has the file.
             server.log.wait_count("ended", ended + 1);
         }
@@ -485,7 +485,7 @@ fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() 
         let way: &[&str] = if put { &["put", "here", &there] } else { &["get", &there, "back"] };
         let options = ["-q", "--json", "--retries", "0"];
         let first = place.try_run(&[&way[..1], &options, &way[1..]].concat());
-        said(first, "--resume goes on from there");
+        said(first, "use --resume to continue");
         let (up, down) = relay.passed();
         let before = if put { up } else { down };
         let second = place.run(&[&way[..1], &options, &["--resume"], &way[1..]].concat());
@@ -571,7 +571,7 @@ fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
     place.run(&["passwd", "users.toml", "joe"]);
     let hang_up = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().expect("kill");
     assert!(hang_up.success());
-    let read = server.log.wait("users", |line| line["message"] == "users read again");
+    let read = server.log.wait("users", |line| line["message"] == "users file reloaded");
     assert_eq!(read["users"], 3);
     place.run(&["get", &remote(server.port, "theirs"), "back"]);
     same(&place.at("back"), b"words");

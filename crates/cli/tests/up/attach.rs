@@ -317,7 +317,7 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to that host"), "{absent}");
     let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
-    assert!(told.contains("no board moon runs; these do: lab"), "{told}");
+    assert!(told.contains("no board moon is running; these are: lab"), "{told}");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn who_asks_for_more_streams_than_there_are_is_told_so() {
     story(async {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
-        assert_eq!(much.to_string(), "8 streams are free, 9 asked: raise `sessions`");
+        assert_eq!(much.to_string(), "9 streams requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it takes us");
         // One is enough for a pipeline; then there is none.
         let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
@@ -339,7 +339,7 @@ fn who_asks_for_more_streams_than_there_are_is_told_so() {
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
         let eighth = ask(1).await.expect("it takes us");
         let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
-        let told = "kiban: board lab: 0 streams are free, 1 asked: raise `sessions`\n";
+        let told = "kiban: board lab: 1 streams requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
         // Who has a place keeps it.

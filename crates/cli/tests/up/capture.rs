@@ -15,7 +15,7 @@ fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     said.read_line(&mut line).expect("it says something");
-    assert!(line.starts_with("recording port "), "{line}");
+    assert!(line.starts_with("capturing port "), "{line}");
     (child, said)
 }
 
@@ -52,7 +52,7 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
     let clock = kiban_os::Clock::new();
     let running = begin(&place, &["lan", "lan.pcap", "--seconds", "500ms"]);
     let again = place.kiban(&["capture", "lan", "other.pcap"]);
-    assert!(text(&again).contains("port lan is being recorded into"), "{}", text(&again));
+    assert!(text(&again).contains("port lan is already being captured into"), "{}", text(&again));
     let word = b"a rare word";
     echo(&mut connect("10.9.0.2:7"), word);
     let (told, is_well) = ended(running);
@@ -64,11 +64,11 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
     assert_eq!(found, 2);
     assert!(told.starts_with(&format!("{count} packets of port lan in lan.pcap, ")), "{count}: {told}");
     for (arguments, words) in [
-        (&["wan", "other.pcap"][..], "there is no port wan; there are lan"),
-        (&["lan", "lan.pcap"], "lan.pcap is there already: name another file"),
+        (&["wan", "other.pcap"][..], "no port wan; the ports are lan"),
+        (&["lan", "lan.pcap"], "lan.pcap already exists: name another file"),
         (&["lan", "-"], "name a file"),
-        (&["lan", "a.pcap", "--seconds", "0"], "more than nothing, and 24 h at most"),
-        (&["lan", "a.pcap", "--seconds", "25h"], "more than nothing, and 24 h at most"),
+        (&["lan", "a.pcap", "--seconds", "0"], "must be more than 0 and at most 24 h"),
+        (&["lan", "a.pcap", "--seconds", "25h"], "must be more than 0 and at most 24 h"),
         (&["lan", "a.pcap", "--seconds", "soon"], "write a time such as 10 (seconds), 500ms, 2s or 5m"),
         (&["lan", "a.pcap", "--packets", "0"], "--packets"),
     ] {
@@ -156,6 +156,6 @@ fn a_files_name_writes_no_lines_of_the_log() {
     answers.read_line(&mut line).expect("it answers");
     assert!(line.contains("captured"), "{line}");
     let log = place.log();
-    assert!(log.lines().any(|line| line.contains("recorded") && line.contains("forged")), "{log}");
+    assert!(log.lines().any(|line| line.contains("capture complete") && line.contains("forged")), "{log}");
     assert!(!log.contains("\nERROR forged") && !log.contains('\u{1b}'), "{log:?}");
 }

@@ -226,7 +226,7 @@ fn honest(place: &Place) {
             let lab = loop {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                    Err(error) if error.to_string().contains("clients: one has to go") => {}
+                    Err(error) if error.to_string().contains("too many clients") => {}
                     attached => break attached.expect("it takes us"),
                 }
                 tokio::task::yield_now().await;
@@ -387,7 +387,7 @@ fn reloads_without_end_leave_few_lines() {
     ask(200, "done");
     place.write("board.toml", "nothing\n");
     ask(200, "refused");
-    let words = ["configuration read again", "the configuration stays as it was"];
+    let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
     let told = place.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
     // 32 at once, and one a second.
     let most = 33 + clock.now().as_secs_f64() as usize;
@@ -434,9 +434,9 @@ fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
     assert!(!place.log().contains("cut off"), "{}", place.log());
     let question = vec![b' '; 20 << 10];
     for (name, kind, bytes, socket, rule) in [
-        ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "its greeting is not understood"),
-        ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "its question is not understood"),
-        ("lab.sock", stream, &question, "control", "its question is longer than 16384 bytes"),
+        ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "invalid greeting"),
+        ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "invalid request"),
+        ("lab.sock", stream, &question, "control", "the request is longer than 16384 bytes"),
     ] {
         let lines = || place.log().lines().filter(|line| line.contains("a client is cut off")).count();
         let before = lines();
@@ -459,6 +459,6 @@ fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
     let (length, _) =
         rustix::net::recv(&last, &mut said, rustix::net::RecvFlags::empty()).expect("it says why");
     let said = String::from_utf8_lossy(&said[..length]);
-    assert!(said.ends_with("the board has 256 of 256 clients: one has to go first"), "{said}");
+    assert!(said.ends_with("too many clients: the limit of 256 is reached"), "{said}");
     echo(&mut connect("10.9.0.2:7"), b"it goes on");
 }

@@ -229,7 +229,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
     for arguments in commands {
         theirs.fails(arguments, &["lab.s", "it is a link"]);
     }
-    theirs.fails(&["status"], &["no board runs"]);
+    theirs.fails(&["status"], &["no board is running"]);
     // What the user cannot have made: another name of root's socket.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
@@ -248,7 +248,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
         &["down", "lab"],
         &["a process of user 0 listens there, and the directory belongs to user 61500"],
     );
-    theirs.fails(&["status"], &["no board runs"]);
+    theirs.fails(&["status"], &["no board is running"]);
     drop(roots);
     assert_eq!(board.status()["state"], "running", "{}", own.log());
 }

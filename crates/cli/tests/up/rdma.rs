@@ -235,7 +235,7 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     let mut line = String::new();
     let mut words = BufReader::new(server.stderr.take().expect("piped"));
     words.read_line(&mut line).expect("it says where it serves");
-    assert_eq!(line, "serving at 10.9.0.2:7471 over board; ctrl-c ends\n");
+    assert_eq!(line, "serving at 10.9.0.2:7471 over board; press ctrl-c to stop\n");
     for arguments in [
         &["rdma", "pingpong", "10.9.0.2:7471", "--count", "50", "--quiet"][..],
         &["rdma", "stream", "10.9.0.2:7471", "--over", "board:lab", "--count", "50", "--quiet"],
@@ -246,5 +246,5 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     server.kill().expect("it is our child");
     server.wait().expect("it is our child");
     let (is_well, words) = told(&place, &["rdma", "pingpong", "--over", "board:moon"]);
-    assert!(!is_well && words.contains("no board moon runs; these do: lab"), "{words}");
+    assert!(!is_well && words.contains("no board moon is running; these are: lab"), "{words}");
 }

@@ -82,7 +82,7 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
         let line = format!("sandbox: capabilities {names}, Landlock on, seccomp on");
         assert!(status.contains(&line), "{status}");
         assert!(place.log().contains("privileges dropped"), "{}", place.log());
-        assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+        assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
         assert_eq!(board.wait(), Some(0));
         assert!(!place.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
     }
@@ -93,7 +93,7 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
     assert_eq!((its.no_new_privs, its.seccomp), (0, 0));
     assert_ne!(its.effective & NET_ADMIN, 0);
     assert!(text(&place.kiban(&["status"])).contains("sandbox: off"));
-    assert!(place.log().contains("privileges are kept"), "{}", place.log());
+    assert!(place.log().contains("all privileges are kept"), "{}", place.log());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_board_of_nobodys_is_confined_as_well() {
     assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let told = text(&place.kiban(&["capture", "far", "/etc/far.pcap"]));
     assert!(told.contains("writing /etc/far.pcap is outside the directories"), "{told}");
-    assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+    assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
     assert_eq!(board.wait(), Some(0));
 }
 
@@ -310,7 +310,7 @@ fn a_normal_life_meets_no_refused_call() {
     echo(&mut connect("10.9.0.2:7"), b"traffic again");
     let status = board.status();
     assert_eq!(status["services"].as_array().map(Vec::len), Some(6), "{status}");
-    assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+    assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
     assert_eq!(board.wait(), Some(0), "{}", place.log());
     for socket in ["lab.sock", "lab.streams", "lab.sockets"] {
         assert!(!place.0.join("kiban").join(socket).exists(), "{socket} goes with the board");

@@ -51,7 +51,7 @@ impl Judge<'_> {
 
     pub(super) fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, Mistake> {
         word.read().map_err(|error: T::Err| {
-            self.at(word, format!("`{}` cannot be read", word.value), error.to_string())
+            self.at(word, format!("invalid value `{}`", word.value), error.to_string())
         })
     }
 
@@ -103,7 +103,7 @@ impl Judge<'_> {
     }
 
     fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, Mistake> {
-        words.0.iter().map(|word| self.directory(word, "make it, or leave it out")).collect()
+        words.0.iter().map(|word| self.directory(word, "create it, or remove it from the list")).collect()
     }
 
     /// A directory that is there. A relative one is relative to the configuration's.
@@ -111,7 +111,7 @@ impl Judge<'_> {
         let path = self.folder.join(&word.value);
         match path.is_dir() {
             true => Ok(path),
-            false => Err(self.at(word, format!("{} is no directory", path.display()), remedy)),
+            false => Err(self.at(word, format!("{} is not a directory", path.display()), remedy)),
         }
     }
 
@@ -119,8 +119,8 @@ impl Judge<'_> {
         if is_name(word) {
             return Ok(word.value.clone());
         }
-        let remedy = format!("1 to {NAME_BYTES_MAX} letters, digits, - and _");
-        Err(self.at(word, format!("`{}` is no name", word.value), remedy))
+        let remedy = format!("use 1 to {NAME_BYTES_MAX} letters, digits, - and _");
+        Err(self.at(word, format!("invalid name `{}`", word.value), remedy))
     }
 
     fn memory(&self, said: &tables::Memory) -> Result<MemoryConfig, Mistake> {
@@ -128,11 +128,11 @@ impl Judge<'_> {
             None => Ok(default),
             Some(word) => {
                 let bytes = self.read::<Bytes>(word)?.0 as usize;
-                let remedy = format!("{least} to {most} bytes are possible");
+                let remedy = format!("must be {least} to {most} bytes");
                 if (least..=most).contains(&bytes) {
                     Ok(bytes)
                 } else {
-                    Err(self.at(word, format!("{} is {bytes} bytes", word.value), remedy))
+                    Err(self.at(word, format!("{} is out of range", word.value), remedy))
                 }
             }
         };
@@ -166,7 +166,7 @@ impl Judge<'_> {
                     Mistake { key: String::new(), ..mistake }
                 }
                 SettingError::Unreadable { word, expects, .. } => {
-                    Mistake::at(self.text, at, format!("`{word}` cannot be read"), format!("write {expects}"))
+                    Mistake::at(self.text, at, format!("invalid value `{word}`"), format!("write {expects}"))
                 }
                 error => Mistake::at(self.text, at, error.to_string(), String::new()),
             })?;
@@ -184,7 +184,7 @@ impl Judge<'_> {
             return Err(Mistake {
                 line: 0,
                 key: String::new(),
-                wrong: "there is no port".into(),
+                wrong: "no port configured".into(),
                 remedy: "add a [[port]] with name, link and address".into(),
             });
         }
@@ -197,25 +197,25 @@ impl Judge<'_> {
             if ports.iter().any(|other| other.name == port.name) {
                 return Err(self.at(
                     &table.name,
-                    format!("there are two ports `{}`", port.name),
-                    "names are given once",
+                    format!("duplicate port name `{}`", port.name),
+                    "names must be unique",
                 ));
             }
             if ports.iter().any(|other| other.link == port.link) {
                 return Err(self.at(
                     &table.link,
-                    format!("two ports have the link `{}`", port.link),
-                    "give each its own",
+                    format!("two ports use the link `{}`", port.link),
+                    "each needs a link of its own",
                 ));
             }
             for (at, (address, _)) in port.addresses.iter().enumerate() {
                 if port.addresses[..at].iter().any(|(its, _)| its == address) {
-                    let wrong = format!("{address} is said twice");
-                    return Err(self.at(&table.address.0[at], wrong, "say it once"));
+                    let wrong = format!("duplicate address {address}");
+                    return Err(self.at(&table.address.0[at], wrong, "list each address once"));
                 }
                 if ports.iter().any(|other| other.addresses.iter().any(|(its, _)| its == address)) {
-                    let wrong = format!("{address} is another port's address, too");
-                    return Err(self.at(&table.address.0[at], wrong, "give each port its own"));
+                    let wrong = format!("address {address} is also assigned to another port");
+                    return Err(self.at(&table.address.0[at], wrong, "assign each address to one port"));
                 }
             }
             ports.push(port);
@@ -223,8 +223,8 @@ impl Judge<'_> {
         if ports.len() > PORTS_MAX {
             return Err(self.at(
                 &said[PORTS_MAX].name,
-                format!("{} ports", ports.len()),
-                format!("{PORTS_MAX} at most"),
+                format!("too many ports ({})", ports.len()),
+                format!("at most {PORTS_MAX} are allowed"),
             ));
         }
         Ok(ports)
@@ -237,8 +237,9 @@ impl Judge<'_> {
         is_bridged: &dyn Fn(&str) -> bool,
     ) -> Result<PortPlan, Mistake> {
         let name = self.name(&said.name)?;
-        let carries = link::carries(&said.link)
-            .map_err(|remedy| self.at(&said.link, format!("`{}` is no link", said.link.value), remedy))?;
+        let carries = link::carries(&said.link).map_err(|remedy| {
+            self.at(&said.link, format!("invalid link address `{}`", said.link.value), remedy)
+        })?;
         let addresses: Vec<(IpAddr, Prefix)> =
             said.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
         let is_bridges = !said.pvcs.is_empty() && said.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
@@ -252,8 +253,8 @@ impl Judge<'_> {
             if let Some((_, word)) = pairs.find(|((address, _), _)| address.is_ipv6()) {
                 return Err(self.at(
                     word,
-                    "Classical IP has IPv4 addresses (RFC 2225)",
-                    "write it as 10.0.0.1/24",
+                    "Classical IP over ATM supports only IPv4 (RFC 2225)",
+                    "use an address such as 10.0.0.1/24",
                 ));
             }
         } else {
@@ -261,25 +262,25 @@ impl Judge<'_> {
                 self.at(
                     &said.pvcs[0].vc,
                     format!("the link of port `{name}` carries {carries}, not cells"),
-                    "leave [[port.pvc]] out, or use a link of cells",
+                    "remove [[port.pvc]], or use a link that carries cells",
                 )
             })?;
             if let Some(rate) = &said.rate {
-                return Err(self.at(rate, "only a line of cells has a rate", "leave it out"));
+                return Err(self.at(rate, "only links that carry cells have a rate", "remove it"));
             }
         }
         if let (Some(mac), true) = (&said.mac, carries != Carries::Frames) {
             return Err(self.at(
                 mac,
-                format!("the link of port `{name}` carries {carries}, which have no MAC"),
-                "leave it out",
+                format!("the link of port `{name}` carries {carries}, which have no MAC address"),
+                "remove it",
             ));
         }
         if let (Some(host_address), false) = (&said.host_address, link::device(&said.link).is_some()) {
-            let remedy = "set the address where that interface is set up";
+            let remedy = "set the address where the interface is configured";
             return Err(self.at(
                 host_address,
-                format!("`{}` is no device that the board makes", said.link.value),
+                format!("`{}` is not a device that the board creates", said.link.value),
                 remedy,
             ));
         }
@@ -288,20 +289,20 @@ impl Judge<'_> {
             if device.is_none() {
                 return Err(self.at(
                     host,
-                    format!("`{}` is no TUN device", host.value),
+                    format!("`{}` is not a TUN device", host.value),
                     "write it as tun:kiban1",
                 ));
             }
             if addresses.is_empty() {
                 return Err(self.at(
                     host,
-                    format!("port `{name}` has no address that this host could have"),
-                    "add address",
+                    format!("port `{name}` has no address that this host could take over"),
+                    "add address = \"10.0.0.1/24\"",
                 ));
             }
             if said.host_address.is_some() {
-                let wrong = "the device of the link has an address of this host's, too";
-                return Err(self.at(host, wrong, "leave host or host_address out"));
+                let wrong = "`host` and `host_address` both give this host an address";
+                return Err(self.at(host, wrong, "remove one of them"));
             }
         }
         let least = if addresses.iter().any(|(address, _)| address.is_ipv6()) { 1280 } else { 576 };
@@ -309,16 +310,16 @@ impl Judge<'_> {
         if !(least..=65_535).contains(&mtu_bytes) {
             return Err(self.missing(
                 &said.name,
-                format!("mtu of port `{name}` is {mtu_bytes}"),
-                format!("{least} to 65535 are possible"),
+                format!("mtu {mtu_bytes} of port `{name}` is out of range"),
+                format!("must be {least} to 65535"),
             ));
         }
         let packets_max = said.queue.unwrap_or(256);
         if !(16..=65_536).contains(&packets_max) {
             return Err(self.missing(
                 &said.name,
-                format!("queue of port `{name}` is {packets_max}"),
-                "16 to 65536 are possible",
+                format!("queue {packets_max} of port `{name}` is out of range"),
+                "must be 16 to 65536",
             ));
         }
         let bits_per_second = match &said.rate {
@@ -329,7 +330,7 @@ impl Judge<'_> {
             return Err(self.at(
                 &said.pvcs[CIRCUITS_MAX].vc,
                 "too many circuits",
-                format!("{CIRCUITS_MAX} at most"),
+                format!("at most {CIRCUITS_MAX} are allowed"),
             ));
         }
         let mut circuits: Vec<CircuitConfig> = Vec::new();
@@ -338,8 +339,8 @@ impl Judge<'_> {
             if circuits.iter().any(|other| other.vc == circuit.vc) {
                 return Err(self.at(
                     &pvc.vc,
-                    format!("there are two circuits {}", circuit.vc),
-                    "each is said once",
+                    format!("duplicate circuit {}", circuit.vc),
+                    "list each circuit once",
                 ));
             }
             circuits.push(circuit);
@@ -363,7 +364,7 @@ impl Judge<'_> {
             return Err(self.at(
                 word,
                 format!("{host} is the board's own address"),
-                "give the host another of that net",
+                "give the host another address in the same subnet",
             ));
         }
         if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address) {
@@ -374,7 +375,7 @@ impl Judge<'_> {
             if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
                 let nets: Vec<String> = addresses.iter().map(|(_, net)| net_word(net)).collect();
                 let nets = nets.join(" or ");
-                let wrong = format!("{host} is in none of the port's nets: the board would not answer");
+                let wrong = format!("{host} is not in any subnet of the port, so the board would not answer");
                 return Err(self.at(word, wrong, format!("give the host an address in {nets}")));
             }
         }
@@ -399,20 +400,20 @@ impl Judge<'_> {
     fn bridge(&self, said: &tables::Bridge, ports: &[PortPlan], board: &str) -> Result<PortPlan, Mistake> {
         let name = self.name(&said.name)?;
         if ports.iter().any(|other| other.name == name) {
-            let wrong = format!("there is a port or bridge `{name}` already");
-            return Err(self.at(&said.name, wrong, "names are given once"));
+            let wrong = format!("a port or bridge `{name}` already exists");
+            return Err(self.at(&said.name, wrong, "names must be unique"));
         }
-        let carries = link::carries(&said.link)
-            .map_err(|remedy| self.at(&said.link, format!("`{}` is no link", said.link.value), remedy))?;
+        let carries = link::carries(&said.link).map_err(|remedy| {
+            self.at(&said.link, format!("invalid link address `{}`", said.link.value), remedy)
+        })?;
         if carries != Carries::Frames {
             let wrong = format!("`{}` carries {carries}", said.link.value);
-            let remedy =
-                "a bridge has a link of Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:";
+            let remedy = "a bridge needs a link that carries Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:";
             return Err(self.at(&said.link, wrong, remedy));
         }
         if ports.iter().any(|other| other.link == said.link.value) {
-            let wrong = format!("a port has the link `{}`, too", said.link.value);
-            return Err(self.at(&said.link, wrong, "give each its own"));
+            let wrong = format!("the link `{}` is already used by a port", said.link.value);
+            return Err(self.at(&said.link, wrong, "each needs a link of its own"));
         }
         let mut circuits: Vec<BridgedCircuit> = Vec::new();
         for word in &said.circuits.0 {
@@ -424,13 +425,13 @@ impl Judge<'_> {
             });
             let Some(circuit) = found else {
                 let remedy = "write PORT:VPI.VCI of a [[port.pvc]], such as atm:0.100";
-                return Err(self.at(word, format!("`{}` is no circuit", word.value), remedy));
+                return Err(self.at(word, format!("`{}` is not a known circuit", word.value), remedy));
             };
             let is_it = |its: &BridgedCircuit| (its.port, its.circuit) == (circuit.port, circuit.circuit);
             let others = ports.iter().filter_map(|port| port.bridge.as_ref()).flatten();
             if circuits.iter().chain(others).any(is_it) {
-                let wrong = format!("circuit `{}` is bridged already", word.value);
-                return Err(self.at(word, wrong, "each is said once"));
+                let wrong = format!("circuit `{}` is already bridged", word.value);
+                return Err(self.at(word, wrong, "list each circuit once"));
             }
             circuits.push(circuit);
         }
@@ -439,13 +440,13 @@ impl Judge<'_> {
             return Err(self.missing(&said.name, wrong, "add circuits = [\"atm:0.100\"]"));
         }
         if let (Some(word), None) = (&said.host_address, link::device(&said.link)) {
-            let wrong = format!("`{}` is no device that the board makes", said.link.value);
-            return Err(self.at(word, wrong, "set the address where that interface is set up"));
+            let wrong = format!("`{}` is not a device that the board creates", said.link.value);
+            return Err(self.at(word, wrong, "set the address where the interface is configured"));
         }
         let (mtu_bytes, packets_max) = (said.mtu.unwrap_or(1500), said.queue.unwrap_or(256));
         if !(576..=9180).contains(&mtu_bytes) || !(16..=65_536).contains(&packets_max) {
             let wrong = format!("mtu or queue of bridge `{name}` is out of range");
-            return Err(self.missing(&said.name, wrong, "mtu is 576 to 9180, queue 16 to 65536"));
+            return Err(self.missing(&said.name, wrong, "mtu must be 576 to 9180, and queue 16 to 65536"));
         }
         let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
         Ok(PortPlan {
@@ -471,7 +472,7 @@ impl Judge<'_> {
         mac.filter(|mac| !mac.is_group()).ok_or_else(|| {
             self.at(
                 word,
-                format!("`{}` is no MAC of a station", word.value),
+                format!("`{}` is not a unicast MAC address", word.value),
                 "write six bytes such as 02:00:5e:00:00:01",
             )
         })
@@ -481,17 +482,13 @@ impl Judge<'_> {
         let prefix: Prefix = word.read().map_err(|error| {
             self.at(
                 word,
-                format!("`{}` is no address with its net: {error}", word.value),
+                format!("`{}` is not an address with a prefix length: {error}", word.value),
                 "write it as 10.0.0.1/24",
             )
         })?;
         let address = prefix.address();
         if address.is_unspecified() || address.is_multicast() {
-            return Err(self.at(
-                word,
-                format!("{address} is no address of a host"),
-                "write it as 10.0.0.1/24",
-            ));
+            return Err(self.at(word, format!("{address} is not a host address"), "write it as 10.0.0.1/24"));
         }
         Ok((address, prefix))
     }
@@ -499,8 +496,8 @@ impl Judge<'_> {
     fn pvc(&self, said: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, Mistake> {
         let vc: Vc = self.read(&said.vc)?;
         if vc.vci < VCI_USER_FIRST || vc.vpi > 255 {
-            let remedy = format!("VPIs up to 255 and VCIs from {VCI_USER_FIRST} are for users (I.361)");
-            return Err(self.at(&said.vc, format!("{vc} is no circuit of a user"), remedy));
+            let remedy = format!("use a VPI up to 255 and a VCI of at least {VCI_USER_FIRST} (I.361)");
+            return Err(self.at(&said.vc, format!("{vc} is not a user circuit"), remedy));
         }
         let peer = match &said.peer {
             None => None,
@@ -509,8 +506,8 @@ impl Judge<'_> {
                 _ => {
                     return Err(self.at(
                         word,
-                        format!("`{}` is no IPv4 address", word.value),
-                        "write one, or leave it out: InATMARP asks",
+                        format!("`{}` is not an IPv4 address", word.value),
+                        "write one, or remove it: InATMARP then discovers the peer",
                     ));
                 }
             },
@@ -522,18 +519,18 @@ impl Judge<'_> {
                 let word = said.encapsulation.as_ref().expect("it was said");
                 return Err(self.at(
                     word,
-                    format!("`{other}` is not known here"),
+                    format!("unknown value `{other}`"),
                     hint(other, &["llc", "vc-mux"]),
                 ));
             }
         };
         if let (true, Some(peer)) = (is_bridged, &said.peer) {
-            let wrong = format!("circuit {vc} is a bridge's, which has no peer");
-            return Err(self.at(peer, wrong, "leave it out"));
+            let wrong = format!("circuit {vc} belongs to a bridge, which has no peer");
+            return Err(self.at(peer, wrong, "remove it"));
         }
         if !llc_snap && peer.is_none() && !is_bridged {
-            let remedy = "say peer: such a circuit has no room for InATMARP (RFC 2684 §6)";
-            return Err(self.at(&said.vc, format!("circuit {vc} has vc-mux and no peer"), remedy));
+            let remedy = "set peer: InATMARP does not work with VC multiplexing (RFC 2684 §6)";
+            return Err(self.at(&said.vc, format!("circuit {vc} uses vc-mux and has no peer"), remedy));
         }
         let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
         let tolerance = said.cdvt.as_ref().map(|cdvt| self.time(Some(cdvt), Duration::ZERO)).transpose()?;
@@ -553,8 +550,8 @@ impl Judge<'_> {
         if gateway.is_ipv4() != prefix.address().is_ipv4() {
             return Err(self.at(
                 &said.via,
-                format!("{gateway} is of another family than {}", said.to.value),
-                "name a neighbour of the same",
+                format!("{gateway} and {} are of different address families", said.to.value),
+                "use a next hop of the same family",
             ));
         }
         let own = ports.iter().enumerate().find_map(|(port, plan)| {
@@ -565,13 +562,17 @@ impl Judge<'_> {
             let nets: Vec<String> =
                 ports.iter().flat_map(|port| &port.addresses).map(|(_, net)| net_word(net)).collect();
             let remedy = match &nets[..] {
-                [] => "give a port an address in its net".to_owned(),
-                nets => format!("name a neighbour in {}", nets.join(" or ")),
+                [] => "give a port an address in its subnet".to_owned(),
+                nets => format!("use a next hop in {}", nets.join(" or ")),
             };
-            return Err(self.at(&said.via, format!("{gateway} is in no net of a port"), remedy));
+            return Err(self.at(&said.via, format!("{gateway} is not in the subnet of any port"), remedy));
         };
         if address == gateway {
-            return Err(self.at(&said.via, format!("{gateway} is the board itself"), "name a neighbour"));
+            return Err(self.at(
+                &said.via,
+                format!("{gateway} is the board's own address"),
+                "use that of a neighbour",
+            ));
         }
         // IPv6 chooses among the port's addresses when there are some.
         let source = if gateway.is_ipv6() { std::net::Ipv6Addr::UNSPECIFIED.into() } else { address };

@@ -29,9 +29,11 @@ impl Mistake {
         let is_unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
         let mut mistake = match &words[..] {
             [word, known @ ..] if is_unknown => {
+                let is_key = message.starts_with("unknown field");
+                let what = if is_key { "key" } else { "value" };
                 let mut mistake =
-                    Mistake::at(text, at, format!("`{word}` is not known here"), hint(word, known));
-                if message.starts_with("unknown field") {
+                    Mistake::at(text, at, format!("unknown {what} `{word}`"), hint(word, known));
+                if is_key {
                     mistake.key.clear();
                 }
                 mistake
@@ -73,8 +75,8 @@ pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
     match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
         Some(other) => format!("did you mean `{other}`?"),
-        None if known.is_empty() => "there are none".to_owned(),
-        None => format!("known are {}", known.join(", ")),
+        None if known.is_empty() => "none are allowed here".to_owned(),
+        None => format!("expected one of {}", known.join(", ")),
     }
 }
 
@@ -89,9 +91,9 @@ fn example(key: &str) -> String {
         "kind" => "echo",
         "listen" => "127.0.0.1:9464",
         "from" => "a:0.100",
-        _ => return "say it".into(),
+        _ => return "add it".into(),
     };
-    format!("add {key} = \"{value}\", or what it is")
+    format!("add it, for example {key} = \"{value}\"")
 }
 
 /// Parses serde's message for a value of the wrong type: `invalid type: integer `100`, expected a string`.
@@ -103,9 +105,9 @@ fn of_type(message: &str) -> Option<(String, String)> {
         None => (found, ""),
     };
     let wrong = match kind {
-        "string" => format!("`\"{value}\"` is a text"),
+        "string" => format!("`\"{value}\"` is a string"),
         "integer" | "floating point" => format!("`{value}` is a number"),
-        "boolean" => format!("`{value}` is no more than yes or no"),
+        "boolean" => format!("`{value}` is a boolean"),
         "map" => "this is a table".to_owned(),
         "sequence" => "this is a list".to_owned(),
         other => format!("this is a {other}"),
@@ -114,16 +116,14 @@ fn of_type(message: &str) -> Option<(String, String)> {
         "a string" if !value.is_empty() => {
             format!("write it in quotes, with its unit if it has one: \"{value}\"")
         }
-        "a string" => "write a text in quotes".to_owned(),
+        "a string" => "write a string in quotes".to_owned(),
         "a boolean" => "write true or false".to_owned(),
-        "f64" => "write a number without quotes and unit, such as 10000".to_owned(),
-        "u8" | "u16" | "u32" | "u64" | "usize" => "write a whole number, without quotes and unit".to_owned(),
-        "a sequence" => {
-            "such a table is written with its name in [[ ]], as often as there are such".to_owned()
+        "f64" => "write a number without quotes or unit, such as 10000".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => {
+            "write a non-negative integer without quotes or unit".to_owned()
         }
-        other if other.starts_with("struct ") || other == "a map" => {
-            "such a table is written with its name in [ ]".to_owned()
-        }
+        "a sequence" => "write its name in [[ ]], once for each entry".to_owned(),
+        other if other.starts_with("struct ") || other == "a map" => "write its name in [ ]".to_owned(),
         other => format!("write {other}"),
     };
     Some((wrong, remedy))

@@ -27,16 +27,16 @@ impl Rates {
             (None, None, None) if tolerance.is_none() => return Ok(None),
             (None, ..) => {
                 return Err((
-                    format!("{whose} has a contract without a peak cell rate"),
-                    "say pcr, cells in a second".into(),
+                    format!("{whose} has a traffic contract without a peak cell rate"),
+                    "set pcr, in cells/s".into(),
                 ));
             }
         };
         let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
         if !(pcr >= 1.0 && pcr <= most) {
             return Err((
-                format!("pcr of {whose} is {pcr}"),
-                format!("1 to {most:.0} cells in a second fit the line"),
+                format!("pcr {pcr} of {whose} is out of range"),
+                format!("must be 1 to {most:.0} cells/s on this line"),
             ));
         }
         let sustained = match (self.scr, self.mbs) {
@@ -47,10 +47,10 @@ impl Rates {
             (Some(_), Some(_)) => {
                 return Err((
                     format!("scr or mbs of {whose} is out of range"),
-                    "scr is 1 to pcr, mbs 1 or more".into(),
+                    "scr must be 1 to pcr, and mbs at least 1".into(),
                 ));
             }
-            _ => return Err((format!("{whose} has one of scr and mbs"), "say both, or neither".into())),
+            _ => return Err((format!("{whose} has only one of scr and mbs"), "set both or neither".into())),
         };
         Ok(Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance.unwrap_or(usual)) }))
     }

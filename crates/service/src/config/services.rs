@@ -20,7 +20,7 @@ impl Judge<'_> {
         word.read().map_err(|_| {
             self.at(
                 word,
-                format!("`{}` is no address with a port", word.value),
+                format!("`{}` is not an address with a port", word.value),
                 "write it as 10.0.0.1:80 or [fd00::1]:80",
             )
         })
@@ -32,7 +32,7 @@ impl Judge<'_> {
             Some(rest) => rest.parse().map(End::Kernel).map_err(|_| {
                 self.at(
                     word,
-                    format!("`{rest}` is no address with a port"),
+                    format!("`{rest}` is not an address with a port"),
                     "write it as kernel:127.0.0.1:80",
                 )
             }),
@@ -54,14 +54,14 @@ impl Judge<'_> {
             let what =
                 if port.carries == Carries::Frames { "all its addresses" } else { "its first address" };
             let wrong =
-                format!("{address} is this host's: port `{name}` has `host`, which gives the host {what}");
+                format!("{address} belongs to this host: `host` of port `{name}` gives the host {what}");
             let remedy = match (port.carries, all.next()) {
-                (_, Some((own, _))) => format!("listen on {own}, or with a program of this host"),
-                (Carries::Frames, None) => "leave host out, or listen with a program of this host".to_owned(),
+                (_, Some((own, _))) => format!("listen on {own}, or use a program on this host"),
+                (Carries::Frames, None) => "remove host, or use a program on this host".to_owned(),
                 (Carries::Cells, None) => format!(
-                    "leave host out, or give port `{name}` a second address, in a net of its own with a pvc whose `peer` is said"
+                    "remove host, or give port `{name}` a second address, in a subnet of its own with a pvc that has `peer`"
                 ),
-                (_, None) => format!("give port `{name}` a second address for the board, or leave host out"),
+                (_, None) => format!("give port `{name}` a second address for the board, or remove host"),
             };
             return Err(self.at(word, wrong, remedy));
         }
@@ -69,9 +69,9 @@ impl Judge<'_> {
             Some((own, _)) => {
                 format!("listen on {own}, or on {} for all", if own.is_ipv4() { "0.0.0.0" } else { "[::]" })
             }
-            None => "give a port that address".into(),
+            None => "assign the address to a port".into(),
         };
-        Err(self.at(word, format!("{address} is no address of this board"), remedy))
+        Err(self.at(word, format!("{address} is not an address of this board"), remedy))
     }
 
     pub(super) fn services(
@@ -93,15 +93,15 @@ impl Judge<'_> {
                 let place = table.name.as_ref().unwrap_or(&table.kind);
                 return Err(self.at(
                     place,
-                    format!("there are two services `{}`", service.name),
-                    "names are given once",
+                    format!("duplicate service name `{}`", service.name),
+                    "names must be unique",
                 ));
             }
             if let Some(other) = services.iter().find(|other| other.listen == service.listen) {
                 return Err(self.at(
                     table.listen.as_ref().unwrap_or(&table.kind),
-                    format!("`{}` listens on {} already", other.name, other.listen),
-                    "take another port",
+                    format!("`{}` already listens on {}", other.name, other.listen),
+                    "use another port",
                 ));
             }
             services.push(service);
@@ -109,8 +109,8 @@ impl Judge<'_> {
         if services.len() > SERVICES_MAX {
             return Err(self.at(
                 &said[SERVICES_MAX].kind,
-                format!("{} services", services.len()),
-                format!("{SERVICES_MAX} at most"),
+                format!("too many services ({})", services.len()),
+                format!("at most {SERVICES_MAX} are allowed"),
             ));
         }
         Ok(services)
@@ -135,13 +135,13 @@ impl Judge<'_> {
             ("to", said.to.is_some(), &["forward"]),
         ];
         if !KINDS.contains(&word) {
-            return Err(self.at(&said.kind, format!("`{word}` is not known here"), hint(word, &KINDS)));
+            return Err(self.at(&said.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));
         }
         if let Some((key, ..)) = others.iter().find(|(_, there, kinds)| *there && !kinds.contains(&word)) {
             return Err(self.missing(
                 &said.kind,
-                format!("`{key}` is no key of the service `{name}` (kind {word})"),
-                "leave it out",
+                format!("service `{name}` (kind {word}) has no key `{key}`"),
+                "remove it",
             ));
         }
         let needs = |key: &str, example: &str| {
@@ -168,9 +168,9 @@ impl Judge<'_> {
             },
             "http" => {
                 let root = said.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
-                let path = self.directory(root, "make it, or name another")?;
+                let path = self.directory(root, "create it, or use another")?;
                 let about = std::fs::metadata(&path)
-                    .map_err(|error| self.at(root, error.to_string(), "name another"))?;
+                    .map_err(|error| self.at(root, error.to_string(), "use another directory"))?;
                 Kind::Http {
                     root: path,
                     folder: (about.dev(), about.ino()),
@@ -183,7 +183,7 @@ impl Judge<'_> {
                 let end = self.end(to)?;
                 if matches!((listen, end), (End::Board(_), End::Board(_)) | (End::Kernel(_), End::Kernel(_)))
                 {
-                    let remedy = "write one of listen and to with kernel: in front";
+                    let remedy = "prefix either listen or to with kernel:";
                     return Err(self.at(to, format!("`{name}` has both ends on the same side"), remedy));
                 }
                 Kind::Forward { to: end }
@@ -194,7 +194,7 @@ impl Judge<'_> {
             (End::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
                 return Err(self.at(
                     said,
-                    "only `forward` listens with the kernel",
+                    "only a `forward` service can listen on `kernel:` addresses",
                     "listen on an address of the board",
                 ));
             }

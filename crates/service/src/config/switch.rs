@@ -200,13 +200,16 @@ impl Plan {
     fn judge(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: &str, remedy: &str| Err((wrong.to_owned(), remedy.to_owned()));
         if self.links.is_empty() {
-            return wrong("there is no link", "a switch has two or more, each with a name and an address");
+            return wrong(
+                "no link configured",
+                "a switch needs two or more, each with a name and an address",
+            );
         }
         if self.routes.is_empty() {
-            return wrong("there is no route", "say which circuit leads where, such as a:0.100 to b:1.200");
+            return wrong("no route configured", "add a route, such as a:0.100 to b:1.200");
         }
         if self.links.len() > LINKS_MAX || self.routes.len() > ROUTES_MAX {
-            return wrong("the switch is too large", "it has 256 links and 16384 routes at most");
+            return wrong("the switch is too large", "it can have at most 256 links and 16384 routes");
         }
         Ok(())
     }
@@ -217,7 +220,7 @@ impl Plan {
 
     fn no_link(&self) -> String {
         let names: Vec<&str> = self.links.iter().map(|link| link.name.as_str()).collect();
-        format!("there is no such link; there are {}", names.join(", "))
+        format!("unknown link; the links are {}", names.join(", "))
     }
 
     fn add_link(&mut self, text: &str, said: &Link) -> Result<(), Mistake> {
@@ -226,27 +229,29 @@ impl Plan {
             return Err(no_name(text, &said.name));
         }
         if self.link(&said.name).is_some() {
-            let wrong = format!("there are two links `{}`", said.name.value);
-            return Err(at(&said.name, wrong, "names are given once"));
+            let wrong = format!("duplicate link name `{}`", said.name.value);
+            return Err(at(&said.name, wrong, "names must be unique"));
         }
-        let carries = link::carries(&said.link)
-            .map_err(|remedy| at(&said.link, format!("`{}` is no link", said.link.value), &remedy))?;
+        let carries = link::carries(&said.link).map_err(|remedy| {
+            at(&said.link, format!("invalid link address `{}`", said.link.value), &remedy)
+        })?;
         if carries != Carries::Cells {
-            let remedy = "a switch has links of cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:";
-            return Err(at(&said.link, format!("it carries {carries}"), remedy));
+            let remedy =
+                "a switch needs links that carry cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:";
+            return Err(at(&said.link, format!("the link carries {carries}"), remedy));
         }
         let interface = match said.interface.as_ref().map(|word| (word, word.value.as_str())) {
             None | Some((_, "uni")) => Interface::Uni,
             Some((_, "nni")) => Interface::Nni,
             Some((word, other)) => {
-                return Err(at(word, format!("`{other}` is not known here"), &hint(other, &["uni", "nni"])));
+                return Err(at(word, format!("unknown value `{other}`"), &hint(other, &["uni", "nni"])));
             }
         };
         let bits_per_second = match &said.rate {
             None => OC3C_BITS_PER_SECOND,
             Some(word) => {
                 let rate = word.read::<Rate>();
-                rate.map_err(|remedy| at(word, format!("`{}` cannot be read", word.value), remedy))?.0
+                rate.map_err(|remedy| at(word, format!("invalid value `{}`", word.value), remedy))?.0
             }
         };
         self.links.push(LinkPlan {
@@ -264,7 +269,8 @@ impl Plan {
     fn add_route(&mut self, text: &str, said: &Route) -> Result<(), Mistake> {
         let at = |word: &Word, wrong: String, remedy: &str| Mistake::at(text, word.at, wrong, remedy);
         let place = |word: &Word| {
-            self.place(word).map_err(|remedy| at(word, format!("`{}` is no place", word.value), &remedy))
+            self.place(word)
+                .map_err(|remedy| at(word, format!("invalid circuit or path `{}`", word.value), &remedy))
         };
         let (from, to) = (place(&said.from)?, place(&said.to)?);
         let missing = |wrong: String, remedy: String| Mistake {
@@ -272,18 +278,19 @@ impl Plan {
             ..Mistake::at(text, said.from.at, wrong, remedy)
         };
         if std::mem::discriminant(&from.name) != std::mem::discriminant(&to.name) {
-            let wrong = "a circuit becomes a circuit, a path a path".to_owned();
+            let wrong = "a route joins two circuits or two paths".to_owned();
             return Err(missing(wrong, "write a:0.100 and b:1.200, or a:5 and b:7".into()));
         }
         if said.frame_discard && matches!(from.name, ConnectionId::Path(_)) {
-            let wrong = "a path interleaves frames of many circuits".to_owned();
-            return Err(missing(wrong, "leave frame_discard out".into()));
+            let wrong =
+                "a path interleaves frames of many circuits, so frames cannot be discarded".to_owned();
+            return Err(missing(wrong, "remove frame_discard".into()));
         }
         let tolerance = match &said.cdvt {
             None => None,
             Some(word) => {
                 let time = word.read::<Length>();
-                Some(time.map_err(|remedy| at(word, format!("`{}` cannot be read", word.value), remedy))?.0)
+                Some(time.map_err(|remedy| at(word, format!("invalid value `{}`", word.value), remedy))?.0)
             }
         };
         let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
@@ -300,11 +307,11 @@ impl Plan {
             (Some(contract), Some((_, "shape"))) => shape = Some(contract),
             (Some(_), Some((word, other))) => {
                 let known = hint(other, &["drop", "tag", "shape"]);
-                return Err(at(word, format!("`{other}` is not known here"), &known));
+                return Err(at(word, format!("unknown value `{other}`"), &known));
             }
             (None, Some((word, _))) => {
-                let wrong = "there is no contract that could be broken".to_owned();
-                return Err(at(word, wrong, "say pcr, cells in a second"));
+                let wrong = "police needs a traffic contract".to_owned();
+                return Err(at(word, wrong, "set pcr, in cells/s"));
             }
         }
         let cells_max = said.queue.unwrap_or(ROUTE_CELLS).clamp(1, 1 << 22);
@@ -312,8 +319,8 @@ impl Plan {
         let back = RoutePlan { from: to, to: from, ..there };
         for route in [Some(there), said.both.then_some(back)].into_iter().flatten() {
             if self.routes.iter().any(|other| other.from == route.from) {
-                let wrong = format!("{} leads somewhere already", self.word(route.from));
-                return Err(missing(wrong, "each circuit that comes in has one route".into()));
+                let wrong = format!("{} already has a route", self.word(route.from));
+                return Err(missing(wrong, "each incoming circuit or path has one route".into()));
             }
             self.routes.push(route);
         }
@@ -329,14 +336,16 @@ impl Plan {
         let name = match name.parse::<Vc>() {
             // Signalling (5) and management (16) may be switched; lower VCIs are the path's own cells.
             Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
-                return Err(format!("VCIs 0 to {VCI_F4_END_TO_END} are the path's own (I.361 §2.2.3)"));
+                return Err(format!(
+                    "VCIs 0 to {VCI_F4_END_TO_END} are reserved for the path's own cells (I.361 §2.2.3)"
+                ));
             }
             Ok(vc) => ConnectionId::Circuit(vc),
             Err(_) => ConnectionId::Path(name.parse().map_err(|_| SAY)?),
         };
         let (ConnectionId::Circuit(Vc { vpi, .. }) | ConnectionId::Path(vpi)) = name;
         if vpi > vpi_max {
-            return Err(format!("VPIs up to {vpi_max} fit its headers (interface = \"nni\": 4095)"));
+            return Err(format!("its headers allow VPIs up to {vpi_max} (with interface = \"nni\": 4095)"));
         }
         Ok(Place { link, name })
     }
@@ -352,8 +361,8 @@ impl Plan {
 }
 
 fn no_name(text: &str, word: &Word) -> Mistake {
-    let remedy = format!("1 to {NAME_BYTES_MAX} letters, digits, - and _");
-    Mistake::at(text, word.at, format!("`{}` is no name", word.value), remedy)
+    let remedy = format!("use 1 to {NAME_BYTES_MAX} letters, digits, - and _");
+    Mistake::at(text, word.at, format!("invalid name `{}`", word.value), remedy)
 }
 
 /// Formats an error in a word, which has no line.
@@ -383,7 +392,7 @@ fn route_of(word: &str) -> Result<Route, String> {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let number = |most: f64| {
             let number = value.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
-            number.ok_or_else(|| format!("{key}={value}: a number is wanted"))
+            number.ok_or_else(|| format!("{key}={value}: expected a number"))
         };
         match key {
             "one-way" => route.both = false,
@@ -394,7 +403,7 @@ fn route_of(word: &str) -> Result<Route, String> {
             "queue" => route.queue = Some(number(1e9)? as usize),
             "cdvt" => route.cdvt = Some(Word::plain(value)),
             "police" => route.police = Some(Word::plain(value)),
-            other => return Err(format!("there is no option `{other}`: {}", hint(other, &OPTIONS))),
+            other => return Err(format!("unknown option `{other}`: {}", hint(other, &OPTIONS))),
         }
     }
     Ok(route)

@@ -59,7 +59,7 @@ pub(super) struct Words(pub(super) Vec<Word>);
 impl<'de> Deserialize<'de> for Words {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Words, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a text, or a list of texts: [\"…\", \"…\"]")]
+        #[serde(untagged, expecting = "expected a string or a list of strings: [\"…\", \"…\"]")]
         enum Either {
             One(String),
             Many(Vec<String>),

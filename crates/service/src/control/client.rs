@@ -73,15 +73,15 @@ impl Caller {
                 [one] => one.clone(),
                 [] => {
                     return Err(format!(
-                        "no board runs: kiban up board.toml begins one{}",
+                        "no board is running: start one with kiban up board.toml{}",
                         names::left_out()
                     ));
                 }
-                many => return Err(format!("several boards run, name one: {}", many.join(", "))),
+                many => return Err(format!("several boards are running, name one: {}", many.join(", "))),
             },
         };
         if !is_name(&name) {
-            return Err(format!("{name:?} is no name of a board: 1 to 32 letters, digits, - and _"));
+            return Err(format!("invalid board name {name:?}: use 1 to 32 letters, digits, - and _"));
         }
         let mut why = None;
         for folder in names::folders_of_boards() {
@@ -96,8 +96,10 @@ impl Caller {
             }
         }
         Err(why.unwrap_or_else(|| match &boards()[..] {
-            [] => format!("no board {name} runs, nor any other{}", names::left_out()),
-            others => format!("no board {name} runs; these do: {}{}", others.join(", "), names::left_out()),
+            [] => format!("no board {name} is running, nor any other{}", names::left_out()),
+            others => {
+                format!("no board {name} is running; these are: {}{}", others.join(", "), names::left_out())
+            }
         }))
     }
 
@@ -161,7 +163,9 @@ impl Caller {
         let until = self.clock.now() + time;
         let asked = self.send(question, until).and_then(|()| self.answer(until));
         asked.map_err(|error| match error.kind() {
-            ErrorKind::TimedOut => self.silence(&format!("no whole answer within {} s", time.as_secs_f64())),
+            ErrorKind::TimedOut => {
+                self.silence(&format!("no complete answer within {} s", time.as_secs_f64()))
+            }
             _ => self.silence(&error),
         })
     }
@@ -199,7 +203,7 @@ impl Caller {
                 return Err(io::Error::other(format!("its answer is longer than {most} bytes")));
             }
             if self.receive(until)? == 0 {
-                return Err(io::Error::other("it has gone"));
+                return Err(io::Error::other("it closed the connection"));
             }
         }
     }
@@ -291,7 +295,7 @@ mod tests {
         });
         let error =
             caller.ask_within(&Question::Status {}, Duration::from_millis(300)).expect_err("no answer");
-        assert_eq!(error, "board lab does not answer: no whole answer within 0.3 s");
+        assert_eq!(error, "board lab does not answer: no complete answer within 0.3 s");
         drop(caller);
         dribble.join().expect("it was hung up on");
     }
@@ -302,7 +306,7 @@ mod tests {
         let long = Question::Loopback { port: "x".repeat(8 << 20), vc: "0.100".into(), segment: false };
         for question in [Question::Status {}, long] {
             let error = caller.ask_within(&question, Duration::from_millis(1)).expect_err("no answer");
-            assert_eq!(error, "board lab does not answer: no whole answer within 0.001 s");
+            assert_eq!(error, "board lab does not answer: no complete answer within 0.001 s");
         }
     }
 

@@ -52,7 +52,7 @@ impl Desk {
     /// Another board of that name runs; the socket cannot be created.
     pub fn open(name: &str, figures: Figures, orders: Arc<Orders>) -> Result<Desk, String> {
         let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
-        let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
+        let runtime = runtime.map_err(|error| format!("cannot start the control thread: {error}"))?;
         let entered = runtime.enter();
         let listener = listen(name)?;
         let metrics = figures.address();
@@ -77,7 +77,7 @@ impl Desk {
             });
         };
         let thread = std::thread::Builder::new().name("control".into()).spawn(work);
-        let thread = thread.map_err(|error| format!("control cannot begin: {error}"))?;
+        let thread = thread.map_err(|error| format!("cannot start the control thread: {error}"))?;
         Ok(Desk { metrics: sender, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -105,15 +105,14 @@ impl Drop for Desk {
 
 /// Opens the control socket.
 fn listen(name: &str) -> Result<AsyncListener, String> {
-    let folder =
-        names::own_folder().map_err(|error| format!("the control socket cannot be made: {error}"))?;
+    let folder = names::own_folder().map_err(|error| format!("cannot create the control socket: {error}"))?;
     let path = folder.join(format!("{name}.sock"));
-    let say = |error: io::Error| format!("the control socket {} cannot be made: {error}", path.display());
+    let say = |error: io::Error| format!("cannot create the control socket {}: {error}", path.display());
     // No descriptors are expected from clients: any that arrive are detected, and closed on another thread.
     let listener = Listener::open(&path, SocketType::STREAM);
     let listener = listener.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("a board {name} runs already ({}): give one of them another `name`", path.display())
+            format!("a board {name} is already running ({}): give one of them another `name`", path.display())
         }
         _ => say(error),
     })?;
@@ -136,7 +135,7 @@ async fn callers(listener: AsyncListener, orders: Arc<Orders>, busy: Arc<Semapho
                 }
             });
         } else {
-            let rule = format!("too many callers at once: the limit is {CALLERS_MAX}");
+            let rule = format!("too many clients: the limit is {CALLERS_MAX}");
             lock(&lines).log_disconnect(&caller, rule);
         }
     }
@@ -168,7 +167,7 @@ async fn attend(
                 Ok(order) => orders.answer(order).await,
                 Err(why) => Answer::Refused(why),
             },
-            Err(error) => Answer::Refused(format!("that is no question: {error}")),
+            Err(error) => Answer::Refused(format!("invalid request: {error}")),
         };
         let capturing = match answer {
             Answer::Capturing(capturing) => capturing,
@@ -180,12 +179,12 @@ async fn attend(
                 if line.len() < LINE_BYTES_MAX {
                     return Ok(());
                 }
-                let message = format!("its question is longer than {LINE_BYTES_MAX} bytes");
+                let message = format!("the request is longer than {LINE_BYTES_MAX} bytes");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
         drop(place);
-        let begun = Reply::Done("it is being recorded".into());
+        let begun = Reply::Done("capture started".into());
         timeout(SILENCE, say(stream, &begun)).await.map_err(io::Error::other)??;
         let reply = record(stream, capturing, orders).await;
         return timeout(SILENCE, say(stream, &reply)).await.map_err(io::Error::other)?;
@@ -216,7 +215,7 @@ async fn record(stream: &mut BufReader<AsyncPeer>, mut capturing: Capturing, ord
         Ok(Ok(Ok(captured))) => Reply::Captured(captured),
         Ok(Ok(Err(why))) => Reply::Refused(why),
         Ok(Err(_)) | Err(_) => {
-            Reply::Refused("the board has not ended the record: it may not be whole".into())
+            Reply::Refused("the board did not end the capture: the file may be incomplete".into())
         }
     }
 }

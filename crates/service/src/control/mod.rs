@@ -91,14 +91,14 @@ impl TryFrom<Question> for Order {
             Question::Reload {} => Order::Reload,
             Question::Down {} => Order::Down,
             Question::Loopback { port, vc, segment } => {
-                let vc = vc.parse().map_err(|error| format!("`{vc}` is no circuit: {error}"))?;
+                let vc = vc.parse().map_err(|error| format!("invalid circuit `{vc}`: {error}"))?;
                 Order::Loopback { port, vc, segment }
             }
             Question::Capture { port, file, seconds, packets } => {
                 let time = match seconds.map(Duration::try_from_secs_f64) {
                     None => CAPTURE_MAX,
                     Some(Ok(time)) => time.min(CAPTURE_MAX),
-                    Some(Err(_)) => return Err(format!("{} seconds are no time", seconds.unwrap_or(0.0))),
+                    Some(Err(_)) => return Err(format!("invalid duration: {} s", seconds.unwrap_or(0.0))),
                 };
                 Order::Capture { port, file, time, packets: packets.unwrap_or(u64::MAX) }
             }
@@ -111,7 +111,7 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Status(status) => Reply::Status(status),
             Answer::Loopback(time) => Reply::Loopback(time.map(|time| rounded(time.as_secs_f64() * 1e6))),
-            Answer::Capturing(_) => Reply::Done("it is being recorded".into()),
+            Answer::Capturing(_) => Reply::Done("capture started".into()),
             Answer::Done(what) => Reply::Done(what),
             Answer::Refused(why) => Reply::Refused(why),
         }

@@ -116,11 +116,11 @@ async fn attend(mut stream: TcpStream, mut place: Place, orders: &Orders) -> io:
         [b"GET" | b"HEAD", b"/metrics", _] => match orders.answer(Order::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
             Answer::Loopback(_) | Answer::Capturing(_) => {
-                ("503 Service Unavailable", "that is no status\n".into())
+                ("503 Service Unavailable", "unexpected answer from the board\n".into())
             }
             Answer::Done(why) | Answer::Refused(why) => ("503 Service Unavailable", why + "\n"),
         },
-        [b"GET" | b"HEAD", _, _] => ("404 Not Found", "figures are at /metrics\n".into()),
+        [b"GET" | b"HEAD", _, _] => ("404 Not Found", "metrics are at /metrics\n".into()),
         _ => ("405 Method Not Allowed", "GET /metrics\n".into()),
     };
     let mut answer = format!(

@@ -75,7 +75,7 @@ impl Place {
     ) -> io::Result<T> {
         self.set(Some(Instant::now()));
         let done = tokio::select! {
-            _ = &mut self.gone => Err(io::Error::other("it made way")),
+            _ = &mut self.gone => Err(io::Error::other("disconnected for another client")),
             done = timeout(patience, caller) => done.unwrap_or_else(|_| {
                 let seconds = patience.as_secs();
                 let message = format!("no request, or answer not read, within {seconds} s");

@@ -183,7 +183,7 @@ impl Attach {
                 Err(NotTaken::AsksFor { streams }) => {
                     self.lines.log_disconnect(
                         &*half,
-                        format!("it asks for {streams} streams, and {free} are free: raise `sessions`"),
+                        format!("it requests {streams} streams, and {free} are free: raise `sessions`"),
                     );
                     self.past.refused += 1;
                     self.remove(number);
@@ -192,7 +192,7 @@ impl Attach {
                 Err(NotTaken::Misunderstood(error)) => {
                     // A client that only checks whether the service is there hangs up.
                     if error.kind() != io::ErrorKind::ConnectionReset {
-                        self.lines.log_disconnect(&*half, format!("its greeting is not understood: {error}"));
+                        self.lines.log_disconnect(&*half, format!("invalid greeting: {error}"));
                     }
                     self.past.errors += 1;
                     self.remove(number);
@@ -213,10 +213,7 @@ impl Attach {
         self.clients.retain(|_, client| match client {
             Client::Caller(half, until) if now.is_none_or(|now| *until <= now) => {
                 if now.is_some() {
-                    lines.log_disconnect(
-                        &*half,
-                        format!("it sends no greeting within {} s", GREETING.as_secs()),
-                    );
+                    lines.log_disconnect(&*half, format!("no greeting within {} s", GREETING.as_secs()));
                 }
                 client.forget_at(files);
                 false
@@ -261,10 +258,7 @@ impl Attach {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.remove(number) {
             Some(Client::Attached(desk, channel)) => {
-                self.lines.log_disconnect(
-                    channel.socket(),
-                    "it has broken the rings that it shares with the board",
-                );
+                self.lines.log_disconnect(channel.socket(), "it broke the protocol of the rings in shared memory");
                 desk
             }
             Some(Client::Gone(desk, ..)) => desk,
@@ -307,11 +301,11 @@ fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<
     let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;
         if bytes < its.bytes() {
-            return Err("it wants less memory than its streams take".into());
+            return Err("the requested memory is too small for the requested streams".into());
         }
         asked = its.slots();
         if asked > free {
-            return Err(format!("{free} streams are free, {asked} asked: raise `sessions`"));
+            return Err(format!("{asked} streams requested, {free} free: raise `sessions`"));
         }
         layout = Some(its);
         Ok(())

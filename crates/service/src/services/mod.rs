@@ -309,7 +309,7 @@ fn admit(
     watch: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), String> {
     if here >= most {
-        return Err(format!("the board has {here} of {most} {callers}: one has to go first"));
+        return Err(format!("too many {callers}: the limit of {most} is reached"));
     }
     watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
 }
@@ -332,7 +332,7 @@ pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> io::Result<Box<dyn Servic
     let bounds = Bounds { sessions_max: plan.sessions_max, idle: plan.idle };
     let on_board = || match plan.listen {
         End::Board(address) => Ok(address),
-        _ => Err(io::Error::other(format!("service {} listens on the board", plan.name))),
+        _ => Err(io::Error::other(format!("service {} must listen on the board", plan.name))),
     };
     Ok(match &plan.kind {
         Kind::Echo => Box::new(Plain::new(on_board()?, Role::Echo, bounds)),
@@ -368,7 +368,7 @@ mod tests {
         let full = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
         assert_eq!(admit("clients", 255, 256, || Ok(())), Ok(()));
         let why = admit("clients", 256, 256, || panic!("it has no place")).expect_err("full");
-        assert_eq!(why, "the board has 256 of 256 clients: one has to go first");
+        assert_eq!(why, "too many clients: the limit of 256 is reached");
         let why = admit("clients", 3, 256, full).expect_err("no watch");
         assert!(why.starts_with("the board cannot watch the socket: No space left"), "{why}");
         assert!(!why.contains("256"), "{why}");

@@ -130,8 +130,7 @@ impl Sockets {
             let stays = now.is_some_and(|now| *until > now);
             if !stays {
                 if now.is_some() {
-                    lines
-                        .log_disconnect(&*socket, format!("it asks nothing within {} s", PATIENCE.as_secs()));
+                    lines.log_disconnect(&*socket, format!("no request within {} s", PATIENCE.as_secs()));
                 }
                 let _ = files.forget(&*socket);
             }
@@ -168,7 +167,7 @@ impl Sockets {
                 match received {
                     // A client that only checks whether the service is there hangs up.
                     Ok(0) => return,
-                    Ok(_) => self.lines.log_disconnect(&socket, "its question is not understood"),
+                    Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
                     Err(error) => self.lines.log_disconnect(&socket, error),
                 }
                 self.counters.errors += 1;

@@ -45,7 +45,7 @@ pub(crate) struct Delay {
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(figure) if figure > 0.0 && figure < 1e9 => Ok(figure),
-        _ => Err("say a number above 0".into()),
+        _ => Err("must be a number above 0".into()),
     }
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for All {
 impl Delay {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         if self.sizes.0.contains(&0) {
-            return Err("a message has a byte at least: leave 0 out of --sizes".into());
+            return Err("a message has at least 1 byte: remove 0 from --sizes".into());
         }
         let ask = Ask {
             sizes: self.sizes.0.clone(),

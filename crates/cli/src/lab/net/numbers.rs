@@ -15,8 +15,9 @@ impl FromStr for Numbers {
     fn from_str(text: &str) -> Result<Numbers, String> {
         let mut numbers = Vec::new();
         for piece in text.split(',') {
-            add(piece.trim(), &mut numbers)
-                .ok_or(format!("'{piece}' is no number: say 100 or 500..6000/500 or 1024..65536*2"))?;
+            add(piece.trim(), &mut numbers).ok_or(format!(
+                "'{piece}' is not a number or a range: write 100, 500..6000/500 or 1024..65536*2"
+            ))?;
             if numbers.len() > NUMBERS_MAX {
                 return Err(format!("more than {NUMBERS_MAX} numbers"));
             }

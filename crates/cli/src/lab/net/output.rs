@@ -8,7 +8,7 @@ pub(super) fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)
 /// Writes files, each by its name, into a folder.
 pub(super) fn write(folder: &std::path::Path, files: &[(String, Vec<u8>)]) -> Result<(), String> {
     let say = |error: std::io::Error| {
-        format!("{} cannot be written ({error}): make room, or name another folder", folder.display())
+        format!("cannot write to {} ({error}): free some space, or use another directory", folder.display())
     };
     std::fs::create_dir_all(folder).map_err(say)?;
     files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes)).map_err(say)

@@ -44,7 +44,7 @@ impl Key {
 
 /// A file's first line.
 pub(super) fn token_of(path: &Path) -> Result<Token, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Token::of_text(&text).map_err(|why| format!("{}: {why}", path.display()))
 }

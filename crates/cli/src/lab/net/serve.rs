@@ -67,7 +67,8 @@ impl Serve {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let token = match &self.token_file {
             Some(path) => token_of(path)?,
-            None => Token::random().map_err(|error| format!("no random numbers from the system: {error}"))?,
+            None => Token::random()
+                .map_err(|error| format!("cannot get random numbers from the system: {error}"))?,
         };
         let limits = Limits {
             sessions: self.sessions as usize,
@@ -83,20 +84,20 @@ impl Serve {
         let server = Server::bind(self.listen, token.clone(), self.allow, limits, told)
             .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
-        eprintln!("answering at {at}; ctrl-c ends");
+        eprintln!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
             // Once, and to whoever started it: this is how the other end learns of it.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
-            eprintln!("at the other end: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
+            eprintln!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
             // The host's own counts of TCP and its settings are part of what is measured.
             let needs =
                 [Need::buffers(), Need::read(Path::new("/proc/self")), Need::read(Path::new("/proc/sys"))];
             Sandbox::enter(&needs, OnRefusal::Error)
-                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
+                .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
-        server.run().map_err(|error| format!("{at} can no longer be listened at: {error}"))?;
+        server.run().map_err(|error| format!("cannot accept connections on {at} any more: {error}"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -109,7 +110,7 @@ fn ports(text: &str) -> Result<Ports, String> {
     let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
     match ends {
         Some((first, last)) if (1..=last).contains(&first) => Ok(Ports(first..=last)),
-        _ => Err("say the first port and the last, for example 4200-4203".into()),
+        _ => Err("write the first and the last port, such as 4200-4203".into()),
     }
 }
 
@@ -129,13 +130,15 @@ fn tell(event: Event, json: bool, quiet: bool) {
         let _ = crate::output::print(&format!("{line}\n"));
     } else if !quiet {
         match event {
-            Event::Began(address) => eprintln!("{address}: a session"),
-            Event::Ended(address, trials, how) => eprintln!("{address}: ended after {trials} trials: {how}"),
+            Event::Began(address) => eprintln!("{address}: session started"),
+            Event::Ended(address, trials, how) => {
+                eprintln!("{address}: session ended after {trials} trials: {how}");
+            }
             Event::Refused { address, why, more: 0 } => eprintln!("{address}: refused: {why}"),
             Event::Refused { address, why, more } => {
                 eprintln!("{address}: refused {more} more times in the last 10 s: {why}");
             }
-            Event::RefusedOthers(others) => eprintln!("{others} more were refused in the last 10 s"),
+            Event::RefusedOthers(others) => eprintln!("{others} more clients were refused in the last 10 s"),
         }
     }
 }

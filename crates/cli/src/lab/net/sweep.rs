@@ -115,14 +115,14 @@ impl Nagle {
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("say 0.01 to 3600".into()),
+        _ => Err("must be 0.01 to 3600".into()),
     }
 }
 
 fn cores(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(cores) if (0.0..=10_000.0).contains(&cores) => Ok(cores),
-        _ => Err("say a number of processors, for example 0.5".into()),
+        _ => Err("must be a number of processor cores, such as 0.5".into()),
     }
 }
 

@@ -381,11 +381,11 @@ fn stay(mut sending: Sending, request: &Request) -> Sending {
 
 fn plain_for(bad: Bad) -> Sending {
     match bad {
-        Bad::Malformed => plain("400 Bad Request", "that is no request\n", &[]),
+        Bad::Malformed => plain("400 Bad Request", "malformed request\n", &[]),
         Bad::NoWay => plain("404 Not Found", "not found\n", &[]),
-        Bad::Method => plain("405 Method Not Allowed", "GET and HEAD\n", &[("Allow", "GET, HEAD")]),
-        Bad::Body => plain("413 Content Too Large", "no request has a body here\n", &[]),
-        Bad::Version => plain("505 HTTP Version Not Supported", "HTTP/1.1\n", &[]),
+        Bad::Method => plain("405 Method Not Allowed", "use GET or HEAD\n", &[("Allow", "GET, HEAD")]),
+        Bad::Body => plain("413 Content Too Large", "request bodies are not supported\n", &[]),
+        Bad::Version => plain("505 HTTP Version Not Supported", "use HTTP/1.1\n", &[]),
     }
 }
 
