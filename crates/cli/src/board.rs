@@ -1,4 +1,4 @@
-//! `kiban status`, `reload`, `down`, `capture`: questions to a board that runs.
+//! `kiban status`, `reload`, `down` and `capture`: requests to a running board.
 
 use clap::Args;
 use kiban_lab::table::Table;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Which board is meant.
+/// Selects the board.
 #[derive(Args)]
 pub(crate) struct Which {
     /// Name of the board; needed only if several are running.
@@ -124,7 +124,7 @@ pub(crate) struct Capture {
     board: Option<String>,
 }
 
-/// A time, as a word or in seconds.
+/// Parses a duration with a unit, or in seconds without one.
 fn capture_time(text: &str) -> Result<Duration, String> {
     let is_number = text.ends_with(|last: char| last.is_ascii_digit());
     let word = if is_number { format!("{text}s") } else { text.to_owned() };
@@ -143,7 +143,7 @@ impl Capture {
                     .into(),
             );
         }
-        // The board has a directory of its own.
+        // The board has another working directory.
         let file =
             std::path::absolute(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let seconds = self.seconds.map(|time| time.as_secs_f64());
@@ -153,7 +153,7 @@ impl Capture {
             let told = move |wish| {
                 if wish == Wish::Stop {
                     end.end();
-                    // Who has no patience with a board that hangs says it twice.
+                    // A second ctrl-c exits at once, in case the board does not respond.
                     if has_ended.swap(true, Ordering::AcqRel) {
                         std::process::exit(1);
                     }
@@ -179,7 +179,7 @@ impl Capture {
     }
 }
 
-/// Has a board do something, and prints what it has done.
+/// Sends a request to a board, and prints its answer.
 fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
     match caller.ask(question)? {
         Reply::Done(what) => crate::output::print(&(what + "\n")),
@@ -190,7 +190,8 @@ fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
     }
 }
 
-/// Why a board cannot be used by programs: it does not run, is another's, or lacks the service of a kind.
+/// Returns why programs cannot use a board: it does not run, belongs to another user, or has no service of
+/// `kind`; else `otherwise`.
 pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> String {
     let lacks = |status: &Status| !status.services.iter().any(|service| service.kind == kind);
     match Caller::call(board).and_then(|mut caller| ask_status(&mut caller)) {
@@ -205,7 +206,7 @@ pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> Strin
     }
 }
 
-/// How a board is.
+/// Requests the status of a board.
 pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
     match caller.ask(&Question::Status {})? {
         Reply::Status(status) => Ok(*status),
@@ -215,7 +216,7 @@ pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
     }
 }
 
-/// How a board is, for people.
+/// Formats the status of a board as text.
 pub(crate) fn text(status: &Status) -> String {
     let mut text = format!(
         "board {} {}, up {}, process {}, {}\n",
@@ -269,11 +270,11 @@ pub(crate) fn text(status: &Status) -> String {
     text
 }
 
-/// The longest address of a link that stands in a table.
+/// Maximum width of a link address in a table, in characters.
 const LINK_WIDTH_MAX: usize = 33;
 
-/// A link's address in a cell of a table; a long one stands below, whole and with its port's name, so that
-/// rows stay rows.
+/// Returns a link's address as a table cell. An address that is too long is abbreviated, and added in full
+/// below the table, after the name of its port.
 pub(crate) fn link_cell(table: &mut Table, name: &str, link: &str) -> String {
     if link.chars().count() <= LINK_WIDTH_MAX {
         return link.to_owned();

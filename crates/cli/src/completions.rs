@@ -1,4 +1,4 @@
-//! `kiban completions`: scripts that complete kiban's words in a shell.
+//! `kiban completions`: shell completion scripts.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

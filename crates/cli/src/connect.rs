@@ -1,4 +1,4 @@
-//! `kiban connect`: standard input and output on a TCP stream of a running board.
+//! `kiban connect`: connects standard input and output to a TCP stream of a running board.
 
 use crate::board::why_not;
 use clap::Args;
@@ -59,18 +59,18 @@ impl Connect {
             };
             exchange(stream).await.map_err(say)
         });
-        // Whoever reads standard input in the background may go on for ever.
+        // The thread that reads standard input may block for ever: do not wait for it.
         runtime.shutdown_background();
         ended.map(|()| ExitCode::SUCCESS)
     }
 }
 
-/// Bytes of a piece between a thread and the stream, and pieces that wait.
+/// Size of the pieces passed between a thread and the stream, in bytes, and how many may be queued.
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 4;
 
-/// Both ways, until both have ended. Standard input and output have threads of their own: tokio's panic where
-/// there are none.
+/// Copies in both directions until both have ended. Standard input and output have their own threads, because
+/// tokio's versions panic if a thread cannot be created.
 async fn exchange(stream: Stream) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let (read, mut pieces) = mpsc::channel::<std::io::Result<Vec<u8>>>(PIECES_MAX);
@@ -105,7 +105,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         while let Some(piece) = pieces.recv().await {
             to.write_all(&piece?).await?;
         }
-        // It has ended already, and says so when its thread has.
+        // The reader has sent everything; wait for its thread to end.
         let _ = reading.await;
         to.shutdown().await
     };
@@ -115,7 +115,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
             let mut piece = vec![0; PIECE_BYTES];
             let count = from.read(&mut piece).await?;
             piece.truncate(count);
-            // Whoever writes has gone with an error, which is told below.
+            // The writer thread has failed; its error is returned below.
             if count == 0 || write.send(piece).await.is_err() {
                 break;
             }
@@ -123,8 +123,8 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         drop(write);
         writing.await.map_err(std::io::Error::other)?
     };
-    // Only our own output breaks here: whoever reads it has had enough, which is no error. The stream's end
-    // is one for who writes.
+    // A broken pipe in this direction is that of standard output: its reader has closed it, which is not an
+    // error. In the other direction it is the stream that broke, which is one.
     let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     let back = async { back.await.map_err(|error| (!is_ours(&error)).then_some(error)) };
     match tokio::try_join!(out, back) {

@@ -1,9 +1,9 @@
-//! Log lines of services, on standard error; `KIBAN_LOG` says which (warn, info, debug, …).
+//! Log lines of services, on standard error; `KIBAN_LOG` sets the level (warn, info, debug, …).
 
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// From now on log lines are printed.
+/// Starts printing log lines, as text or as JSON.
 pub(crate) fn begin(json: bool) {
     let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()

@@ -1,4 +1,4 @@
-//! The program `kiban`: one door to the boards, one file per verb.
+//! The program `kiban`: one module per subcommand.
 #![forbid(unsafe_code)]
 
 mod atm;

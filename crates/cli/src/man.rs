@@ -1,7 +1,7 @@
 //! `kiban man`: manual pages.
 //!
-//! clap_mangen writes most of a page. Said here: what the synopsis calls an option's value, which section the
-//! end of a help text is, and which pages stand beside it.
+//! clap_mangen writes most of a page. This module adds the names of option values to the synopsis, turns the
+//! end of a help text into sections, and adds the list of related pages.
 
 use clap::{Args, Command};
 use clap_mangen::Man as Page;

@@ -1,10 +1,10 @@
-//! What measurements of messages show: the bar while they run, the tables when they are done.
+//! Output of message benchmarks: a progress bar while they run, and tables of the results.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::messages::{PingPong, Stream};
 use kiban_lab::table::{Table, figure};
 
-/// A bar for so many messages, on standard error where somebody watches.
+/// Returns a progress bar for `count` messages, on standard error if that is a terminal.
 pub(crate) fn bar(count: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages {per_sec}")
@@ -12,7 +12,7 @@ pub(crate) fn bar(count: u64, quiet: bool) -> ProgressBar {
     ProgressBar::with_draw_target(Some(count), target).with_style(style)
 }
 
-/// Round trips, a row each size.
+/// Returns a table of round-trip times, with one row per message size.
 pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
     let mut table = sizes(Table::new(title), results.len())
         .number_column("round trips")
@@ -34,7 +34,7 @@ pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
     table
 }
 
-/// Streams, a row each size.
+/// Returns a table of throughput, with one row per message size.
 pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
     let mut table = sizes(Table::new(title), results.len())
         .number_column("messages")
@@ -56,7 +56,7 @@ pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
     table
 }
 
-/// One size stands in the title, several in a column.
+/// Adds a column for the message size if there are several; a single size is in the title.
 fn sizes(table: Table, rows: usize) -> Table {
     if rows > 1 { table.number_column("bytes") } else { table }
 }

@@ -1,4 +1,4 @@
-//! `kiban osi`: what stands below file transfer, by itself: echoes over associations, and what a peer
+//! `kiban osi`: tests of the OSI layers below FTAM: echoes over associations, and a probe of what a peer
 //! supports.
 
 use clap::{Args, Subcommand};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::messages::bar;
 use crate::way::{Host, Way, cannot_listen, password, runtime};
 
-/// The longest value of an echo.
+/// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;
 
 /// Probe a peer's OSI layers 4 to 7, or measure round trips over them.
@@ -177,7 +177,7 @@ impl Echo {
         let result = PingPong::of(self.bytes, nanos, 0.0);
         let text = if self.json {
             let mut value = json!(result);
-            // Of processor time nothing is known here.
+            // Processor time is not measured here.
             value.as_object_mut().map(|object| object.remove("cpu_percent"));
             format!("{value:#}\n")
         } else {
@@ -199,7 +199,7 @@ fn table(title: String, result: &PingPong) -> Table {
     table
 }
 
-/// One association, in a line.
+/// Formats the end of an association as a line.
 fn line(told: &EchoReport) -> String {
     let EchoReport { peer, application, values, bytes, failure } = told;
     let what = match application {
@@ -234,7 +234,7 @@ impl Probe {
         Ok(if report.tpkt { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Without a user nobody is told a password.
+    /// Returns the identity for the probe of FTAM. A password is sent only with a user.
     fn caller(&self) -> Result<Caller, String> {
         let Some(user) = &self.user else { return Ok(Caller::default()) };
         let password = password(self.password_file.as_deref(), Some(user), &self.host.name)?;
@@ -252,10 +252,10 @@ fn findings(title: String, report: &Report) -> Table {
             Verdict::No => "no",
             Verdict::Unclear => "?",
         };
-        // A layer is named once.
+        // Name each layer once.
         let name = if finding.layer == layer { "" } else { finding.layer };
         layer = finding.layer;
-        // A peer's words may hold anything.
+        // The peer's text may contain control characters.
         let answer: String = finding.answer.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         table.row([name, &finding.question, verdict, &answer]);
     }

@@ -1,17 +1,17 @@
-//! What commands print on standard output.
+//! Standard output of commands.
 
-/// Writes a value for machines: JSON over several lines, with a newline at the end.
+/// Formats a value as indented JSON, with a newline at the end.
 pub(crate) fn json(object: &impl serde::Serialize) -> Result<String, String> {
     let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
     Ok(text + "\n")
 }
 
-/// Writes a value for machines that read a stream: JSON in one line.
+/// Formats a value as one line of JSON, for programs that read a stream.
 pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-/// Writes to standard output. A reader may close the pipe early: that is no error.
+/// Writes to standard output. It is not an error if the reader closes the pipe early.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `kiban rdma`: RDMA in real time, between two NICs of one host or of two.
+//! `kiban rdma`: measures RDMA in real time, between two NICs on one host or on two.
 
 use crate::board::{ask_status, why_not};
 use crate::messages::{bar, ping_pong_table, stream_table};
@@ -129,12 +129,12 @@ fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
     Ok(context)
 }
 
-/// Whether a board is named by the path of its door.
+/// Returns whether a board is given by the path of its socket.
 fn is_path(board: Option<&str>) -> bool {
     board.is_some_and(|name| name.contains('/'))
 }
 
-/// An address of a board's.
+/// Returns an address of a board.
 fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
     let status = ask_status(&mut Caller::call(board)?)?;
     let addresses = status.ports.iter().flat_map(|port| &port.addresses);
@@ -161,7 +161,7 @@ impl Serve {
     }
 }
 
-/// A measurement: with this NIC, that server, this plan, told how far it is.
+/// A benchmark; its arguments are the NIC, the server, the plan, and a callback for the progress.
 type Measurement<T> = fn(&Context, Address, &Plan, &mut dyn FnMut(u64)) -> Result<T, Failure>;
 
 impl Measure {
@@ -214,16 +214,17 @@ impl Measure {
         each.collect()
     }
 
-    /// The server is here, with a NIC of its own.
+    /// Measures with a server in this process, which has its own NIC.
     fn alone<T>(&self, measure: Measurement<T>) -> Result<Vec<T>, String> {
         let (own, at) = match &self.over {
             Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
             Lower::Board { name } if is_path(name.as_deref()) => {
                 return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
-            // What a board sends to its own address never leaves it.
+            // Both ends use the same board, which delivers packets to its own address internally.
             Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
-            // An EFE endpoint is its address: the client takes the next one, as the loopback has many.
+            // An EFE endpoint is identified by its address, so the client uses the next one (127.0.0.0/8 has
+            // many).
             Lower::EfeUdp { at } => match at.ip() {
                 IpAddr::V4(ip) => {
                     let next = Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1));

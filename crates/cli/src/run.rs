@@ -1,9 +1,9 @@
-//! `kiban run`: programs that know nothing of kiban, on the TCP of a board that runs.
+//! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
-//! How       LD_PRELOAD names our library (crates/service/preload/sockets.c), KIBAN_SOCKETS the board's door.
-//!           The program takes this process's place.
-//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked without libc.so,
-//!           does not load it.
+//! Method    LD_PRELOAD names the library (crates/service/preload/sockets.c), and KIBAN_SOCKETS the board's
+//!           socket. The program replaces this process (execve(2)).
+//! Limits    the library is not loaded into programs with more privileges than their user (set-user-ID,
+//!           capabilities), or into programs that are linked without libc.so.
 
 use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
@@ -44,7 +44,7 @@ impl Run {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let door = door(self.board.as_deref())?;
         let library = folder_of(&[LIBRARY])?.join(LIBRARY);
-        // ld.so(8) knows no way to write these.
+        // LD_PRELOAD has no escape for its separators, ld.so(8).
         if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
             let path = library.display();
             return Err(format!(
@@ -63,7 +63,7 @@ impl Run {
     }
 }
 
-/// The door of a board; without a name of the only one that lends sockets.
+/// Returns the path of a board's socket for programs; without a name, that of the only board that has one.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
     let why =
         || why_not(board, "sockets", "the board's socket for programs is closed: the board may be stopping");

@@ -1,11 +1,11 @@
-//! `kiban talk`: stories about protocols, told to a board.
+//! `kiban talk`: runs packet scripts against a board.
 
 use clap::Args;
 use kiban_talk::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where the stories are, seen from the source tree.
+/// Directory of the scripts in the source tree.
 const STORIES: &str = "talks";
 
 /// Run packet scripts (talks) against a board.
@@ -50,7 +50,7 @@ impl Talk {
         let mut objects = Vec::new();
         let mut text = String::new();
         for file in &files {
-            // A talk that cannot be read fails like one that is not kept.
+            // A script with a syntax error counts as failed.
             let read = kiban_talk::load(file);
             let report = read.as_ref().ok().map(kiban_talk::run);
             let (outcome, words) = match (&read, &report) {
@@ -83,7 +83,7 @@ impl Talk {
             if let (true, Some(report)) = (self.trace, &report) {
                 text += &format!("# {}\n{}\n", file.display(), report.trace);
             }
-            // Beside a trace all else is a comment: what is printed can be read as a talk.
+            // With --trace, everything else is a comment, so that the output is itself a valid script.
             let mark = if self.trace { "# " } else { "" };
             if outcome == "skipped" {
                 text += &format!("{mark}{} {words}\n", file.display());
@@ -106,8 +106,8 @@ impl Talk {
     }
 }
 
-/// One talk's capture goes into the file, or into a folder under its topic and name. What an earlier run left
-/// is written anew.
+/// Writes the capture of one script to the file `path`, or into the directory `path` under its topic and
+/// name. Existing files are overwritten.
 fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result<(), String> {
     let target = if many || path.is_dir() {
         if path.is_file() {

@@ -1,4 +1,4 @@
-//! `kiban top`: a board while it works.
+//! `kiban top`: a live view of a running board.
 
 use crate::board::{Which, ask_status, text};
 use clap::Args;
@@ -13,9 +13,9 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Between two looks; a key is heard at once.
+/// Interval between updates; a key is handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Rates that are shown.
+/// Number of samples in the graph.
 const HISTORY: usize = 512;
 
 /// Watch a running board: rates, ports, circuits and services, every second.
@@ -43,7 +43,7 @@ impl Top {
     }
 }
 
-/// Shows until somebody leaves, or the board has gone.
+/// Updates the screen until the user quits or the board is gone.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     caller: &mut Caller,
@@ -69,7 +69,7 @@ fn show(
     }
 }
 
-/// What all ports move, bit/s, the newest first.
+/// Adds the current rate of all ports to the history, in bit/s, newest first.
 fn note(history: &mut VecDeque<u64>, status: &Status) {
     let bits: f64 = status.ports.iter().map(|port| port.rates.bits_in + port.rates.bits_out).sum();
     history.push_front(bits as u64);

@@ -1,4 +1,4 @@
-//! `kiban tour`: the boards at work, on a real file.
+//! `kiban tour`: transfers a file in every way that kiban supports.
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -72,7 +72,7 @@ impl Tour {
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// A bar on standard error, if somebody watches.
+    /// Returns a progress bar on standard error; it is hidden if that is not a terminal.
     fn bar(&self, bytes: u64) -> ProgressBar {
         let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style =

@@ -1,4 +1,4 @@
-//! `kiban up`: a board as a service of this host.
+//! `kiban up`: runs a board as a service of this host.
 
 use clap::Args;
 use kiban_service::control::{Desk, Figures, boards};
@@ -36,7 +36,7 @@ impl Up {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
-        // Its links would be found taken, which says less.
+        // Otherwise opening its links would fail, with a less helpful message.
         if boards().contains(&plan.name) {
             let name = &plan.name;
             return Err(format!(
@@ -44,7 +44,7 @@ impl Up {
             ));
         }
         crate::log::begin(plan.log_json);
-        // A port that is taken is told before anything has happened.
+        // If the port is in use, fail before anything is changed.
         let figures = Figures::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
         let desk = Desk::open(&running.plan().name, figures, running.orders())?;
@@ -64,7 +64,7 @@ impl Up {
     }
 }
 
-/// What is possible, and hardly meant.
+/// Warns about a configuration that is valid but probably a mistake.
 fn warn(plan: &Plan) {
     if let Some(service) = plan.lends_in_vain() {
         let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; remove `host`";

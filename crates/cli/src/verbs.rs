@@ -1,12 +1,12 @@
-//! `kiban verbs`: programs that were built for RDMA hardware, run on kiban's libraries.
+//! `kiban verbs`: runs programs for RDMA hardware with kiban's libraries.
 //!
-//! Goal      a program loads `libibverbs.so.1` and `librdmacm.so.1` of kiban and not those of the system, and
-//!           nothing else of its world is changed.
-//! How       LD_LIBRARY_PATH names our folder first; LD_PRELOAD names, without a folder, a library there that
-//!           answers for device files which programs look for (crates/verbs/preload). The program takes this
-//!           process's place.
-//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked with a path of
-//!           its own (RPATH), does not look there: ld.so(8).
+//! Purpose   a program loads kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's; nothing
+//!           else in its environment changes.
+//! Method    LD_LIBRARY_PATH begins with kiban's library directory. LD_PRELOAD names, without a directory, a
+//!           library there that emulates the device files which some programs look for
+//!           (crates/verbs/preload). The program replaces this process (execve(2)).
+//! Limits    ld.so(8) ignores these variables for programs with more privileges than their user
+//!           (set-user-ID, capabilities), and searches an RPATH of the program first.
 
 use clap::{Args, ValueEnum};
 use std::env::{current_exe, var_os};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", PATHS];
-/// Answers for device files that some programs look for.
+/// Emulates device files that some programs look for.
 const PATHS: &str = "libkiban_paths.so";
 pub(crate) const FOLDER: &str = "KIBAN_VERBS_LIB";
 const PATH: &str = "LD_LIBRARY_PATH";
@@ -46,7 +46,7 @@ pub(crate) struct Verbs {
     program: Vec<OsString>,
 }
 
-/// What a device can be.
+/// The transport that the emulated device reports.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
     /// An iWARP NIC, which is what it speaks: for peers with siw or an iWARP card.
@@ -80,7 +80,8 @@ impl Verbs {
     }
 }
 
-/// The program takes this process's place; if it cannot be started, what is to be said to the shell.
+/// Replaces this process by a program. Returns only if the program cannot be started, with the exit status
+/// that shells use for that: 127 if it does not exist, else 126.
 pub(crate) fn become_program(mut command: Command) -> ExitCode {
     let error = command.exec();
     let missing = error.kind() == ErrorKind::NotFound;
@@ -89,13 +90,16 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
     ExitCode::from(if missing { 127 } else { 126 })
 }
 
-/// The folder of kiban's libraries, if these are in it.
+/// Returns the directory of kiban's libraries.
+///
+/// # Errors
+/// Some of `libraries` are missing there.
 pub(crate) fn folder_of(libraries: &[&str]) -> Result<PathBuf, String> {
     let program = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     find(var_os(FOLDER), &program, libraries)
 }
 
-/// One that was named is the only one that counts.
+/// Searches for `libraries` in the directory `named`, if it is given, else in those beside `program`.
 fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<PathBuf, String> {
     let named = named.filter(|folder| !folder.is_empty());
     let beside = program.parent().unwrap_or(Path::new("/"));
@@ -115,7 +119,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
         return Err(format!("{} not found in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));
     };
     let found = found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))?;
-    // ld.so(8) knows no way to write these.
+    // LD_LIBRARY_PATH has no escape for its separators, ld.so(8).
     if found.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
         return Err(format!(
             "{PATH} cannot contain {}: move it to a path without ':' and ';'",
@@ -125,7 +129,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
     Ok(found)
 }
 
-/// Ours first, then what was there.
+/// Prepends an entry to a colon-separated list.
 pub(crate) fn first(ours: &OsStr, before: Option<OsString>) -> OsString {
     let mut all = ours.to_owned();
     if let Some(before) = before.filter(|before| !before.is_empty()) {
@@ -145,7 +149,7 @@ fn commands(folder: &Path, transport: Option<Transport>) -> Result<String, Strin
     Ok(text)
 }
 
-/// A word of sh that is this text whatever is in it.
+/// Quotes a text for sh(1).
 pub(crate) fn quoted(text: &OsStr) -> Result<String, String> {
     let text = text
         .to_str()

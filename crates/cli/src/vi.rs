@@ -1,4 +1,4 @@
-//! `kiban vi`: VI in real time, between two NICs of one host or of two.
+//! `kiban vi`: measures VI in real time, between two NICs on one host or on two.
 
 use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand, ValueEnum};
@@ -150,7 +150,7 @@ impl Serve {
     }
 }
 
-/// A measurement: with this NIC, that host, this plan, told how far it is.
+/// A benchmark; its arguments are the NIC, the server, the plan, and a callback for the progress.
 type Measurement<T> =
     fn(&Nic, &HostAddress, &Plan, &mut dyn FnMut(u64)) -> Result<T, kiban_vi_runtime::Failure>;
 
@@ -176,7 +176,7 @@ impl Measure {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A server is elsewhere.
+    /// Measures with a server in another process.
     fn with<T>(&self, host: &HostAddress, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
         let device = match (&self.device, host) {
             (Some(device), _) => device.clone(),
@@ -202,7 +202,7 @@ impl Measure {
         result.map_err(|failure| format!("{host}: {failure}"))
     }
 
-    /// The server is here, with a NIC of its own.
+    /// Measures with a server in this process, which has its own NIC.
     fn alone<T>(&self, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
         let name = format!("vi-{}", std::process::id());
         let (own, others) = match &self.device {
@@ -222,7 +222,7 @@ impl Measure {
         };
         let server = open(&others, self.wait)?;
         let client = if own == Device::Loopback { server.clone() } else { open(&own, self.wait)? };
-        // Whoever calls before the server listens would be refused.
+        // The server must listen before the client connects.
         for endpoint in [vi::ECHO, vi::SINK] {
             server.listen(endpoint).map_err(|refusal| refusal.to_string())?;
         }

@@ -1,5 +1,5 @@
-//! How commands of OSI get to a peer: its host, its selectors, TLS, a password; and what runs and listens
-//! meanwhile.
+//! Shared by the OSI commands: the peer's host and selectors, TLS, passwords, the async runtime and errors
+//! of listening.
 
 use clap::Args;
 use kiban_ftam::osi::association::Tls;
@@ -10,10 +10,10 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The variable that a password is read from.
+/// Environment variable that may contain the password.
 pub(crate) const PASSWORD_VARIABLE: &str = "KIBAN_FTAM_PASSWORD";
 
-/// How to get to a peer, and to the program in it.
+/// Selectors and TLS settings of a peer.
 #[derive(Args, Clone)]
 pub(crate) struct Way {
     /// Called transport selector: text, or 0x and hexadecimal digits; ISODE's FTAM is 0x0103.
@@ -40,7 +40,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The selectors.
+    /// Returns the called selectors; those that are not given are empty.
     pub(crate) fn called(&self) -> Selectors {
         let or_none = |selector: &Option<Selector>| selector.clone().unwrap_or_default();
         Selectors {
@@ -55,7 +55,7 @@ impl Way {
         Some(Identity { certificate, key })
     }
 
-    /// What a client needs to speak TLS, if it is to.
+    /// Returns the TLS settings of a client; `None` without --tls.
     pub(crate) fn connector(&self) -> Result<Option<TlsConnector>, String> {
         if !self.tls {
             return Ok(None);
@@ -64,14 +64,14 @@ impl Way {
         made.map(Some).map_err(|error| error.to_string())
     }
 
-    /// The same, for this host.
+    /// Returns the TLS settings of a client that connects to `host`; `None` without --tls.
     pub(crate) fn tls(&self, host: &str) -> Result<Option<Tls>, String> {
         let Some(connector) = self.connector()? else { return Ok(None) };
         let name = secure::server_name(host).map_err(|error| error.to_string())?;
         Ok(Some(Tls { connector, name }))
     }
 
-    /// What a server needs to speak TLS, if it is to.
+    /// Returns the TLS settings of a server; `None` without --tls.
     pub(crate) fn acceptor(&self) -> Result<Option<TlsAcceptor>, String> {
         if !self.tls {
             return Ok(None);
@@ -111,7 +111,8 @@ impl FromStr for Host {
     }
 }
 
-/// A user's password: from a file, the environment, or whoever sits at the terminal; none without a user.
+/// Returns a user's password: from the file if one is given, else from the environment, else from a prompt.
+/// Without a user there is no prompt.
 pub(crate) fn password(
     file: Option<&Path>,
     user: Option<&str>,
@@ -132,7 +133,7 @@ pub(crate) fn password(
     })
 }
 
-/// Text, or octets in hexadecimal.
+/// Parses a selector: text, or 0x and hexadecimal digits.
 fn selector(text: &str) -> Result<Selector, String> {
     let Some(digits) = text.strip_prefix("0x") else { return Ok(text.into()) };
     octets(digits)
@@ -140,7 +141,7 @@ fn selector(text: &str) -> Result<Selector, String> {
         .ok_or(format!("'{text}' is not a selector: write text, or 0x and pairs of digits"))
 }
 
-/// Octets of pairs of hexadecimal digits.
+/// Parses pairs of hexadecimal digits.
 pub(crate) fn octets(digits: &str) -> Option<Vec<u8>> {
     if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;
@@ -148,7 +149,7 @@ pub(crate) fn octets(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
-/// Whatever runs tasks: servers on all processors, clients on this one.
+/// Returns a tokio runtime: with threads for servers, on this thread for clients.
 pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> {
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
@@ -159,7 +160,7 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
         .map_err(|error| format!("cannot start threads or event polling: {error}"))
 }
 
-/// Why nobody can be heard, and what to do.
+/// Returns the message for an address at which a server cannot listen, with a remedy.
 pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

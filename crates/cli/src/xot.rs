@@ -1,4 +1,4 @@
-//! `kiban xot`: the relay between OSI over X.25 and OSI over TCP.
+//! `kiban xot`: relays OSI between X.25 over TCP (XOT, RFC 1613) and TPKT (RFC 1006).
 
 use crate::way::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
@@ -65,7 +65,7 @@ pub(crate) struct Xot {
     quiet: bool,
 }
 
-/// Modulo 8 or 128.
+/// Sequence numbering of packets.
 #[derive(Clone, Copy, ValueEnum)]
 enum Count {
     /// Basic.
@@ -79,7 +79,7 @@ enum Count {
 /// An NSAP address.
 type Nsap = std::sync::Arc<[u8]>;
 
-/// Where TCP connections are taken, and whom they call.
+/// An address at which TCP connections are accepted, and the call that is placed for each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Place {
     listen: SocketAddr,
@@ -141,7 +141,7 @@ impl Xot {
         let (json, quiet) = (self.json, self.quiet);
         let relay = Relay::new(settings, move |said| {
             if json {
-                // Who has stopped reading does not stop the relay.
+                // The relay continues if the reader has closed standard output.
                 let _ = crate::output::print(&format!("{}\n", json!(said)));
             } else if !quiet {
                 eprintln!("{}", line(&said));
@@ -186,7 +186,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
     Ok(listener)
 }
 
-/// What has happened, in a line.
+/// Formats an event as a line.
 fn line(said: &CircuitEvent) -> String {
     let called = |called: &str| if called.is_empty() { String::new() } else { format!(" calls {called}") };
     match &said.event {

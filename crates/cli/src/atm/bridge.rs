@@ -1,4 +1,4 @@
-//! `kiban atm bridge`: Ethernet over one circuit, as a board of `kiban up` does it.
+//! `kiban atm bridge`: bridges Ethernet over one circuit, with a board like that of `kiban up`.
 
 use clap::Args;
 use kiban_service::control::{Desk, Figures};
@@ -46,7 +46,7 @@ impl Bridge {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let text = self.config()?;
         let plan = Plan::read(&text, "bridge").map_err(|mistake| {
-            // Lines are of a text that nobody wrote.
+            // Omit the line number: the configuration was generated here.
             let kiban_service::config::Mistake { wrong, remedy, .. } = mistake;
             format!("{wrong}: {remedy}")
         })?;
@@ -61,9 +61,9 @@ impl Bridge {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The configuration of such a board.
+    /// Returns the configuration of the board.
     fn config(&self) -> Result<String, String> {
-        // A text of JSON is one of TOML.
+        // A JSON string is also a TOML string.
         let quote = |text: &str| serde_json::to_string(text).map_err(|error| error.to_string());
         let device = self.frames.split([',', '?']).next().unwrap_or_default();
         let device = device.rsplit(':').next().unwrap_or_default();

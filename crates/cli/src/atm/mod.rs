@@ -1,4 +1,4 @@
-//! `kiban atm`: tools for ATM links of any kind: pings, a switch, a bridge.
+//! `kiban atm`: tools for ATM links: ping, switch and bridge.
 
 mod bridge;
 mod ping;

@@ -1,4 +1,4 @@
-//! `kiban atm ping`: OAM loopback cells, on a link of its own or from a board that runs.
+//! `kiban atm ping`: OAM loopback cells (I.610), over a link of its own or from a running board.
 
 use crate::output::json_line;
 use clap::Args;
@@ -60,12 +60,12 @@ pub(crate) struct Ping {
     quiet: bool,
 }
 
-/// What is said.
+/// Prints replies and the summary.
 struct Teller {
     circuit: String,
     json: bool,
     quiet: bool,
-    /// Round trips, microseconds.
+    /// Round-trip times, in microseconds.
     times: Vec<f64>,
 }
 
@@ -142,7 +142,7 @@ impl Ping {
         teller.end(pinger.sent(), pinger.answered())
     }
 
-    /// A board keeps one ping of a circuit under way, for five seconds.
+    /// Pings through a board, which allows one outstanding ping per circuit and gives up after five seconds.
     fn by_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
         let Flow::Circuit(vc) = flow else {
             return Err("a board can ping only circuits: write VPI.VCI".into());
@@ -152,7 +152,7 @@ impl Ping {
         let (stop, bell) = std::sync::mpsc::channel();
         let told = move |wish| {
             if wish == Wish::Stop {
-                // Whoever listened has ended.
+                // Fails if the loop has ended.
                 let _ = stop.send(());
             }
         };
@@ -186,7 +186,7 @@ impl Ping {
     }
 }
 
-/// `0.100`, or `5`.
+/// Parses a circuit, such as `0.100`, or a path, such as `5`.
 fn flow(text: &str) -> Result<Flow, String> {
     match text.parse::<Vc>() {
         Ok(vc) => Ok(Flow::Circuit(vc)),
@@ -204,7 +204,7 @@ impl Teller {
         self.tell(&format!("pinging {} {way} ({level}, {reach})", self.circuit))
     }
 
-    /// A line for people who want all of them.
+    /// Prints a line of text, unless --json or --quiet is given.
     fn tell(&self, line: &str) -> Result<(), String> {
         if self.json || self.quiet { Ok(()) } else { crate::output::print(&format!("{line}\n")) }
     }

@@ -1,4 +1,4 @@
-//! `kiban atm switch`: cells between links, by circuit and by path.
+//! `kiban atm switch`: switches cells between links, by circuit or by path.
 
 use crate::board::link_cell;
 use crate::output::json_line;
@@ -94,7 +94,7 @@ impl Switch {
             (true, _) => crate::output::print(&json_line(status)?),
             (false, false) => crate::output::print(&format!("{}\n", text(status))),
             (false, true) => {
-                // From the top of a cleared screen.
+                // Clear the screen, and print from its top.
                 let mut out = std::io::stdout().lock();
                 let said = write!(out, "\x1b[H\x1b[2J{}", text(status)).and_then(|()| out.flush());
                 said.map_err(|error| format!("cannot write to standard output: {error}"))

@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use std::str::FromStr;
 use url::{Host, Url};
 
-/// What would not be read again as it was meant, in a path and in a user's name.
+/// Characters that must be percent-encoded in a path, and in a user's name.
 const PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 const USER: &AsciiSet = &PATH.add(b'@').add(b'/').add(b':');
 
@@ -17,27 +17,27 @@ pub(crate) struct Remote {
     /// Name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The filename, without the slash behind the port. Empty for the responder's root.
+    /// The filename, without the slash after the port. Empty for the responder's root.
     pub(crate) path: String,
 }
 
 impl Remote {
-    /// Whether an argument means a remote name at all.
+    /// Returns whether an argument has the form of a remote name.
     pub(crate) fn is_meant_by(text: &str) -> bool {
         text.starts_with("ftam://")
     }
 
-    /// The same place, another path.
+    /// Returns the same user, host and port with another path.
     pub(crate) fn with_path(&self, path: String) -> Remote {
         Remote { path, ..self.clone() }
     }
 
-    /// The path's last component.
+    /// Returns the last component of the path.
     pub(crate) fn name(&self) -> &str {
         self.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
     }
 
-    /// Host and port as one connects to them.
+    /// Returns host and port, as `host:port` or `[address]:port`.
     pub(crate) fn endpoint(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

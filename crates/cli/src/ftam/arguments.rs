@@ -1,11 +1,11 @@
-//! The arguments of the commands that an initiator carries out.
+//! Arguments of the FTAM client commands.
 
 use super::address::Remote;
 use super::options::{Association, Kind};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What transfers share.
+/// Arguments common to all transfers.
 #[derive(Args, Clone)]
 pub(super) struct Transfer {
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub(super) struct Chattr {
     pub(super) remote: Remote,
 }
 
-/// When a file can be had.
+/// Availability of a file.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum When {
     /// Available immediately.

@@ -1,4 +1,4 @@
-//! Attributes, as people and programs read them.
+//! Attributes of a file, as text and as JSON.
 
 use kiban_lab::table::Table;
 use kiban_osi::wire::ber::Oid;
@@ -9,7 +9,7 @@ use kiban_osi::wire::ftam::{
 };
 use serde::Serialize;
 
-/// What is known of a file; what the responder does not say is left out.
+/// Attributes of a file; those that the responder did not return are omitted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct About {
     pub(super) name: String,
@@ -95,7 +95,7 @@ impl About {
         }
     }
 
-    /// One line each that the responder has said something of.
+    /// Returns a table with a row for each known attribute.
     pub(super) fn table(&self, title: String) -> Table {
         let mut table = Table::new(title).text_column("attribute").text_column("value");
         let number = |number: Option<i64>| number.map(|number| number.to_string());
@@ -125,7 +125,7 @@ impl About {
     }
 }
 
-/// A directory's entries, a row each.
+/// Returns a table of directory entries.
 pub(super) fn list(title: String, entries: &[About]) -> Table {
     let mut table = Table::new(title)
         .text_column("name")
@@ -177,8 +177,8 @@ fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
     words.into_iter().filter(|(action, _)| actions.contains(*action)).map(|(_, word)| word).collect()
 }
 
-/// `2026-11-22 10:43:16`, if it is written as the standard has it; else as it came: some peers' years have
-/// three digits.
+/// Formats a GeneralizedTime as `2026-11-22 10:43:16`. If it does not begin with 14 digits (some peers send
+/// years of three digits), it is returned unchanged.
 fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
     let text = date.text().escape_debug().to_string();

@@ -1,4 +1,4 @@
-//! What an initiator is asked to do.
+//! The FTAM client commands.
 
 use super::address::Remote;
 use super::arguments::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Stat, Transfer, When};
@@ -17,10 +17,10 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// How deep directories are gone into.
+/// Maximum depth of nested directories in recursive commands.
 const DEPTH_MAX: usize = 32;
 
-/// What a command did, for programs.
+/// The result of a command.
 #[derive(Default, Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -35,7 +35,7 @@ struct Report {
     timing: Vec<Layer>,
 }
 
-/// How long a layer worked.
+/// Processing time of a layer.
 #[derive(Serialize)]
 struct Layer {
     task: &'static str,
@@ -44,7 +44,7 @@ struct Layer {
 }
 
 impl Report {
-    /// Ends the association and prints all there is.
+    /// Ends the association and prints the result.
     async fn finish(mut self, association: &Association, link: Link) -> Result<ExitCode, String> {
         let stopwatch = link.close().await;
         if association.timing {
@@ -68,7 +68,7 @@ impl Report {
             let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
             let how = match *bytes {
                 _ if *resumed => ", resumed".into(),
-                // A rate would be that of the questions and answers around it.
+                // For small files the rate would measure only the protocol exchanges.
                 ..1_000_000 => String::new(),
                 _ => format!(", {rate:.1} MB/s"),
             };
@@ -124,7 +124,7 @@ impl Get {
         let association = &self.transfer.association;
         let mut link = Link::new(association, &self.remotes[0], &absolute(&root)?)?;
         let mut report = Report::default();
-        // Directories are found as one goes.
+        // Subdirectories are added as they are found.
         let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
         for remote in &self.remotes {
             let name = match into {
@@ -176,7 +176,7 @@ impl Get {
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
         for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
             let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
-            // What a peer calls its files must not lead out of here.
+            // The peer's file names must not lead outside of the target directory.
             let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
             let inside = above.and_then(|above| above.join(last));
             let inside = inside.map_err(|wrong| format!("{remote}{last}: {wrong}"))?;
@@ -223,8 +223,8 @@ impl Put {
         }
         while let Some((local, path, depth)) = waiting.pop() {
             let root = absolute(&parent(&local))?;
-            // Notes of interrupted transfers stand beside their files: another directory, another
-            // association.
+            // State of interrupted transfers is kept beside the local files, so each local directory needs
+            // its own association.
             let mut link = match links.take() {
                 Some((at, link)) if at == root => link,
                 other => {
@@ -296,7 +296,7 @@ async fn descend_local(
         return Err(format!("{}: more than {DEPTH_MAX} nested directories", local.display()));
     }
     let about = remote.to_string();
-    // It may be there already: what then goes wrong with its files is told of them.
+    // The directory may already exist; then errors are reported for its files.
     let made = link.ask(Job::MakeDirectory { remote: remote.path.clone() }, &about).await;
     let listed = std::fs::read_dir(local).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut listed = listed.map_err(|error| format!("{}: {error}", local.display()))?;
@@ -347,9 +347,9 @@ impl Ls {
     }
 }
 
-/// A directory's entries.
+/// Lists a directory.
 async fn entries(link: &mut Link, remote: &Remote, retries: &mut u32) -> Result<Vec<About>, String> {
-    // ISODE's name for a user's own directory, which has none.
+    // "." is ISODE's name for the user's home directory.
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
     match link.look(list, &remote.to_string(), retries).await? {
@@ -426,7 +426,7 @@ impl Chattr {
     }
 }
 
-/// Jobs that bring nothing back.
+/// Runs jobs that return no result, with one association per user and host.
 async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<ExitCode, String> {
     let mut report = Report::default();
     let mut link: Option<(Remote, Link)> = None;
@@ -448,7 +448,7 @@ async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<Ex
     report.finish(association, link).await
 }
 
-/// A link for jobs that touch no local file.
+/// Returns a link for jobs that use no local file.
 fn here(association: &Association, remote: &Remote) -> Result<Link, String> {
     Link::new(association, remote, &absolute(Path::new("."))?)
 }

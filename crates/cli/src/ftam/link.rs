@@ -1,5 +1,5 @@
-//! An association that is made when it is needed and made again when it is lost, and the bar above its
-//! transfers.
+//! An association that is established on demand and re-established when it is lost, with a progress bar for
+//! its transfers.
 
 use super::address::Remote;
 use super::options::{Association, activity};
@@ -15,10 +15,10 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// Before the first attempt to connect again; each later one waits twice as long.
+/// Pause before the first attempt to reconnect; it doubles with each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is said of a transfer of which a note is kept.
+/// Hint for a failed transfer that can be resumed.
 const GOES_ON: &str = "; use --resume to continue";
 
 /// An association with one host.
@@ -30,22 +30,22 @@ pub(super) struct Link {
     stopwatch: Option<Stopwatch>,
 }
 
-/// A transfer that ended well.
+/// A completed transfer.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Moved {
-    /// From where.
+    /// Source.
     pub(super) from: String,
-    /// To where.
+    /// Destination.
     pub(super) to: String,
-    /// Bytes of contents, those of earlier attempts included.
+    /// Bytes of contents, including those of earlier attempts.
     pub(super) bytes: u64,
-    /// Seconds, connecting excluded.
+    /// Duration in seconds, without the time to connect.
     pub(super) seconds: f64,
-    /// Whether it went on with an earlier attempt.
+    /// Whether it resumed an earlier attempt.
     pub(super) resumed: bool,
 }
 
-/// How a transfer may be gone on with.
+/// Whether a transfer resumes an earlier one, and how often it reconnects.
 #[derive(Clone, Copy)]
 pub(super) struct Persistence {
     pub(super) resume: bool,
@@ -53,7 +53,7 @@ pub(super) struct Persistence {
 }
 
 impl Link {
-    /// A link to the host of `remote`, for files below `local`.
+    /// Returns a link to the host of `remote`, for files below `local`. It connects when it is first used.
     pub(super) fn new(association: &Association, remote: &Remote, local: &Path) -> Result<Link, String> {
         Ok(Link {
             config: association.config(remote, local)?,
@@ -76,16 +76,17 @@ impl Link {
         self.connect().await.map_err(|error| format!("{host}: {error}"))
     }
 
-    /// A job without contents.
+    /// Runs a job that transfers no contents.
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
         let asked = self.client().await?.run(job, None).await;
         asked.map_err(|failure| format!("{about}: {}", FailureLine(&failure)))
     }
 
-    /// A job that changes nothing: it is asked again when the association is lost, `retries` times in all.
+    /// Runs a job that changes nothing. If the association is lost, it reconnects and repeats the job, up to
+    /// `retries` times.
     pub(super) async fn look(&mut self, job: Job, about: &str, retries: &mut u32) -> Result<Outcome, String> {
         let mut pause = PAUSE;
-        // Who connects for the first time is told at once what is wrong.
+        // If the first connection fails, return the error at once.
         self.client().await?;
         loop {
             let (may_pass, error) = match self.connect().await {
@@ -110,7 +111,7 @@ impl Link {
         }
     }
 
-    /// A transfer, which is gone on with when the association is lost.
+    /// Runs a transfer. If the association is lost, it reconnects and resumes.
     pub(super) async fn transfer(
         &mut self,
         job: Job,
@@ -126,13 +127,13 @@ impl Link {
         let began_resumed = resumed;
         let (mut retries, mut pause) = (persistence.retries, PAUSE);
         let bar = bar(self.quiet, remote.name());
-        // Who connects for the first time waits for it, and the transfer is not the slower for that.
+        // The time to connect does not count as transfer time.
         self.client().await?;
         let clock = Clock::new();
         loop {
             let client = match self.connect().await {
                 Ok(client) => client,
-                // A server that was restarted may need a moment until it listens.
+                // A restarted server may not listen yet.
                 Err(error) if may_pass(&error) && retries > 0 => {
                     retries -= 1;
                     tokio::time::sleep(pause).await;
@@ -187,7 +188,7 @@ impl Link {
         failure.local.is_none() && !failure.cancelled && failure.misuse.is_none()
     }
 
-    /// Ends the association in order.
+    /// Releases the association. Returns the times of the layers, if there was one.
     pub(super) async fn close(mut self) -> Option<Stopwatch> {
         if let Some(client) = self.client.take() {
             self.stopwatch = Some(client.close().await);
@@ -196,18 +197,18 @@ impl Link {
     }
 }
 
-/// Whether a failure is that of the association, and not the responder's answer.
+/// Returns whether a failure is due to the association and not a response of the peer.
 fn says_lost(failure: &Failure) -> bool {
     let mut said = failure.diagnostics.iter();
     failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
 }
 
-/// Whether connecting may succeed a moment later.
+/// Returns whether a later attempt to connect may succeed.
 fn may_pass(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 
-/// Nothing is left beside a local file, but what others may still want: only empty directories go.
+/// Removes the empty directories that transfers leave beside a local file; state of other transfers is kept.
 fn tidy(local: &Path) {
     let Some(reserved) = local.parent().map(|directory| directory.join(RESERVED)) else { return };
     for directory in ["new", "dockets", "attributes"] {
@@ -223,7 +224,7 @@ fn bar(quiet: bool, name: &str) -> ProgressBar {
     ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
 }
 
-/// Moves the bar for as long as it is polled.
+/// Updates the progress bar for as long as it is polled.
 async fn show(
     bar: ProgressBar,
     mut progress: tokio::sync::watch::Receiver<(u64, Option<u64>)>,

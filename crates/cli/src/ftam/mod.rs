@@ -1,4 +1,4 @@
-//! `kiban ftam`: files of equipment that speaks OSI, and a filestore for it.
+//! `kiban ftam`: an FTAM initiator (client) and responder (server).
 
 mod address;
 mod arguments;
@@ -78,7 +78,7 @@ enum What {
 
 impl Ftam {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        // Who serves drives associations in lanes of its own.
+        // `serve` runs its associations on threads of its own, so one thread is enough here.
         runtime(false)?.block_on(async {
             match self.what {
                 What::Get(get) => get.run().await,

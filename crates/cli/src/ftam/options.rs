@@ -1,4 +1,4 @@
-//! With whom, as whom, and how: what all verbs of an initiator share.
+//! Options of an association, common to all client commands.
 
 use super::address::Remote;
 use crate::way::{Way, password};
@@ -54,7 +54,7 @@ pub(crate) struct Association {
     pub(crate) quiet: bool,
 }
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub(crate) enum Kind {
     /// FTAM-3: unstructured bytes.
@@ -69,8 +69,8 @@ impl Kind {
     pub(crate) fn document(self) -> Document {
         match self {
             Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
-            // As ISODE and most profiles have it: GeneralString, and the borders between strings mean
-            // nothing.
+            // As in ISODE and most profiles: GeneralString (universal class number 27), and boundaries
+            // between strings are not significant.
             Kind::Text => Document::UnstructuredText(TextParameters {
                 universal_class_number: Some(27),
                 string_significance: Some(StringSignificance::NOT_SIGNIFICANT),
@@ -82,7 +82,7 @@ impl Kind {
 }
 
 impl Association {
-    /// The client's settings.
+    /// Returns the settings of the client for `remote`, with local files below `local`.
     pub(crate) fn config(&self, remote: &Remote, local: &Path) -> Result<ClientConfig, String> {
         let mut offer = initiator::Config::default();
         if self.no_recovery {
@@ -115,10 +115,11 @@ impl Association {
     }
 }
 
-/// The number of a transfer's activity, which names it at both ends: the same for the same transfer.
+/// Returns the activity number of a transfer, which identifies it at both ends. It is derived from the names,
+/// so that a repeated command finds the interrupted transfer.
 pub(crate) fn activity(remote: &Remote, local: &Path) -> i64 {
     let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
     let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
-    // Positive, and not so large that counting on from it would overflow.
+    // Positive, and small enough that it can be incremented without overflow.
     (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }

@@ -1,4 +1,4 @@
-//! A filestore for others, and its users.
+//! `kiban ftam serve` and `passwd`: an FTAM responder, and its users.
 
 use crate::way::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
@@ -136,7 +136,7 @@ impl Serve {
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
-        // Whoever reads this line may send a signal: it is heard by now.
+        // Signals are handled by now: a reader of this line may send one.
         tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let stop = async {
             loop {
@@ -179,7 +179,7 @@ impl Serve {
         let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
         let private = files.iter().filter_map(|(what, path)| Some(Private { what, path: path.as_ref()? }));
         let private: Vec<Private<'_>> = private.chain(sockets).collect();
-        // A root that is missing is told of with a remedy when it is opened.
+        // If the root does not exist, opening it reports the error with a remedy.
         if self.root.exists() {
             exposure::check(&self.root, &private).map_err(|error| error.to_string())?;
         }

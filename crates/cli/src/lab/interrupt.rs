@@ -1,8 +1,8 @@
-//! What Ctrl-C does to a command that measures.
+//! Ctrl-C in commands that measure.
 
 use std::path::Path;
 
-/// Handles Ctrl-C from now on: the first calls `first`, the second ends the program.
+/// Starts handling Ctrl-C: the first calls `first`, the second ends the program.
 pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let say = |error: std::io::Error| format!("cannot handle signals: {error}");
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io())
@@ -21,11 +21,11 @@ pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), 
     Ok(())
 }
 
-/// The exit status after Ctrl-C, as shells have it: 128 and SIGINT.
+/// The exit status after Ctrl-C, as in shells: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Says at Ctrl-C what becomes of a folder's records, and ends the program. Each record was written as soon
-/// as it was made.
+/// Starts handling Ctrl-C: it prints that the records in `folder` are kept, and ends the program. Each record
+/// is written as soon as its trial ends.
 pub(super) fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
     let folder = folder.display().to_string();
     on_interrupt(move || {

@@ -1,4 +1,4 @@
-//! `kiban lab live`.
+//! `kiban lab live`: shows the progress of a run.
 
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The folder is looked at so often, and a key is heard at once.
+/// Interval at which the directory is read; a key is handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Watch a run: progress, rate, the maps so far, and the latest records.
@@ -60,7 +60,7 @@ impl Live {
     }
 }
 
-/// Shows until somebody leaves.
+/// Updates the screen until the user quits.
 fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Clock) -> Result<(), String> {
     let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut picture = 0;
@@ -85,7 +85,7 @@ fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Cloc
     }
 }
 
-/// The screen: a bar, warnings, a picture, the last records.
+/// Draws the screen: progress, warnings, a picture and the latest records.
 fn draw(frame: &mut Frame<'_>, view: &View<'_>, picture: usize) {
     let warnings = view.warnings.len() as u16;
     let latest = view.latest.len().clamp(1, 6) as u16 + 2;
@@ -124,7 +124,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: usize
     frame.render_widget(paragraph.block(Block::bordered().title(title)), area);
 }
 
-/// How far, how fast, how long still.
+/// Formats the progress, the rate and the remaining time.
 fn progress(view: &View<'_>) -> String {
     let mut words = format!("{} of {} trials", view.done, view.trials);
     if let Some(pace) = view.per_second {
@@ -136,7 +136,7 @@ fn progress(view: &View<'_>) -> String {
     words
 }
 
-/// A record in a line: its point, and what came out.
+/// Formats a record as a line: its point and its metrics.
 fn line(record: &Record) -> String {
     let figures: Vec<String> = record
         .metrics
@@ -220,7 +220,7 @@ mod tests {
             }
             assert!(!screen.contains(hidden), "{screen}");
         }
-        // However small a terminal is.
+        // A terminal of any size.
         let mut small = Terminal::new(TestBackend::new(1, 1)).expect("it is memory");
         small.draw(|frame| draw(frame, &view, 0)).expect("it is memory");
         assert!(text(&view).contains("the other"));

@@ -1,4 +1,4 @@
-//! `kiban lab merge`.
+//! `kiban lab merge`: merges the records of shards.
 
 use clap::Args;
 use kiban_lab::engine::{Merged, merge};

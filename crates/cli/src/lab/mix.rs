@@ -1,4 +1,4 @@
-//! `kiban lab mix`: flows of several kinds over a network that polices them.
+//! `kiban lab mix`: traffic flows of several kinds over a network with policing.
 
 use super::net::peer::Key;
 use crate::way::Host;
@@ -93,7 +93,7 @@ impl Mix {
         Ok(super::output::status(early.is_none()))
     }
 
-    /// The site that is here.
+    /// Returns the site that this host represents.
     fn site(&self, plan: &Plan) -> Result<String, String> {
         let names: Vec<&str> = plan.sites.iter().map(|site| site.name.text.as_str()).collect();
         match (&self.from, &names[..]) {
@@ -111,7 +111,7 @@ impl Mix {
     }
 }
 
-/// Becomes true with the first Ctrl-C, so that what there is can be told.
+/// Returns a flag that the first Ctrl-C sets, so that partial results can be printed.
 fn interrupted() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
@@ -119,7 +119,7 @@ fn interrupted() -> Result<Arc<AtomicBool>, String> {
     Ok(flag)
 }
 
-/// A bar on standard error, if somebody watches.
+/// Returns a progress bar on standard error; it is hidden if that is not a terminal.
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {percent} %").expect("the template is well formed");
     ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr()).with_style(style)

@@ -1,4 +1,4 @@
-//! `kiban lab`: sweeps, from a plan to a report, and measurements of real networks.
+//! `kiban lab`: parameter sweeps from a plan to a report, and measurements of real networks.
 
 mod interrupt;
 mod live;

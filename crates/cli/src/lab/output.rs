@@ -1,4 +1,4 @@
-//! What commands of the laboratory print.
+//! Output of the `kiban lab` commands.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -9,14 +9,14 @@ pub(super) fn json(object: &impl Serialize) -> Result<(), String> {
     crate::output::print(&crate::output::json(object)?)
 }
 
-/// Shows a bar of trials on standard error, if that is a terminal.
+/// Returns a progress bar for trials on standard error; it is hidden if that is not a terminal.
 pub(super) fn bar(trials: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} trials, {eta} to go {msg}");
     let style = style.expect("the template is well formed");
     ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr()).with_style(style)
 }
 
-/// Succeeds when every trial has a record.
+/// Returns the exit status: success if every trial has a record.
 pub(super) fn status(whole: bool) -> ExitCode {
     if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,22 +1,22 @@
-//! Plans as files.
+//! Reads plans from files.
 
 use kiban_lab::engine::{Plan, Question, questions as known};
 use std::path::{Path, PathBuf};
 
-/// Reads a plan, and judges its points.
+/// Reads a plan, and validates its points.
 pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let (plan, question) = unjudged_plan(path)?;
     judge(path, &plan, question)?;
     Ok((plan, question))
 }
 
-/// Checks that every point of a plan can be tried. It looks at each, which takes its time where there are
+/// Checks that every point of a plan is possible. It examines each point, which takes a while if there are
 /// millions.
 pub(super) fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
     plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
 }
 
-/// Reads a plan as it is written.
+/// Reads a plan without validating its points.
 pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the plan {}: {error}", path.display()))?;
@@ -31,7 +31,7 @@ pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question)
     Ok((plan, question))
 }
 
-/// Names a folder in the current one after a plan.
+/// Returns the name of a directory in the working directory: the name of the plan with another ending.
 pub(super) fn folder(plan: &Path, ending: &str) -> PathBuf {
     let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
     PathBuf::from(stem + ending)

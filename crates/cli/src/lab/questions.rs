@@ -1,4 +1,4 @@
-//! `kiban lab questions`.
+//! `kiban lab questions`: lists and describes questions.
 
 use clap::Args;
 use kiban_lab::Table;
@@ -71,7 +71,7 @@ fn page(question: &dyn Question) -> String {
     format!("{parameters}\n{metrics}\n{how}")
 }
 
-/// A plan with all defaults.
+/// Returns an example plan with all defaults.
 fn beginning(question: &dyn Question) -> String {
     let line = |parameter: &kiban_lab::engine::Parameter| {
         let value = match &parameter.default {

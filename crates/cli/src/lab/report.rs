@@ -1,4 +1,4 @@
-//! `kiban lab report`.
+//! `kiban lab report`: writes an HTML report of a run.
 
 use clap::Args;
 use kiban_lab::engine::store::write_atomically;

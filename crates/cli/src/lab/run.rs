@@ -1,4 +1,4 @@
-//! `kiban lab run`.
+//! `kiban lab run`: runs the trials of a plan.
 
 use clap::Args;
 use kiban_lab::engine::{self, Cache, Manifest, Options, Progress, Shard, sweep};
@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// More trials than these are not begun without asking.
+/// Above this number of trials, the command asks for confirmation.
 const TRIALS_MAX: u64 = 100_000;
 
 /// Run the trials of a plan that have no record yet.
@@ -100,7 +100,10 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
     format!("{out}: {trials} trials: {}\n", words.join(", "))
 }
 
-/// Asks a person, if there is one.
+/// Asks for confirmation on the terminal.
+///
+/// # Errors
+/// There is no terminal.
 fn asked(trials: u64) -> Result<bool, String> {
     let what = format!("the plan has {trials} trials to run, more than {TRIALS_MAX}");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

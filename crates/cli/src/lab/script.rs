@@ -1,11 +1,11 @@
-//! `kiban lab script`: a plan's shards as jobs of others' schedulers.
+//! `kiban lab script`: job scripts that run the shards of a plan.
 //!
-//! Goal      a cluster needs no more than a file: each job is `kiban lab run --shard`, and a merge comes
-//!           last.
-//! Form      shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. `KIBAN` names the program, if
-//!           it is not found by its name.
-//! Limits    the folders have to be seen by all machines. What a site needs beside (partitions, accounts,
-//!           quotas) is added by hand: the files are short and say where.
+//! Purpose   run a plan on a cluster with a single file: each job is `kiban lab run --shard`, and the last
+//!           step merges the records.
+//! Format    shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. The variable `KIBAN` names
+//!           the program if it is not in the PATH.
+//! Limits    the directories must be shared by all machines. Site-specific settings (partitions, accounts,
+//!           quotas) are added by hand; comments in the files say where.
 
 use clap::{Args, ValueEnum};
 use kiban_lab::engine::{Question, Time};
@@ -65,7 +65,7 @@ impl Script {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What scripts begin with: names of what they use, which may be said from outside.
+    /// Returns the beginning of a script: the variables for the program, the plan and the output directory.
     fn names(&self) -> Result<String, String> {
         let plan = absolute(&self.plan)?;
         let out = absolute(&self.out.clone().unwrap_or_else(|| super::plan::folder(&self.plan, ".shards")))?;
@@ -76,7 +76,7 @@ impl Script {
         ))
     }
 
-    /// The command that makes a shard.
+    /// Returns the command that runs a shard.
     fn shard(&self, number: &str) -> String {
         let Script { shards, jobs, .. } = self;
         format!(
@@ -176,13 +176,13 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{} has no absolute path: {error}", path.display()))
 }
 
-/// A word of the shell.
+/// Quotes a path for sh(1).
 fn quoted(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| format!("{} is not valid UTF-8: rename it", path.display()))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// A name as RFC 1123 wants it for hosts, and Kubernetes for its objects.
+/// Returns a name that is a valid DNS label (RFC 1123), as Kubernetes requires for its objects.
 fn dns(plan: &Path) -> String {
     let stem = plan.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let plain = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });

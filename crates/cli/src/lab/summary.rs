@@ -1,4 +1,4 @@
-//! `kiban lab summary`.
+//! `kiban lab summary`: prints statistics of each point.
 
 use clap::Args;
 use kiban_lab::engine::{Manifest, Question, Report, questions};
@@ -33,7 +33,7 @@ impl Summary {
     }
 }
 
-/// What is to be said of a folder, and its question where it is known.
+/// Reads the report of a directory, and its question if that is known.
 pub(super) fn read(dir: &Path) -> Result<(Report, Option<&'static dyn Question>), String> {
     let say = |error: kiban_lab::engine::StoreError| error.to_string();
     let manifest = Manifest::read(dir).map_err(say)?;

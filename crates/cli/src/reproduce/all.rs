@@ -1,4 +1,4 @@
-//! `kiban reproduce all`: the five papers at once, in tables and as a page.
+//! `kiban reproduce all`: all five papers, as tables and as an HTML report.
 
 use clap::Args;
 use kiban_lab::reproduce::overview::{self, Effort};
@@ -38,7 +38,7 @@ impl All {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let effort = if self.quick { Effort::quick() } else { Effort::full() };
         let effort = if self.exact { Effort { measured: None, ..effort } } else { effort };
-        // Before minutes of work: whether the page can be written at all.
+        // Check that the report can be written before minutes of work.
         write(&self.html, "")?;
         let bar = super::output::bar(effort.points());
         let all = overview::make(&effort, &|| bar.inc(1));
@@ -56,7 +56,7 @@ impl All {
         Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What makes the same page again.
+    /// Returns the command that produces the same report.
     fn command(&self) -> String {
         let mut command = "kiban reproduce all".to_owned();
         for (given, name) in [(self.quick, " --quick"), (self.exact, " --exact")] {

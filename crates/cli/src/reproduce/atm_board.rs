@@ -1,4 +1,4 @@
-//! `kiban reproduce atm-board`.
+//! `kiban reproduce atm-board`: paper \[1\].
 
 use super::output::Output;
 use clap::{Args, ValueEnum};

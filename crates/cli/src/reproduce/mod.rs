@@ -1,4 +1,4 @@
-//! `kiban reproduce`: what papers published, made again.
+//! `kiban reproduce`: reproduces the published results of five papers.
 
 mod all;
 mod atm_board;

@@ -1,4 +1,4 @@
-//! How what was made again is put out: tables, points or one JSON object, and pictures beside.
+//! Output of reproductions: tables, points or one JSON object, and figures as SVG.
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What all papers' commands take.
+/// Options common to the commands of all papers.
 #[derive(Args)]
 pub(super) struct Output {
     /// Print one JSON object instead of the tables.
@@ -28,26 +28,26 @@ pub(super) struct Output {
     svg: Option<PathBuf>,
 }
 
-/// A picture's name, and the picture.
+/// Name and SVG of a figure or map.
 type Picture = (&'static str, String);
 
-/// What was made of a paper.
+/// The reproduced results of a paper.
 pub(super) trait Made: Serialize + Display {
-    /// The published values, and what came out.
+    /// Returns the published values with the reproduced ones.
     fn report(&self) -> &Report;
 
-    /// The figures, drawn.
+    /// Returns the figures as SVG.
     fn pictures(&self) -> Vec<Picture> {
         self.report().figures.iter().map(|figure| (figure.name, chart::svg(figure))).collect()
     }
 
-    /// The figures' points.
+    /// Returns the points of the figures as comma-separated values.
     fn csv(&self) -> String {
         points(&self.report().figures)
     }
 }
 
-/// The points of figures, each below its name.
+/// Returns the points of figures, each preceded by its name.
 fn points(figures: &[Figure]) -> String {
     figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
 }
@@ -96,7 +96,7 @@ impl Made for WideArea {
 }
 
 impl Output {
-    /// Draws and prints: the exit status says whether it came out.
+    /// Writes the figures and prints the results. Returns failure if a value was missed.
     pub(super) fn put(&self, made: &impl Made) -> Result<ExitCode, String> {
         let report = made.report();
         if let Some(folder) = &self.svg {
@@ -110,7 +110,7 @@ impl Output {
         Ok(if report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Prints one JSON object, if that is wanted, or the tables.
+    /// Prints one JSON object with --json, else the tables.
     pub(super) fn print(
         &self,
         object: &impl Serialize,
@@ -120,7 +120,7 @@ impl Output {
     }
 }
 
-/// Writes pictures, each by its name, into a folder.
+/// Writes figures into a directory, which is created if it does not exist.
 fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<(), String> {
     let say = |error: std::io::Error| format!("cannot write the figures to {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(say)?;
@@ -130,7 +130,7 @@ fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<
     Ok(())
 }
 
-/// Shows a bar of points on standard error, if that is a terminal.
+/// Returns a progress bar for points on standard error; it is hidden if that is not a terminal.
 pub(super) fn bar(points: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{wide_bar} {pos}/{len} points").expect("the template is well formed");

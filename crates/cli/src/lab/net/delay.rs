@@ -1,4 +1,4 @@
-//! `kiban lab delay`: round trips, and what distance explains of them.
+//! `kiban lab delay`: measures round trips, and the part that distance explains.
 
 use super::numbers::Numbers;
 use super::peer::Key;

@@ -1,4 +1,4 @@
-//! `kiban lab serve`, `sweep`, `delay` and `trace`: real networks.
+//! `kiban lab serve`, `sweep`, `delay` and `trace`: measurements of real networks.
 
 mod delay;
 mod numbers;
@@ -11,7 +11,7 @@ mod trace;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Verbs that measure real networks.
+/// Subcommands that measure real networks.
 #[derive(Subcommand)]
 pub(super) enum Net {
     Serve(serve::Serve),

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-/// The most numbers of a list.
+/// Maximum length of a list.
 const NUMBERS_MAX: usize = 1000;
 
-/// A list, as it was said.
+/// A list of numbers from the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Numbers(pub(super) Vec<u32>);
 

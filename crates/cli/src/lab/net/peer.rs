@@ -1,4 +1,4 @@
-//! Whom to measure, and the token that lets in there.
+//! Connects to a measurement server with its token.
 
 use crate::way::Host;
 use clap::Args;
@@ -8,10 +8,10 @@ use kiban_lab::net::client::Client;
 use kiban_lab::net::protocol::PORT;
 use std::path::{Path, PathBuf};
 
-/// The variable that a token is read from.
+/// Environment variable that may contain the token.
 const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
 
-/// The token.
+/// Argument for the token.
 #[derive(Args, Clone)]
 pub(in crate::lab) struct Key {
     /// Read the server's token from the first line of this file [default: from KIBAN_LAB_TOKEN].
@@ -20,12 +20,12 @@ pub(in crate::lab) struct Key {
 }
 
 impl Key {
-    /// A session with a host.
+    /// Returns a session with a host.
     pub(super) fn session(&self, host: &Host) -> Result<Session, String> {
         Ok(Session::new(&host.name, host.port.unwrap_or(PORT), self.token()?))
     }
 
-    /// A connection to a host, for a mix.
+    /// Connects to a host, for a mix.
     pub(in crate::lab) fn client(&self, host: &Host) -> Result<Client, String> {
         let client = Client::connect(&host.name, host.port.unwrap_or(PORT), &self.token()?);
         client.map_err(|failure| failure.to_string())
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-/// A file's first line.
+/// Reads a token from the first line of a file.
 pub(super) fn token_of(path: &Path) -> Result<Token, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! `kiban lab serve`: the end that answers.
+//! `kiban lab serve`: serves measurements of other hosts.
 
 use super::peer::token_of;
 use crate::way::cannot_listen;
@@ -86,12 +86,12 @@ impl Serve {
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         eprintln!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
-            // Once, and to whoever started it: this is how the other end learns of it.
+            // Print the token once, for use on the other host.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
             eprintln!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
-            // The host's own counts of TCP and its settings are part of what is measured.
+            // Measurements include the TCP counters and settings of the host.
             let needs =
                 [Need::buffers(), Need::read(Path::new("/proc/self")), Need::read(Path::new("/proc/sys"))];
             Sandbox::enter(&needs, OnRefusal::Error)
@@ -102,7 +102,7 @@ impl Serve {
     }
 }
 
-/// Ports from the first to the last.
+/// A range of ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Ports(RangeInclusive<u16>);
 
@@ -126,7 +126,7 @@ fn tell(event: Event, json: bool, quiet: bool) {
             }
             Event::RefusedOthers(others) => json!({"event": "refused", "others": others}),
         };
-        // Whoever reads may have had enough.
+        // Continue if the reader has closed standard output.
         let _ = crate::output::print(&format!("{line}\n"));
     } else if !quiet {
         match event {

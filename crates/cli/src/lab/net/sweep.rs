@@ -1,4 +1,4 @@
-//! `kiban lab sweep`: find slow regions, why they are slow, and what helps.
+//! `kiban lab sweep`: finds slow regions, their causes and remedies.
 
 use super::numbers::Numbers;
 use super::peer::Key;
@@ -129,7 +129,7 @@ fn cores(text: &str) -> Result<f64, String> {
 impl SweepHost {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let session = Arc::new(self.key.session(&self.host)?);
-        // A host's name may hold what is no name of a folder.
+        // A host name may contain characters that are not suitable for a directory name.
         let name = self.host.name.replace(['/', '%', ':'], "-");
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
         let grid = Grid {

@@ -1,4 +1,4 @@
-//! `kiban lab trace`: a slow and a fast case as a sequence diagram.
+//! `kiban lab trace`: shows a slow and a fast case as sequence diagrams.
 
 use super::peer::Key;
 use super::sweep::{Nagle, PatternName, seconds};
