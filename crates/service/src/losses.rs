@@ -5,8 +5,9 @@
 //! Names            `FAMILY_NAME` of the counter, so that a cause can be found among the other figures.
 //! Units            as counted at the place of the loss: packets, frames or cells; for cells lost before they
 //!                  arrived here, the incomplete frames.
-//! Not counted      traffic that is not for this port (strangers, closed circuits, unknown protocols), and
-//!                  losses that another counter includes: cells of frames that were discarded.
+//! Not counted      traffic that is not for this port (unmatched packets, closed circuits, unknown
+//!                  protocols), and losses that another counter includes: cells of frames that were
+//!                  discarded.
 
 use crate::status::{Counters, named};
 use kiban_link::LinkCounters;

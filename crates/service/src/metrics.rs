@@ -1,4 +1,4 @@
-//! A board's figures in Prometheus' text format (version 0.0.4).
+//! The metrics of a board in Prometheus' text format (version 0.0.4).
 //!
 //! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
 //! Labels           `board`; `port`, `service`, `state`, `pool`, `cause` where there are several.
@@ -54,7 +54,7 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Returns the figures of a board as text.
+/// Returns the metrics of a board as text.
 pub fn text(status: &Status) -> String {
     let mut metrics = Metrics::default();
     let board = ("board", status.name.as_str());

@@ -1,4 +1,4 @@
-//! From tables to a plan: every word gets its meaning, or a mistake is told.
+//! Validates the tables of a configuration, and converts them to a plan.
 
 use super::mistake::{Mistake, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
@@ -19,13 +19,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bounds of what may be asked for.
+/// Limits of a configuration.
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
 
 pub(super) struct Judge<'a> {
     pub(super) text: &'a str,
-    /// What relative directories are relative to.
+    /// The directory that relative paths are relative to.
     pub(super) folder: &'a Path,
 }
 
@@ -39,7 +39,7 @@ impl Judge<'_> {
         Mistake::at(self.text, word.at, wrong, remedy)
     }
 
-    /// The mistake of a key in which something is missing.
+    /// Returns an error about a missing key, in the line of `near`.
     pub(super) fn missing<T>(
         &self,
         near: &super::units::Said<T>,
@@ -69,7 +69,8 @@ impl Judge<'_> {
         let mss_is_said = tables.tcp.contains_key("mss");
         let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
         let mut ports = self.ports(&tables, &name)?;
-        // What services and routes find are ports with addresses; numbers stay as they are.
+        // Links of bridges have no addresses, and follow the ports, so that the numbers of ports do not
+        // change.
         for bridge in &tables.bridges {
             let bridge = self.bridge(bridge, &ports, &name)?;
             ports.push(bridge);
@@ -106,7 +107,7 @@ impl Judge<'_> {
         words.0.iter().map(|word| self.directory(word, "create it, or remove it from the list")).collect()
     }
 
-    /// A directory that is there. A relative one is relative to the configuration's.
+    /// Returns the path of an existing directory; a relative one is relative to `folder`.
     pub(super) fn directory(&self, word: &Word, remedy: &str) -> Result<PathBuf, Mistake> {
         let path = self.folder.join(&word.value);
         match path.is_dir() {
@@ -152,7 +153,7 @@ impl Judge<'_> {
                 toml::Value::String(word) => word.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(is_on) => is_on.to_string(),
-                // No setting is one of these: its own message says what it is.
+                // No setting has such a value; the error of the setting says what it expects.
                 other => format!("a {}", other.type_str()),
             };
             let at = value.span().start;
@@ -354,7 +355,8 @@ impl Judge<'_> {
         }
         let mac = match &said.mac {
             Some(word) => self.mac(word)?,
-            // Some interfaces have one already; one that is not there yet is told when it is opened.
+            // The MAC address of the interface, if it has one. A missing interface is reported when it is
+            // opened.
             None => link::mac(&said.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
         };
         let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
@@ -368,8 +370,8 @@ impl Judge<'_> {
             ));
         }
         if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address) {
-            // On Ethernet addresses of IPv6 make themselves: those of a family of which none is said are not
-            // known.
+            // On Ethernet, IPv6 addresses may be autoconfigured. If no address of the family is configured,
+            // the subnets are not known here.
             let makes_itself = carries == Carries::Frames
                 && addresses.iter().all(|(own, _)| own.is_ipv4() != host.is_ipv4());
             if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
@@ -396,7 +398,7 @@ impl Judge<'_> {
         })
     }
 
-    /// The link of a bridge, behind the ports and bridges that there are already.
+    /// Validates a bridge, and returns the plan of its link. `ports` are those before it.
     fn bridge(&self, said: &tables::Bridge, ports: &[PortPlan], board: &str) -> Result<PortPlan, Mistake> {
         let name = self.name(&said.name)?;
         if ports.iter().any(|other| other.name == name) {
@@ -541,7 +543,7 @@ impl Judge<'_> {
         Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
     }
 
-    // ---- Ways and services
+    // ---- Routes
     // ------------------------------------------------------------------------------------
 
     fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, Mistake> {
@@ -574,13 +576,13 @@ impl Judge<'_> {
                 "use that of a neighbour",
             ));
         }
-        // IPv6 chooses among the port's addresses when there are some.
+        // For IPv6, the source address is selected per packet.
         let source = if gateway.is_ipv6() { std::net::Ipv6Addr::UNSPECIFIED.into() } else { address };
         Ok(RoutePlan { prefix, gateway, port, source })
     }
 }
 
-/// A net as people write it: without the part of a host.
+/// Formats the subnet of a prefix, without the host part of the address.
 fn net_word(net: &Prefix) -> String {
     let bits = u32::from(net.bits());
     let address: IpAddr = match net.address() {
@@ -594,10 +596,10 @@ fn net_word(net: &Prefix) -> String {
     format!("{address}/{bits}")
 }
 
-/// A MAC of the board's own (locally administered, IEEE 802 §8.4), the same at every start: neighbours that
-/// remember it stay right.
+/// Returns a locally administered MAC address (IEEE 802 §8.4) for a port. It is the same at every start, so
+/// that cached neighbour entries remain valid.
 fn own_mac(board: &str, port: &str) -> Mac {
-    // FNV-1a: short, and the same everywhere.
+    // FNV-1a, which is simple and the same on all platforms.
     let hash =
         board.bytes().chain([b'/']).chain(port.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -13,42 +13,43 @@ use toml::Spanned;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tables {
-    /// What the board is called; its control socket is named after it.
+    /// The board's name; its control socket is named after it.
     pub(super) name: Option<Word>,
     /// How long sessions may take to end when the board stops.
     pub(super) drain: Option<Word>,
-    /// How the board's thread waits.
+    /// Wait policy of the board's thread.
     pub(super) wait: Option<Word>,
     /// Packet memory.
     #[serde(default, deserialize_with = "once")]
     pub(super) memory: Memory,
-    /// Settings of TCP by name.
+    /// TCP settings by name.
     #[serde(default)]
     pub(super) tcp: BTreeMap<String, Spanned<toml::Value>>,
-    /// Where the board meets links.
+    /// Ports.
     #[serde(default, rename = "port")]
     pub(super) ports: Vec<Port>,
-    /// Links of Ethernet frames that are bridged with circuits.
+    /// Bridges between Ethernet links and circuits.
     #[serde(default, rename = "bridge")]
     pub(super) bridges: Vec<Bridge>,
-    /// Ways beside those of the ports' own prefixes.
+    /// Routes beside those of the ports' own prefixes.
     #[serde(default, rename = "route")]
     pub(super) routes: Vec<Route>,
-    /// What the board does.
+    /// Services.
     #[serde(default, rename = "service")]
     pub(super) services: Vec<Service>,
-    /// Figures for Prometheus.
+    /// Prometheus metrics.
     #[serde(default, deserialize_with = "at_most_once")]
     pub(super) metrics: Option<Metrics>,
     /// Log lines.
     #[serde(default, deserialize_with = "once")]
     pub(super) log: Log,
-    /// What is kept of privileges after start.
+    /// Privileges that are kept after start.
     #[serde(default, deserialize_with = "once")]
     pub(super) sandbox: Sandbox,
 }
 
-/// A table that is written once: for serde a list of its values would do, and `[[metrics]]` is a list.
+/// Deserializes a table that must occur once. By default serde would also accept a list of its values, and
+/// `[[metrics]]` is a list.
 fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     struct Table<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
@@ -71,13 +72,13 @@ fn at_most_once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Resu
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Memory {
-    /// Bytes of a page.
+    /// Page size.
     pub(super) page: Option<Word>,
-    /// For what the host sends.
+    /// Memory for data that the host sends.
     pub(super) transmit: Option<Word>,
-    /// For what arrives.
+    /// Memory for received data.
     pub(super) receive: Option<Word>,
-    /// PDUs under way.
+    /// Number of PDUs.
     pub(super) pdus: Option<usize>,
 }
 
@@ -92,19 +93,19 @@ pub(super) struct Port {
     /// The board's addresses on it.
     #[serde(default)]
     pub(super) address: Words,
-    /// This host's own address on a device that the board makes.
+    /// This host's own address on a device that the board creates.
     pub(super) host_address: Option<Word>,
-    /// The board's MAC.
+    /// The board's MAC address.
     pub(super) mac: Option<Word>,
     /// The longest IP packet.
     pub(super) mtu: Option<usize>,
-    /// What the line has for cells.
+    /// The line's rate for cells.
     pub(super) rate: Option<Word>,
     /// A TUN device by which this host's kernel owns the port's address.
     pub(super) host: Option<Word>,
     /// Packets that may wait for the link.
     pub(super) queue: Option<usize>,
-    /// Whether the board starts without the link, and looks for it later.
+    /// Whether the board starts without the link, and opens it later.
     #[serde(default)]
     pub(super) retry: bool,
     /// Permanent circuits.
@@ -116,15 +117,15 @@ pub(super) struct Port {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pvc {
-    /// Its name on the line.
+    /// VPI and VCI, as `0.100`.
     pub(super) vc: Word,
-    /// Who is at the other end; not said: InATMARP asks.
+    /// The peer's address; if absent, InATMARP discovers it.
     pub(super) peer: Option<Word>,
     /// `llc` or `vc-mux`.
     pub(super) encapsulation: Option<Word>,
-    /// Peak cell rate, cells in a second.
+    /// Peak cell rate, cells/s.
     pub(super) pcr: Option<f64>,
-    /// Sustainable cell rate.
+    /// Sustainable cell rate, cells/s.
     pub(super) scr: Option<f64>,
     /// Maximum burst size, cells.
     pub(super) mbs: Option<u32>,
@@ -148,24 +149,24 @@ pub(super) struct Bridge {
     /// Whether frames are sent with their FCS.
     #[serde(default)]
     pub(super) fcs: bool,
-    /// This host's own address on a device that the board makes.
+    /// This host's own address on a device that the board creates.
     pub(super) host_address: Option<Word>,
     /// The MTU of such a device.
     pub(super) mtu: Option<usize>,
     /// Frames that may wait for the link.
     pub(super) queue: Option<usize>,
-    /// Whether the board starts without the link, and looks for it later.
+    /// Whether the board starts without the link, and opens it later.
     #[serde(default)]
     pub(super) retry: bool,
 }
 
-/// A way.
+/// A route.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Route {
-    /// For which targets.
+    /// Destination prefix.
     pub(super) to: Word,
-    /// By way of whom.
+    /// Next hop.
     pub(super) via: Word,
 }
 
@@ -173,15 +174,15 @@ pub(super) struct Route {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Service {
-    /// What it is.
+    /// Its kind.
     pub(super) kind: Word,
-    /// Its name; not said: its kind, with a number where there are several.
+    /// Its name; if absent, its kind, with a number if there are several.
     pub(super) name: Option<Word>,
     /// Where it listens.
     pub(super) listen: Option<Word>,
-    /// Sessions at once.
+    /// Limit of concurrent sessions.
     pub(super) sessions: Option<usize>,
-    /// How long a session may say nothing.
+    /// How long a session may be idle.
     pub(super) idle: Option<Word>,
     /// `http`: the directory that is served.
     pub(super) root: Option<Word>,
@@ -189,17 +190,17 @@ pub(super) struct Service {
     pub(super) list: Option<bool>,
     /// `http`: how long a request may take to arrive.
     pub(super) head_time: Option<Word>,
-    /// `source`: how much each session gets; not said: until it has enough.
+    /// `source`: bytes per session; if absent, until the peer closes.
     pub(super) bytes: Option<Word>,
-    /// `forward`: to whom.
+    /// `forward`: the endpoint to connect to.
     pub(super) to: Option<Word>,
 }
 
-/// Figures for Prometheus.
+/// Prometheus metrics.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Metrics {
-    /// Where the kernel listens.
+    /// Address of the host's kernel on which metrics are served.
     pub(super) listen: Word,
 }
 
@@ -207,7 +208,7 @@ pub(super) struct Metrics {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Log {
-    /// As JSON.
+    /// Whether log lines are JSON.
     #[serde(default)]
     pub(super) json: bool,
 }
@@ -216,15 +217,15 @@ pub(super) struct Log {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sandbox {
-    /// `false`: nothing is dropped.
+    /// Whether privileges are dropped; true if absent.
     pub(super) enabled: Option<bool>,
-    /// Directories that a reload may serve.
+    /// Directories that may be served after a reload.
     #[serde(default)]
     pub(super) read: Words,
-    /// Directories for records.
+    /// Directories in which captures may be created.
     #[serde(default)]
     pub(super) write: Words,
-    /// Whether a system call that is refused ends the board.
+    /// Whether a refused system call ends the board.
     #[serde(default)]
     pub(super) kill: bool,
 }

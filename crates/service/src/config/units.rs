@@ -1,5 +1,4 @@
-//! Words of a configuration: sizes, rates, cells in a second, lengths of time, and where each stands in the
-//! text.
+//! Values of a configuration with units (sizes, rates, durations), and their positions in the text.
 
 use serde::{Deserialize, Deserializer};
 use std::ops::Deref;
@@ -7,15 +6,16 @@ use std::str::FromStr;
 use std::time::Duration;
 use toml::Spanned;
 
-/// A value that was said, and where.
+/// A value and its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Said<T> {
     /// The value.
     pub(super) value: T,
+    /// Byte offset of the value.
     pub(super) at: usize,
 }
 
-/// Where it stands makes no difference.
+/// Compares the values only; positions make no difference.
 impl<T: PartialEq> PartialEq for Said<T> {
     fn eq(&self, other: &Said<T>) -> bool {
         self.value == other.value
@@ -37,22 +37,22 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Said<T> {
     }
 }
 
-/// A word that is read into something when the whole is judged.
+/// A string that is parsed when the configuration is validated.
 pub(super) type Word = Said<String>;
 
 impl Word {
-    /// A word of the command line.
+    /// Returns a word of the command line, which has no position.
     pub(super) fn plain(text: &str) -> Word {
         Said { value: text.to_owned(), at: 0 }
     }
 
-    /// What the word stands for.
+    /// Parses the word.
     pub(super) fn read<T: FromStr>(&self) -> Result<T, T::Err> {
         self.value.parse()
     }
 }
 
-/// Several words, or one.
+/// One word, or a list of words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words(pub(super) Vec<Word>);
 
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Words {
     }
 }
 
-/// Bytes: `64MiB`, `4KiB`, `1GB`, `512`.
+/// A size in bytes: `64MiB`, `4KiB`, `1GB`, `512`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bytes(pub(super) u64);
 
@@ -99,7 +99,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// Bits in a second: `149.76Mbit`.
+/// A rate in bit/s: `149.76Mbit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rate(pub(super) u64);
 
@@ -122,7 +122,7 @@ impl FromStr for Rate {
     }
 }
 
-/// A length of time: `500us`, `10s`, `5min`.
+/// A duration: `500us`, `10s`, `5min`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Length(pub Duration);
 

@@ -1,9 +1,9 @@
-//! Seats for callers: so many at a time, and who says nothing makes way for who comes.
+//! Admission of clients: a limited number at a time; an idle client is disconnected to admit a new one.
 //!
-//! Who       first the one that has not asked anything for the longest time; then the one that has asked
-//!           before and is silent, or does not read its answer, for the longest time. Who is being answered
-//!           stays.
-//! Patience  what a caller may take is said with each wait for it.
+//! Rule      first the client that has waited longest without sending any request; then the one that has sent
+//!           requests before and has been idle, or has not read its answer, for the longest time. Clients
+//!           that are being answered are never disconnected.
+//! Timeouts  are passed with each wait for a client.
 
 use kiban_os::lock;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-/// The seats.
+/// The clients that are admitted, up to a limit.
 pub(super) struct Seats {
     most: usize,
     taken: Mutex<Taken>,
@@ -27,13 +27,13 @@ struct Taken {
 struct Seat {
     number: u64,
     has_asked: bool,
-    /// Since when it is waited for its caller; none: it is being answered.
+    /// Since when the client is waited for; `None` while it is being answered.
     waits_since: Option<Instant>,
-    /// Gone with the seat: who has it hears that.
+    /// Dropped with the seat, which notifies the client's task.
     _told: oneshot::Sender<()>,
 }
 
-/// A seat that somebody has.
+/// The seat of one client; dropping it frees the seat.
 pub(super) struct Place {
     seats: Arc<Seats>,
     number: u64,
@@ -45,7 +45,8 @@ impl Seats {
         Arc::new(Seats { most, taken: Mutex::default() })
     }
 
-    /// A seat for who comes; none when all the others are being answered.
+    /// Takes a seat for a new client, which may disconnect an idle one; `None` if all clients are being
+    /// answered.
     pub(super) fn take(self: &Arc<Seats>) -> Option<Place> {
         let mut taken = lock(&self.taken);
         if taken.seats.len() >= self.most {
@@ -67,7 +68,7 @@ impl Place {
     /// Waits for an action of the client.
     ///
     /// # Errors
-    /// It takes longer than it may, or has made way; its own.
+    /// The client took longer than `patience`, was disconnected for another one, or its own I/O error.
     pub(super) async fn wait_for<T>(
         &mut self,
         patience: Duration,
@@ -106,7 +107,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Whether the one in a seat has been told to go.
+    /// Returns whether a client has lost its seat.
     fn has_gone(place: &Place) -> bool {
         let taken = lock(&place.seats.taken);
         !taken.seats.iter().any(|seat| seat.number == place.number)
@@ -122,13 +123,13 @@ mod tests {
         between.wait_for(long, async { Ok(()) }).await.expect("it has asked");
         between.set(Some(Instant::now()));
         let mut silent = seats.take().expect("a seat");
-        // Neither the first nor the one that waits for the longest time, but the one that has never asked.
+        // The client that has never sent a request goes, not the first or the one that has been idle longest.
         let mut other = seats.take().expect("somebody makes way");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
         let told = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
         assert!(told.is_err());
         other.wait_for(long, async { Ok(()) }).await.expect("it has asked");
-        // Now nobody but the one between two questions can.
+        // Now only the client between two requests can go.
         let last = seats.take().expect("somebody makes way");
         assert!(has_gone(&between) && !has_gone(&other));
         last.set(None);

@@ -286,16 +286,16 @@ impl Attach {
     }
 }
 
-/// Why a caller is no client.
+/// Why a client is not admitted.
 enum NotTaken {
-    /// It wants more streams than are left.
+    /// It requested more streams than are free.
     AsksFor {
         streams: usize,
     },
     Misunderstood(io::Error),
 }
 
-/// What a caller has, once it has said what it wants, where so many streams are free.
+/// Completes the greeting of a client, if it has arrived, with `free` streams left; `None` if it has not.
 fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
     let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {

@@ -1,7 +1,7 @@
-//! The places of a service, shared out among peer addresses.
+//! The session slots ("places") of a service, shared among peer addresses.
 //!
-//! Purpose   no address keeps a service's sessions from others, and as many as there are places do not
-//!           either.
+//! Purpose   neither a single address, nor as many addresses as there are places, can keep others out of a
+//!           service.
 //! Rule      while a place is free, any session gets it. When none is free, the address with the most
 //!           sessions loses its longest-idle one to a caller whose address has at least two fewer.
 //! Tie       when no address has more than one, a caller whose address has none replaces the address that
@@ -9,14 +9,16 @@
 //!           moves twice as much per tenure, at a steady rate, keeps its place. Any other caller is refused.
 //! Account   of each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
 //!           the last session of the address ends and goes on with the next, for `MEMORY`, so that a new
-//!           connection is no new tenure. A caller with such an account has to find one longer by a tenure:
-//!           whoever comes back cannot displace at once those who displaced it.
+//!           connection does not begin a new tenure. A caller with such an account can displace only an
+//!           address whose account is longer by a tenure, so a displaced address cannot immediately displace
+//!           those that displaced it.
 //! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no place is free.
 //! Host      sessions opened by programs of this host belong to no address and are never closed to make
 //!           room. On a tie such a caller replaces an address as a new address does.
 //! Limits    addresses that all move `EARNING_BYTES` per tenure keep their places.
-//! Cost      two ordered sets of addresses. Bytes are read from TCP only when a caller meets a tie, at most
-//!           once a second; a session is searched only when it is closed. Both cost the caller a handshake.
+//! Cost      two ordered sets of addresses. Bytes are read from TCP only on a tie, at most once a second;
+//!           sessions are searched only when one is closed. A caller must complete a handshake to cause
+//!           either.
 
 use super::MINIMUM_RATE;
 use kiban_base::Instant;
@@ -27,21 +29,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an address has its place for certain.
+/// How long an address keeps its place regardless of traffic.
 const TENURE: Duration = Duration::from_secs(20);
-/// Bytes, both ways together, with which an address earns another tenure.
+/// Bytes, in both directions together, with which an address earns another tenure.
 const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
-/// An address that comes back has at most this age: however long its session rested before, it waits no longer
-/// than that and a tenure for a place. Six slow clients take turns with it; with 40 s they do not. A session that
-/// ended by a reset may have moved bytes that nobody has read.
+/// Maximum age of the account of an address that returns. It bounds the wait for a place to this plus a
+/// tenure, however long earlier sessions were idle (a session that ended by a reset may have moved bytes that
+/// were never counted). With this value six slow clients take turns; with 40 s they do not.
 const AGE_MAX: Duration = Duration::from_secs(120);
-/// How long the account of an address without sessions is kept, and of how many addresses at most.
+/// How long the account of an address without sessions is kept, and the limit of such accounts.
 const MEMORY: Duration = Duration::from_secs(600);
 const REMEMBERED_MAX: usize = 65_536;
-/// The least time between two readings of what all sessions have moved.
+/// Minimum time between two readings of the bytes that all sessions have moved.
 const READING: Duration = Duration::from_secs(1);
 
-/// What is known of an address.
+/// Account of an address.
 #[derive(Clone, Copy)]
 struct Account {
     sessions: usize,
@@ -53,16 +55,16 @@ struct Account {
     left_at: Instant,
 }
 
-/// How many places are taken, and by whom.
+/// The accounts of all addresses, and the number of places taken.
 #[derive(Default)]
 struct Accounts {
     now: Instant,
     taken: usize,
     by_net: BTreeMap<PeerNet, Account>,
-    /// Addresses with sessions, fewest first, and those with the oldest account first.
+    /// Addresses with sessions: by number of sessions, fewest first, and by account, oldest first.
     by_sessions: BTreeSet<(usize, PeerNet)>,
     by_age: BTreeSet<(Instant, PeerNet)>,
-    /// Addresses without, by when they left.
+    /// Addresses without sessions, by when the last one ended.
     by_absence: BTreeSet<(Instant, PeerNet)>,
 }
 
@@ -109,7 +111,8 @@ impl Accounts {
         self.by_net.insert(net, account);
     }
 
-    /// Forgets addresses that left long ago, and the longest absent of too many.
+    /// Removes accounts of addresses that have been absent for `MEMORY`, and the oldest if there are too
+    /// many.
     fn forget(&mut self) {
         while let Some((left_at, net)) = self.by_absence.first().copied()
             && (left_at + MEMORY <= self.now || self.by_absence.len() > REMEMBERED_MAX)
@@ -127,17 +130,18 @@ pub(super) struct Places {
     accounts: Rc<RefCell<Accounts>>,
 }
 
-/// A place that is taken, until this is dropped.
+/// A taken place; dropping it frees the place.
 pub(super) struct Place {
-    /// Whose; none: this host's.
+    /// The peer's address; `None` for a program of this host.
     net: Option<PeerNet>,
-    /// Bytes that its session had moved when that was read last.
+    /// Bytes that the session had moved at the last reading.
     moved: Cell<u64>,
     accounts: Rc<RefCell<Accounts>>,
 }
 
 impl Place {
-    /// Reads what the session has moved so far: bytes that came, and bytes that the peer has acknowledged.
+    /// Adds the bytes that the session has moved since the last reading, received and acknowledged, to the
+    /// account.
     pub(super) fn read(&self, stream: StreamId, host: &mut Host<'_>) {
         let (Some(net), Ok(info)) = (self.net, host.info(stream)) else { return };
         let moved = info.bytes_in + info.bytes_acknowledged;
@@ -164,7 +168,7 @@ impl Places {
         Places { most, read_at: Cell::default(), accounts: Rc::default() }
     }
 
-    /// Tells the time; sessions that begin and end are charged by it.
+    /// Sets the current time, which accounts use when sessions begin and end.
     pub(super) fn set_now(&self, now: Instant) {
         self.accounts.borrow_mut().now = now;
     }
@@ -252,10 +256,10 @@ mod tests {
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
-        // Absence is not counted, and ends the memory.
+        // Absence does not count towards the age, and ends the account.
         later(500);
         assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
-        // Also where no session ends meanwhile.
+        // Also if no session ends meanwhile.
         later(630);
         assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
         drop(places.give(Some(net(3))));
