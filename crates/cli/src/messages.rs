@@ -30,7 +30,9 @@ pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
             .chain([format!("{:.0}", result.cpu_percent)]);
         table.row(cells);
     }
-    table.remark("CPU  of this process by wall time; two spinning ends in one process are 200 %");
+    table.remark(
+        "CPU  processor time of this process by wall time; two polling ends in one process use 200 %",
+    );
     table
 }
 

@@ -85,7 +85,7 @@ struct Echo {
 
 /// Find out what a peer supports, layer by layer.
 ///
-/// Every question uses its own connection. An accepted association is aborted at once; nothing is read or
+/// Every test uses its own connection. An accepted association is aborted at once; nothing is read or
 /// written. A system that counts connections or failures will see about thirty of them.
 #[derive(Args)]
 #[command(

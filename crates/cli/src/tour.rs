@@ -6,7 +6,7 @@ use kiban_lab::tour::{self, Payload, Row, TRANSFERS};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Transfer a real file between two boards in every way there is, and show what each costs.
+/// Transfer a real file between two boards in every supported way, and show the cost of each.
 ///
 /// Two simulated boards are connected by OC-3c lines through an ATM switch. The file is sent in both
 /// directions over one TCP session, then over sixty at once; then through the VI board over a cLAN-like

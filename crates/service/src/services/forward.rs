@@ -148,7 +148,7 @@ impl Service for Forward {
                         .map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?,
                 );
             }
-            End::Door(_) => return Err("there is nothing to listen on".into()),
+            End::Door(_) => return Err("a forward service cannot listen on a Unix socket".into()),
         }
         Ok(())
     }
