@@ -181,7 +181,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
     let listener = socket::listen(address).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?;
     if !quiet {
-        eprintln!("{what} at {at}; press ctrl-c to stop");
+        eprintln!("{what} on {at}; press ctrl-c to stop");
     }
     Ok(listener)
 }

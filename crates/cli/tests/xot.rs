@@ -27,7 +27,7 @@ impl Server {
         let mut told = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
         told.read_line(&mut line).expect("it says where it listens");
-        let at = line.split(" at ").nth(1).and_then(|rest| rest.split(';').next());
+        let at = line.split(" on ").nth(1).and_then(|rest| rest.split(';').next());
         let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
         let stdout = child.stdout.take().expect("piped");
         let lines: Box<dyn BufRead> = Box::new(BufReader::new(stdout));

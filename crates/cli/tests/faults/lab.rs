@@ -24,7 +24,7 @@ fn server_under(place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Re
         let mut at = None;
         until(|| {
             let said = server.err();
-            let address = said.split(" at ").nth(1).and_then(|rest| rest.split_once(';'));
+            let address = said.split(" on ").nth(1).and_then(|rest| rest.split_once(';'));
             at = address.map(|(address, _)| address.to_owned());
             at.is_some() || server.has_ended()
         });

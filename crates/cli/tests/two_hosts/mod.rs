@@ -104,7 +104,7 @@ impl Server {
         let mut line = String::new();
         let mut told = BufReader::new(child.stderr.take().expect("piped"));
         told.read_line(&mut line).expect("it says where it listens");
-        let at = line.split(" at ").nth(1).and_then(|rest| rest.split(';').next());
+        let at = line.split(" on ").nth(1).and_then(|rest| rest.split(';').next());
         let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
         Server { child, at }
     }

@@ -331,7 +331,7 @@ fn who_asks_for_more_streams_than_there_are_is_told_so() {
     story(async {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
-        assert_eq!(much.to_string(), "9 streams requested, 8 free: raise `sessions`");
+        assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it takes us");
         // One is enough for a pipeline; then there is none.
         let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
@@ -339,7 +339,7 @@ fn who_asks_for_more_streams_than_there_are_is_told_so() {
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
         let eighth = ask(1).await.expect("it takes us");
         let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
-        let told = "kiban: board lab: 1 streams requested, 0 free: raise `sessions`\n";
+        let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
         // Who has a place keeps it.

@@ -376,5 +376,9 @@ fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
     let _small = place.up(&joined("small", 3, 4).replace("512", "31"));
     let full = place.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));
-    assert!(text(&full).contains("32 streams requested, 31 free: raise `sessions`"), "{}", text(&full));
+    assert!(
+        text(&full).contains("too many streams: 32 requested, 31 free: raise `sessions`"),
+        "{}",
+        text(&full)
+    );
 }

@@ -305,7 +305,7 @@ fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<
         }
         asked = its.slots();
         if asked > free {
-            return Err(format!("{asked} streams requested, {free} free: raise `sessions`"));
+            return Err(format!("too many streams: {asked} requested, {free} free: raise `sessions`"));
         }
         layout = Some(its);
         Ok(())
