@@ -77,7 +77,7 @@ fn a_configuration_is_judged_without_touching_anything() {
     let output = place.kiban(&["up", "--check", &good.display().to_string()]);
     assert_eq!(
         (output.status.code(), text(&output).as_str()),
-        (Some(0), "board lab: ports: 1, services: 1; all is well\n")
+        (Some(0), "board lab: ports: 1, services: 1; configuration is valid\n")
     );
     let bad = place.write("bad.toml", &format!("{PORT}{}", ECHO.replace("echo", "ecco")));
     let output = place.kiban(&["up", "--check", &bad.display().to_string()]);
