@@ -173,7 +173,9 @@ impl Link {
                     bar.finish_and_clear();
                     let hint = match failure {
                         Failure { docket: Some(_), .. } => GOES_ON,
-                        Failure { local: Some(DiskError::NotAFile), .. } if matches!(job, Job::Get { .. }) => {
+                        Failure { local: Some(DiskError::NotAFile), .. }
+                            if matches!(job, Job::Get { .. }) =>
+                        {
                             "; use --recursive to download directories"
                         }
                         _ => "",

@@ -258,7 +258,8 @@ impl Attach {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.remove(number) {
             Some(Client::Attached(desk, channel)) => {
-                self.lines.log_disconnect(channel.socket(), "it broke the protocol of the rings in shared memory");
+                self.lines
+                    .log_disconnect(channel.socket(), "it broke the protocol of the rings in shared memory");
                 desk
             }
             Some(Client::Gone(desk, ..)) => desk,
