@@ -2,10 +2,10 @@
 
 use clap::Args;
 use kiban_lab::table::Table;
-use kiban_service::config::Length;
-use kiban_service::control::{CAPTURE_MAX, Caller, CaptureEnd, Question, Reply};
+use kiban_service::config::DurationValue;
+use kiban_service::control::{CAPTURE_MAX, CaptureEnd, ControlClient, Question, Reply};
 use kiban_service::orders::Captured;
-use kiban_service::signals::{self, Wish};
+use kiban_service::signals::{self, SignalRequest};
 use kiban_service::status::{Sandbox, Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Selects the board.
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct BoardName {
     /// Name of the board; needed only if several are running.
     name: Option<String>,
     /// Same as NAME.
@@ -22,9 +22,9 @@ pub(crate) struct Which {
     board: Option<String>,
 }
 
-impl Which {
-    pub(crate) fn call(&self) -> Result<Caller, String> {
-        Caller::call(self.name.as_deref().or(self.board.as_deref()))
+impl BoardName {
+    pub(crate) fn call(&self) -> Result<ControlClient, String> {
+        ControlClient::call(self.name.as_deref().or(self.board.as_deref()))
     }
 }
 
@@ -35,7 +35,7 @@ impl Which {
 )]
 pub(crate) struct Show {
     #[command(flatten)]
-    which: Which,
+    which: BoardName,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -43,8 +43,8 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let status = ask_status(&mut self.which.call()?)?;
-        crate::output::print(&if self.json { crate::output::json(&status)? } else { text(&status) })?;
+        let status = query_status(&mut self.which.call()?)?;
+        crate::output::print(&if self.json { crate::output::json(&status)? } else { status_text(&status) })?;
         let is_well = status.ports.iter().all(|port| port.state == "up");
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -61,7 +61,7 @@ impl Show {
 )]
 pub(crate) struct Reload {
     #[command(flatten)]
-    which: Which,
+    which: BoardName,
 }
 
 impl Reload {
@@ -80,7 +80,7 @@ impl Reload {
 )]
 pub(crate) struct Down {
     #[command(flatten)]
-    which: Which,
+    which: BoardName,
     /// Do not wait until the board has stopped.
     #[arg(long)]
     no_wait: bool,
@@ -128,7 +128,8 @@ pub(crate) struct Capture {
 fn capture_time(text: &str) -> Result<Duration, String> {
     let is_number = text.ends_with(|last: char| last.is_ascii_digit());
     let word = if is_number { format!("{text}s") } else { text.to_owned() };
-    let Length(time) = word.parse().map_err(|_| "write a time such as 10 (seconds), 500ms, 2s or 5m")?;
+    let DurationValue(time) =
+        word.parse().map_err(|_| "write a time such as 10 (seconds), 500ms, 2s or 5m")?;
     if time.is_zero() || time > CAPTURE_MAX {
         return Err(format!("must be more than 0 and at most {} h", CAPTURE_MAX.as_secs() / 3600));
     }
@@ -151,7 +152,7 @@ impl Capture {
         let begun = |end: CaptureEnd| {
             let has_ended = AtomicBool::new(false);
             let told = move |wish| {
-                if wish == Wish::Stop {
+                if wish == SignalRequest::Stop {
                     end.end();
                     // A second ctrl-c exits at once, in case the board does not respond.
                     if has_ended.swap(true, Ordering::AcqRel) {
@@ -163,7 +164,7 @@ impl Capture {
             eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };
-        match Caller::call(self.board.as_deref())?.capture(&question, begun)? {
+        match ControlClient::call(self.board.as_deref())?.capture(&question, begun)? {
             Reply::Captured(Captured { port, packets, bytes, .. }) => {
                 let file = self.file.display();
                 crate::output::print(&format!(
@@ -180,7 +181,7 @@ impl Capture {
 }
 
 /// Sends a request to a board, and prints its answer.
-fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
+fn carry_out(caller: &mut ControlClient, question: &Question) -> Result<(), String> {
     match caller.ask(question)? {
         Reply::Done(what) => crate::output::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
@@ -192,9 +193,9 @@ fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
 
 /// Returns why programs cannot use a board: it does not run, belongs to another user, or has no service of
 /// `kind`; else `otherwise`.
-pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> String {
+pub(crate) fn unavailable_reason(board: Option<&str>, kind: &str, otherwise: &str) -> String {
     let lacks = |status: &Status| !status.services.iter().any(|service| service.kind == kind);
-    match Caller::call(board).and_then(|mut caller| ask_status(&mut caller)) {
+    match ControlClient::call(board).and_then(|mut caller| query_status(&mut caller)) {
         Ok(status) if lacks(&status) => {
             let name = status.name;
             format!(
@@ -207,7 +208,7 @@ pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> Strin
 }
 
 /// Requests the status of a board.
-pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
+pub(crate) fn query_status(caller: &mut ControlClient) -> Result<Status, String> {
     match caller.ask(&Question::Status {})? {
         Reply::Status(status) => Ok(*status),
         Reply::Refused(why) => Err(why),
@@ -217,7 +218,7 @@ pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
 }
 
 /// Formats the status of a board as text.
-pub(crate) fn text(status: &Status) -> String {
+pub(crate) fn status_text(status: &Status) -> String {
     let mut text = format!(
         "board {} {}, up {}, process {}, {}\n",
         status.name,

@@ -1,6 +1,6 @@
 //! `kiban connect`: connects standard input and output to a TCP stream of a running board.
 
-use crate::board::why_not;
+use crate::board::unavailable_reason;
 use clap::Args;
 use kiban_streams::Settings;
 use kiban_tokio::{Attachment, Stream};
@@ -39,7 +39,7 @@ impl Connect {
             let one = Settings { streams: 1, ..Settings::default() };
             let board = Attachment::attach_with(board, one)
                 .await
-                .map_err(|error| why_not(board, "attach", &error.to_string()))?;
+                .map_err(|error| unavailable_reason(board, "attach", &error.to_string()))?;
             let address = tokio::net::lookup_host(&self.address).await.map(|mut found| found.next());
             let address: SocketAddr = address.ok().flatten().ok_or_else(|| {
                 format!(

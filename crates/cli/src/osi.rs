@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::messages::bar;
-use crate::way::{Host, Way, cannot_listen, password, runtime};
+use crate::way::{Host, PeerArgs, cannot_listen, password, runtime};
 
 /// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;
@@ -71,7 +71,7 @@ struct Echo {
     #[arg(long, value_name = "OID")]
     syntax: Option<Oid>,
     #[command(flatten)]
-    way: Way,
+    way: PeerArgs,
     /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -96,7 +96,7 @@ struct Probe {
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
-    way: Way,
+    way: PeerArgs,
     /// Probe FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or a file, or prompted for.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,

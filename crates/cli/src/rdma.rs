@@ -1,13 +1,13 @@
 //! `kiban rdma`: measures RDMA in real time, between two NICs on one host or on two.
 
-use crate::board::{ask_status, why_not};
+use crate::board::{query_status, unavailable_reason};
 use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand};
 use kiban_base::Wait;
 use kiban_lab::rdma::{self, Failure, MESSAGE_BYTES_MAX, Operation, Plan};
 use kiban_lab::table::Table;
 use kiban_rdma_runtime::{Address, Context, Lower};
-use kiban_service::control::Caller;
+use kiban_service::control::ControlClient;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ struct Measure {
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]
-    operation: Which,
+    operation: OperationArgs,
     /// Message size in bytes, or several, measured in turn: 8,4096,65536 [default: 8 for pingpong, 65536 for
     /// stream].
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=i64::from(MESSAGE_BYTES_MAX)))]
@@ -86,7 +86,7 @@ struct Measure {
 
 #[derive(Args)]
 #[group(multiple = false)]
-struct Which {
+struct OperationArgs {
     /// Send and receive (the default).
     #[arg(long)]
     send: bool,
@@ -98,12 +98,12 @@ struct Which {
     read: bool,
 }
 
-impl Which {
+impl OperationArgs {
     fn operation(&self) -> Operation {
         match self {
-            Which { write: true, .. } => Operation::Write,
-            Which { read: true, .. } => Operation::Read,
-            Which { .. } => Operation::Send,
+            OperationArgs { write: true, .. } => Operation::Write,
+            OperationArgs { read: true, .. } => Operation::Read,
+            OperationArgs { .. } => Operation::Send,
         }
     }
 }
@@ -121,7 +121,7 @@ impl Rdma {
 fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
     let context = Context::open(lower).map_err(|error| match lower {
         Lower::Board { name } if !is_path(name.as_deref()) => {
-            why_not(name.as_deref(), "attach", &error.to_string())
+            unavailable_reason(name.as_deref(), "attach", &error.to_string())
         }
         _ => format!("{lower}: {error}"),
     })?;
@@ -136,7 +136,7 @@ fn is_path(board: Option<&str>) -> bool {
 
 /// Returns an address of a board.
 fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
-    let status = ask_status(&mut Caller::call(board)?)?;
+    let status = query_status(&mut ControlClient::call(board)?)?;
     let addresses = status.ports.iter().flat_map(|port| &port.addresses);
     let found = addresses.filter_map(|address| address.split('/').next()?.parse().ok()).next();
     found.ok_or_else(|| format!("board {} has no address: specify SERVER", status.name))

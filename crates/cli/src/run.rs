@@ -5,8 +5,8 @@
 //! Limits    the library is not loaded into programs with more privileges than their user (set-user-ID,
 //!           capabilities), or into programs that are linked without libc.so.
 
-use crate::board::why_not;
-use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
+use crate::board::unavailable_reason;
+use crate::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_streams::{boards, has_listener, run_socket_path};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
-const DOOR: &str = "KIBAN_SOCKETS";
+const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
 
 /// Run a program on the TCP of a running board.
 ///
@@ -43,7 +43,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let door = door(self.board.as_deref())?;
-        let library = folder_of(&[LIBRARY])?.join(LIBRARY);
+        let library = library_dir(&[LIBRARY])?.join(LIBRARY);
         // LD_PRELOAD has no escape for its separators, ld.so(8).
         if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
             let path = library.display();
@@ -53,20 +53,29 @@ impl Run {
         }
         let Some((program, arguments)) = self.program.split_first() else {
             let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
-            let text =
-                format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {DOOR}={door}\n");
+            let text = format!(
+                "export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {SOCKETS_VARIABLE}={door}\n"
+            );
             return crate::output::print(&text).map(|()| ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
-        command.args(arguments).env(PRELOAD, first(library.as_os_str(), var_os(PRELOAD))).env(DOOR, door);
+        command
+            .args(arguments)
+            .env(PRELOAD, prepend(library.as_os_str(), var_os(PRELOAD)))
+            .env(SOCKETS_VARIABLE, door);
         Ok(become_program(command))
     }
 }
 
 /// Returns the path of a board's socket for programs; without a name, that of the only board that has one.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
-    let why =
-        || why_not(board, "sockets", "the board's socket for programs is closed: the board may be stopping");
+    let why = || {
+        unavailable_reason(
+            board,
+            "sockets",
+            "the board's socket for programs is closed: the board may be stopping",
+        )
+    };
     let name = match board {
         Some(board) => board.to_owned(),
         None => match &boards("sockets")[..] {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Directory of the scripts in the source tree.
-const STORIES: &str = "talks";
+const SCRIPTS: &str = "talks";
 
 /// Run packet scripts (talks) against a board.
 ///
@@ -20,7 +20,7 @@ const STORIES: &str = "talks";
 )]
 pub(crate) struct Talk {
     /// Scripts, and directories that are searched for *.talk.
-    #[arg(default_value = STORIES)]
+    #[arg(default_value = SCRIPTS)]
     paths: Vec<PathBuf>,
     /// Print the whole conversation of every script, in the scripts' own notation.
     #[arg(long, conflicts_with = "json")]
@@ -36,9 +36,9 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        if self.paths == [Path::new(STORIES)] && !self.paths[0].exists() {
+        if self.paths == [Path::new(SCRIPTS)] && !self.paths[0].exists() {
             return Err(format!(
-                "there is no directory {STORIES} here: the scripts are in kiban's source tree; run kiban there, or name files \
+                "there is no directory {SCRIPTS} here: the scripts are in kiban's source tree; run kiban there, or name files \
                  or directories with *.talk"
             ));
         }

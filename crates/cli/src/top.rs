@@ -1,9 +1,9 @@
 //! `kiban top`: a live view of a running board.
 
-use crate::board::{Which, ask_status, text};
+use crate::board::{BoardName, query_status, status_text};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use kiban_service::control::Caller;
+use kiban_service::control::ControlClient;
 use kiban_service::status::Status;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -25,15 +25,15 @@ const HISTORY: usize = 512;
 #[command(after_help = "Examples:\n  kiban top\n  kiban top lab")]
 pub(crate) struct Top {
     #[command(flatten)]
-    which: Which,
+    which: BoardName,
 }
 
 impl Top {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let mut caller = self.which.call()?;
-        let first = ask_status(&mut caller)?;
+        let first = query_status(&mut caller)?;
         if !std::io::stdout().is_terminal() {
-            crate::output::print(&text(&first))?;
+            crate::output::print(&status_text(&first))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut terminal = ratatui::init();
@@ -46,7 +46,7 @@ impl Top {
 /// Updates the screen until the user quits or the board is gone.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
-    caller: &mut Caller,
+    caller: &mut ControlClient,
     mut status: Status,
 ) -> Result<(), String> {
     let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
@@ -65,7 +65,7 @@ fn show(
                 return Ok(());
             }
         }
-        status = ask_status(caller)?;
+        status = query_status(caller)?;
     }
 }
 
@@ -85,7 +85,7 @@ fn draw(frame: &mut Frame<'_>, status: &Status, history: &VecDeque<u64>) {
     let width = usize::from(block.inner(above).width);
     let shown: Vec<u64> = history.iter().take(width).rev().copied().collect();
     frame.render_widget(Sparkline::default().data(&shown).block(block), above);
-    frame.render_widget(Paragraph::new(text(status)), below);
+    frame.render_widget(Paragraph::new(status_text(status)), below);
 }
 
 #[cfg(test)]

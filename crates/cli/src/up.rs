@@ -1,7 +1,7 @@
 //! `kiban up`: runs a board as a service of this host.
 
 use clap::Args;
-use kiban_service::control::{Desk, Figures, boards};
+use kiban_service::control::{ControlServer, MetricsListener, boards};
 use kiban_service::{Plan, Running, read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,9 +45,9 @@ impl Up {
         }
         crate::log::begin(plan.log_json);
         // If the port is in use, fail before anything is changed.
-        let figures = Figures::bind(plan.metrics)?;
+        let figures = MetricsListener::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
-        let desk = Desk::open(&running.plan().name, figures, running.orders())?;
+        let desk = ControlServer::open(&running.plan().name, figures, running.orders())?;
         running.confine()?;
         desk.ready();
         let plan = running.plan();
@@ -66,7 +66,7 @@ impl Up {
 
 /// Warns about a configuration that is valid but probably a mistake.
 fn warn(plan: &Plan) {
-    if let Some(service) = plan.lends_in_vain() {
+    if let Some(service) = plan.unreachable_service() {
         let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; remove `host`";
         tracing::warn!(service, "{what}");
     }

@@ -66,13 +66,13 @@ impl Transport {
 
 impl Verbs {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let folder = folder_of(&LIBRARIES)?;
+        let folder = library_dir(&LIBRARIES)?;
         let Some((program, arguments)) = self.program.split_first() else {
             return crate::output::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
-        command.args(arguments).env(PATH, first(folder.as_os_str(), var_os(PATH)));
-        command.env(PRELOAD, first(PATHS.as_ref(), var_os(PRELOAD)));
+        command.args(arguments).env(PATH, prepend(folder.as_os_str(), var_os(PATH)));
+        command.env(PRELOAD, prepend(PATHS.as_ref(), var_os(PRELOAD)));
         if let Some(transport) = self.transport {
             command.env(TRANSPORT, transport.name());
         }
@@ -94,7 +94,7 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
 ///
 /// # Errors
 /// Some of `libraries` are missing there.
-pub(crate) fn folder_of(libraries: &[&str]) -> Result<PathBuf, String> {
+pub(crate) fn library_dir(libraries: &[&str]) -> Result<PathBuf, String> {
     let program = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     find(var_os(FOLDER), &program, libraries)
 }
@@ -130,7 +130,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
 }
 
 /// Prepends an entry to a colon-separated list.
-pub(crate) fn first(ours: &OsStr, before: Option<OsString>) -> OsString {
+pub(crate) fn prepend(ours: &OsStr, before: Option<OsString>) -> OsString {
     let mut all = ours.to_owned();
     if let Some(before) = before.filter(|before| !before.is_empty()) {
         all.push(":");

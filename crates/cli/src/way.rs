@@ -15,7 +15,7 @@ pub(crate) const PASSWORD_VARIABLE: &str = "KIBAN_FTAM_PASSWORD";
 
 /// Selectors and TLS settings of a peer.
 #[derive(Args, Clone)]
-pub(crate) struct Way {
+pub(crate) struct PeerArgs {
     /// Called transport selector: text, or 0x and hexadecimal digits; ISODE's FTAM is 0x0103.
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     tsel: Option<Selector>,
@@ -39,7 +39,7 @@ pub(crate) struct Way {
     tls_key: Option<PathBuf>,
 }
 
-impl Way {
+impl PeerArgs {
     /// Returns the called selectors; those that are not given are empty.
     pub(crate) fn called(&self) -> Selectors {
         let or_none = |selector: &Option<Selector>| selector.clone().unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) struct Xot {
     listen: Option<SocketAddr>,
     /// Accept TCP connections at ADDRESS, and place a call for each of them through an XOT router.
     #[arg(long, value_name = "ADDRESS:PORT=ROUTER[:PORT]/CALLED")]
-    place: Vec<Place>,
+    place: Vec<CallRule>,
     /// Calling address of these calls.
     #[arg(long, value_name = "DIGITS", requires = "place")]
     calling: Option<Address>,
@@ -81,19 +81,19 @@ type Nsap = std::sync::Arc<[u8]>;
 
 /// An address at which TCP connections are accepted, and the call that is placed for each.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Place {
+struct CallRule {
     listen: SocketAddr,
     router: Host,
     called: Address,
 }
 
-impl FromStr for Place {
+impl FromStr for CallRule {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<CallRule, String> {
         let parts = text.split_once('=').and_then(|(listen, rest)| Some((listen, rest.rsplit_once('/')?)));
         let (listen, (router, called)) = parts.ok_or("write ADDRESS:PORT=ROUTER/CALLED")?;
-        Ok(Place {
+        Ok(CallRule {
             listen: listen.parse().map_err(|_| format!("'{listen}' is not ADDRESS:PORT"))?,
             router: router.parse()?,
             called: called.parse().map_err(|error| format!("'{called}': {error}"))?,

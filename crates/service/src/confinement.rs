@@ -4,7 +4,7 @@
 //!                  socket's directory, directories of captures.
 //! Reload           compares what the new plan opens with what is kept, before anything changes.
 
-use crate::config::{End, Kind, Plan, PortPlan, ServicePlan};
+use crate::config::{Endpoint, Kind, Plan, PortPlan, ServicePlan};
 use kiban_link::Address;
 use kiban_os::unix::names;
 use kiban_sandbox::{Need, Sandbox};
@@ -54,7 +54,7 @@ pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<Strin
     let services = new.services.iter().filter(|service| !old.services.contains(service));
     let services = services.flat_map(|service| {
         let port = match service.listen {
-            End::Kernel(at) => Need::port(at),
+            Endpoint::Kernel(at) => Need::port(at),
             _ => None,
         };
         let needs = [port, root(service)].into_iter().flatten();

@@ -8,7 +8,7 @@
 //!                  so neither link takes segments whole.
 
 use crate::config::{Carries, PortPlan};
-use crate::tape::{Tape, Taped};
+use crate::tape::{CapturePoint, CapturedLink};
 use kiban_base::ethernet::Mac;
 use kiban_link::address::Transport;
 use kiban_link::pcap::{Capture, UnitKind};
@@ -52,7 +52,7 @@ pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
 }
 
 /// Opens the link of a port.
-pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
+pub(crate) fn open(port: &PortPlan, tape: &Arc<CapturePoint>) -> io::Result<AnyLink> {
     let mut address: Address = port.link.parse().map_err(io::Error::other)?;
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
@@ -81,16 +81,18 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
     Ok(taped(link, tape))
 }
 
-fn taped(link: AnyLink, tape: &Arc<Tape>) -> AnyLink {
+fn taped(link: AnyLink, tape: &Arc<CapturePoint>) -> AnyLink {
     match link {
-        AnyLink::Packets(link) => AnyLink::Packets(Box::new(Taped::new(link, false, true, tape.clone()))),
-        AnyLink::Frames(link) => AnyLink::Frames(Box::new(Taped::new(link, true, true, tape.clone()))),
-        AnyLink::Cells(link) => AnyLink::Cells(Box::new(Taped::new(link, false, false, tape.clone()))),
+        AnyLink::Packets(link) => {
+            AnyLink::Packets(Box::new(CapturedLink::new(link, false, true, tape.clone())))
+        }
+        AnyLink::Frames(link) => AnyLink::Frames(Box::new(CapturedLink::new(link, true, true, tape.clone()))),
+        AnyLink::Cells(link) => AnyLink::Cells(Box::new(CapturedLink::new(link, false, false, tape.clone()))),
     }
 }
 
 /// Opens the device through which this host's kernel owns the addresses of a port.
-pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<Tape>) -> io::Result<AnyLink> {
+pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<CapturePoint>) -> io::Result<AnyLink> {
     let mut address: Address = device.parse().map_err(io::Error::other)?;
     address.options.offload = Some(false);
     let link = address.open()?;

@@ -21,7 +21,7 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// A request to a running board.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Order {
+pub enum Request {
     /// Return the status.
     Status,
     /// Read the configuration again.
@@ -67,7 +67,7 @@ pub struct Captured {
 
 /// A capture that runs. It also ends when this value is dropped.
 #[derive(Debug)]
-pub struct Capturing {
+pub struct RunningCapture {
     /// Its number.
     pub number: u64,
     /// Its outcome, or why the file is not complete.
@@ -82,7 +82,7 @@ pub enum Answer {
     /// A ping's round-trip time; `None` if it did not come back in time.
     Loopback(Option<Duration>),
     /// The capture has started.
-    Capturing(Capturing),
+    Capturing(RunningCapture),
     /// Done; the text says what.
     Done(String),
     /// Not done; the text says why.
@@ -90,19 +90,19 @@ pub enum Answer {
 }
 
 /// A queue of requests.
-pub struct Orders {
-    queue: Mutex<VecDeque<(Order, oneshot::Sender<Answer>)>>,
+pub struct RequestQueue {
+    queue: Mutex<VecDeque<(Request, oneshot::Sender<Answer>)>>,
     waits: AtomicBool,
     waker: Waker,
 }
 
-impl Orders {
-    pub(crate) fn new(waker: Waker) -> Orders {
-        Orders { queue: Mutex::default(), waits: AtomicBool::new(false), waker }
+impl RequestQueue {
+    pub(crate) fn new(waker: Waker) -> RequestQueue {
+        RequestQueue { queue: Mutex::default(), waits: AtomicBool::new(false), waker }
     }
 
     /// Queues a request; the answer comes after the board has handled it.
-    pub fn ask(&self, order: Order) -> oneshot::Receiver<Answer> {
+    pub fn ask(&self, order: Request) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = lock(&self.queue);
         if queue.len() < ORDERS_MAX {
@@ -115,7 +115,7 @@ impl Orders {
     }
 
     /// Queues a request and waits for the answer; refused if the board does not answer within [`ANSWER`].
-    pub(crate) async fn answer(&self, order: Order) -> Answer {
+    pub(crate) async fn answer(&self, order: Request) -> Answer {
         match timeout(ANSWER, self.ask(order)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused("the board is stopping".into()),
@@ -127,7 +127,7 @@ impl Orders {
         self.waits.load(Ordering::Acquire)
     }
 
-    pub(crate) fn next(&self) -> Option<(Order, oneshot::Sender<Answer>)> {
+    pub(crate) fn next(&self) -> Option<(Request, oneshot::Sender<Answer>)> {
         let mut queue = lock(&self.queue);
         let next = queue.pop_front();
         self.waits.store(!queue.is_empty(), Ordering::Release);

@@ -13,11 +13,11 @@ use crate::confinement;
 use crate::link;
 use crate::loopback::Loopbacks;
 use crate::losses;
-use crate::orders::{Answer, Captured, Capturing, Order, Orders};
+use crate::orders::{Answer, Captured, Request, RequestQueue, RunningCapture};
 use crate::services::{self, Services};
-use crate::standing::Standing;
+use crate::standing::LinkState;
 use crate::status::{self, Counters, Rates, Status, named, rounded};
-use crate::tape::{Tape, Wanted};
+use crate::tape::{CapturePoint, Wanted};
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_base::Instant;
 use kiban_board::{
@@ -56,12 +56,12 @@ const CONFIG_BYTES_MAX: usize = 1 << 20;
 const SEGMENT_BYTES: u32 = 65_000;
 
 /// A port's link, or the device on its host's side.
-struct Place {
+struct PortLink {
     plan: PortPlan,
     /// The device, for the host's side of a port.
     device: Option<String>,
-    tape: Arc<Tape>,
-    standing: Standing,
+    tape: Arc<CapturePoint>,
+    standing: LinkState,
     sampled: LinkCounters,
     rates: Rates,
 }
@@ -77,8 +77,8 @@ pub struct Running {
     began: Instant,
     services: usize,
     loopbacks: usize,
-    places: Vec<Place>,
-    orders: Arc<Orders>,
+    places: Vec<PortLink>,
+    orders: Arc<RequestQueue>,
     sampled_at: Instant,
     /// When it stops remaining sessions; `None` while it runs.
     stops_at: Option<Instant>,
@@ -101,9 +101,10 @@ impl Running {
     pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
         // Ports first, then the host's sides: the board numbers them in this order.
-        let mut places: Vec<Place> = plan.ports.iter().map(|port| Place::new(port.clone(), None)).collect();
+        let mut places: Vec<PortLink> =
+            plan.ports.iter().map(|port| PortLink::new(port.clone(), None)).collect();
         let sides = plan.ports.iter().filter(|port| port.host.is_some());
-        places.extend(sides.map(|port| Place::new(port.clone(), port.host.clone())));
+        places.extend(sides.map(|port| PortLink::new(port.clone(), port.host.clone())));
         let mut opened = Vec::new();
         for place in &places {
             opened.push(match place.open() {
@@ -136,7 +137,7 @@ impl Running {
         }
         let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
-        let orders = Arc::new(Orders::new(driver.waker()));
+        let orders = Arc::new(RequestQueue::new(driver.waker()));
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
             plan,
@@ -196,7 +197,7 @@ impl Running {
     }
 
     /// Returns the queue of requests.
-    pub fn orders(&self) -> Arc<Orders> {
+    pub fn orders(&self) -> Arc<RequestQueue> {
         self.orders.clone()
     }
 
@@ -234,7 +235,7 @@ impl Running {
             self.end_tapes(|tape| tape.end(now));
             while let Some((order, sender)) = self.orders.next() {
                 match order {
-                    Order::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
+                    Request::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
                     // The client may have disconnected.
                     order => drop(sender.send(self.answer(order, now))),
                 }
@@ -248,7 +249,7 @@ impl Running {
                     left
                 });
                 self.driver.turn();
-                self.end_tapes(Tape::end_any);
+                self.end_tapes(CapturePoint::end_any);
                 tracing::info!(cut = left, "stopped");
                 return;
             }
@@ -282,7 +283,7 @@ impl Running {
         }
     }
 
-    fn end_tapes(&self, end: impl Fn(&Tape) -> Option<Result<Captured, String>>) {
+    fn end_tapes(&self, end: impl Fn(&CapturePoint) -> Option<Result<Captured, String>>) {
         for place in &self.places {
             match end(&place.tape) {
                 Some(Ok(Captured { port, file, packets, .. })) => {
@@ -315,14 +316,14 @@ impl Running {
     // ---- Orders
     // -----------------------------------------------------------------------------------------------
 
-    fn answer(&mut self, order: Order, now: Instant) -> Answer {
+    fn answer(&mut self, order: Request, now: Instant) -> Answer {
         match order {
-            Order::Status => Answer::Status(Box::new(self.status(now))),
-            Order::Down => {
+            Request::Status => Answer::Status(Box::new(self.status(now))),
+            Request::Down => {
                 self.stop(now);
                 Answer::Done(format!("board {} is stopping", self.plan.name))
             }
-            Order::Reload => match self.reload(now) {
+            Request::Reload => match self.reload(now) {
                 Ok(what) => {
                     if let Some(untold) = self.lines.try_take(now) {
                         tracing::info!(untold = not_zero(untold), "configuration reloaded: {what}");
@@ -339,14 +340,14 @@ impl Running {
                     Answer::Refused(why)
                 }
             },
-            Order::Loopback { .. } => Answer::Refused("a ping is answered when its cell returns".into()),
-            Order::Capture { port, file, time, packets } => {
+            Request::Loopback { .. } => Answer::Refused("a ping is answered when its cell returns".into()),
+            Request::Capture { port, file, time, packets } => {
                 match self.capture(&port, &file, time, packets, now) {
                     Ok(capturing) => Answer::Capturing(capturing),
                     Err(why) => Answer::Refused(why),
                 }
             }
-            Order::EndCapture(number) => {
+            Request::EndCapture(number) => {
                 self.end_tapes(|tape| tape.end_number(number));
                 Answer::Done(format!("capture {number} ended"))
             }
@@ -389,9 +390,9 @@ impl Running {
         time: Duration,
         packets: u64,
         now: Instant,
-    ) -> Result<Capturing, String> {
+    ) -> Result<RunningCapture, String> {
         let Some(place) = self.places.iter().find(|place| place.name() == port) else {
-            let names: Vec<String> = self.places.iter().map(Place::name).collect();
+            let names: Vec<String> = self.places.iter().map(PortLink::name).collect();
             return Err(format!("no port {port}; the ports are {}", names.join(", ")));
         };
         if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses_file(its, file)) {
@@ -703,13 +704,13 @@ fn state_word(state: State) -> String {
     word
 }
 
-impl Place {
-    fn new(plan: PortPlan, device: Option<String>) -> Place {
-        Place {
+impl PortLink {
+    fn new(plan: PortPlan, device: Option<String>) -> PortLink {
+        PortLink {
             plan,
             device,
             tape: Arc::default(),
-            standing: Standing::new(),
+            standing: LinkState::new(),
             sampled: LinkCounters::default(),
             rates: Rates::default(),
         }
@@ -767,7 +768,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
     // Bridges take no part in IP.
     let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
     let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
-    if !plan.mss_is_said {
+    if !plan.mss_is_configured {
         board.tcp.mss = mtu.saturating_sub(40) as u16;
     }
     // TCP may produce larger segments only if every port can cut them into cells or packets.

@@ -5,7 +5,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// What a signal requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum SignalRequest {
     /// SIGINT, SIGTERM: stop.
     Stop,
     /// SIGUSR1: report the status.
@@ -16,7 +16,7 @@ pub enum Wish {
 ///
 /// # Errors
 /// The system has no thread or descriptor left.
-pub fn hear(told: impl Fn(Wish) + Send + 'static) -> io::Result<()> {
+pub fn hear(told: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -27,9 +27,9 @@ pub fn hear(told: impl Fn(Wish) + Send + 'static) -> io::Result<()> {
         runtime.block_on(async move {
             loop {
                 told(tokio::select! {
-                    _ = interrupt.recv() => Wish::Stop,
-                    _ = terminate.recv() => Wish::Stop,
-                    _ = report.recv() => Wish::Report,
+                    _ = interrupt.recv() => SignalRequest::Stop,
+                    _ = terminate.recv() => SignalRequest::Stop,
+                    _ = report.recv() => SignalRequest::Report,
                 });
             }
         });

@@ -11,7 +11,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
 /// State of a link.
-pub(crate) struct Standing {
+pub(crate) struct LinkState {
     pub(crate) error: Option<String>,
     pub(crate) is_up: bool,
     up_at: Instant,
@@ -21,10 +21,10 @@ pub(crate) struct Standing {
     pub(crate) losses: u64,
 }
 
-impl Standing {
+impl LinkState {
     /// Returns the state of a link that has not been opened yet.
-    pub(crate) fn new() -> Standing {
-        Standing {
+    pub(crate) fn new() -> LinkState {
+        LinkState {
             error: None,
             is_up: false,
             up_at: Instant::ZERO,

@@ -4,12 +4,12 @@
 //!                  30 s; meanwhile cells for it are lost.
 //! Status           a [`Status`] at every period, on request, and at the end.
 
-pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
+pub use crate::config::switch::{LinkCircuit, LinkPlan, LinkWords, Plan, RoutePlan};
 
 use crate::confinement;
 use crate::losses;
-use crate::signals::{self, Wish};
-use crate::standing::Standing;
+use crate::signals::{self, SignalRequest};
+use crate::standing::LinkState;
 use crate::status::{Counters, named, rounded};
 use kiban_atm::{Interval, Route, Switch, SwitchPort};
 use kiban_base::Instant;
@@ -105,7 +105,7 @@ pub struct RunningSwitch {
     waiting: Waiting,
     clock: Clock,
     began: Instant,
-    standings: Vec<Standing>,
+    standings: Vec<LinkState>,
     wishes: Arc<Wishes>,
 }
 
@@ -141,7 +141,7 @@ impl RunningSwitch {
         let now = clock.now();
         let mut standings = Vec::new();
         for (port, link) in plan.links.iter().enumerate() {
-            let mut standing = Standing::new();
+            let mut standing = LinkState::new();
             match open(link).map(|opened| driver.attach(port, opened)) {
                 Ok(()) => standing.rise(now),
                 Err(error) if link.retry => standing.lose(&error, now),
@@ -152,7 +152,7 @@ impl RunningSwitch {
         let wishes = Arc::<Wishes>::default();
         let (wished, waker) = (wishes.clone(), driver.waker());
         let told = move |wish| {
-            let flag = if wish == Wish::Stop { &wished.stop } else { &wished.report };
+            let flag = if wish == SignalRequest::Stop { &wished.stop } else { &wished.report };
             flag.store(true, Ordering::Release);
             waker.wake();
         };

@@ -7,7 +7,7 @@
 //!                  complete, and a client that is still connected is informed.
 //! Errors           a write error ends the capture, not the link.
 
-use crate::orders::{Captured, Capturing};
+use crate::orders::{Captured, RunningCapture};
 use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 use kiban_link::unit::Unit;
@@ -91,7 +91,7 @@ fn shown(path: &Path) -> String {
 
 /// The capture point of one link.
 #[derive(Default)]
-pub(crate) struct Tape {
+pub(crate) struct CapturePoint {
     runs: AtomicBool,
     /// Whether the capture has reached a limit.
     is_full: AtomicBool,
@@ -101,9 +101,9 @@ pub(crate) struct Tape {
     form: OnceLock<u32>,
 }
 
-impl Tape {
+impl CapturePoint {
     /// Starts a capture into a new file.
-    pub(crate) fn begin(&self, wanted: Wanted<'_>, now: Instant) -> Result<Capturing, String> {
+    pub(crate) fn begin(&self, wanted: Wanted<'_>, now: Instant) -> Result<RunningCapture, String> {
         let Wanted { number, port, file: path, ends, packets } = wanted;
         let mut recording = lock(&self.recording);
         if let Some(other) = &*recording {
@@ -154,7 +154,7 @@ impl Tape {
         });
         self.is_full.store(false, Ordering::Release);
         self.runs.store(true, Ordering::Release);
-        Ok(Capturing { number, ended })
+        Ok(RunningCapture { number, ended })
     }
 
     /// Returns whether its capture has reached a limit.
@@ -222,23 +222,28 @@ impl Tape {
 }
 
 /// A link with a capture point.
-pub(crate) struct Taped<U> {
+pub(crate) struct CapturedLink<U> {
     link: Box<dyn Link<U>>,
-    tape: Arc<Tape>,
+    tape: Arc<CapturePoint>,
     /// Whether units that the link does not take are kept for a retry.
     keeps: bool,
     /// Units that wait for the link and are already recorded.
     noted: usize,
 }
 
-impl<U: Unit> Taped<U> {
-    pub(crate) fn new(link: Box<dyn Link<U>>, frames: bool, keeps: bool, tape: Arc<Tape>) -> Taped<U> {
+impl<U: Unit> CapturedLink<U> {
+    pub(crate) fn new(
+        link: Box<dyn Link<U>>,
+        frames: bool,
+        keeps: bool,
+        tape: Arc<CapturePoint>,
+    ) -> CapturedLink<U> {
         tape.form.get_or_init(|| U::link_type(frames));
-        Taped { link, tape, keeps, noted: 0 }
+        CapturedLink { link, tape, keeps, noted: 0 }
     }
 }
 
-impl<U: Unit> Link<U> for Taped<U> {
+impl<U: Unit> Link<U> for CapturedLink<U> {
     fn traits(&self) -> LinkTraits {
         self.link.traits()
     }

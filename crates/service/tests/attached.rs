@@ -3,8 +3,8 @@
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
 use kiban_link::FdProgram;
-use kiban_service::config::{End, Kind, ServicePlan};
-use kiban_service::services::{Attach, Bounds, Service, Services};
+use kiban_service::config::{Endpoint, Kind, ServicePlan};
+use kiban_service::services::{Attach, Service, Services, SessionLimits};
 use kiban_sim::{BoardNumber, CableConfig, Plug, World};
 use kiban_streams::Settings;
 use kiban_streams::nonblocking::{Board, Listener};
@@ -123,12 +123,17 @@ impl Rig {
             .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
             .expect("both take packets");
         let mut services = Services::new().expect("a file or two");
-        let bounds = Bounds { sessions_max, idle: None };
+        let bounds = SessionLimits { sessions_max, idle: None };
         let door = folder.join("it.streams");
         let service = Attach::new(door.clone(), bounds, services.chime().clone()).expect("a file or two");
         let kind = Kind::Attach { door };
-        let plan =
-            ServicePlan { name: "it".into(), listen: End::Door("attach"), sessions_max, idle: None, kind };
+        let plan = ServicePlan {
+            name: "it".into(),
+            listen: Endpoint::UnixSocket("attach"),
+            sessions_max,
+            idle: None,
+            kind,
+        };
         services.put(plan, Box::new(service) as Box<dyn Service>);
         let services = Rc::new(RefCell::new(services));
         let driven = Driven { services: services.clone(), look_at: Instant::ZERO };

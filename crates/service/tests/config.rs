@@ -1,7 +1,7 @@
 //! Configurations: what is read, and what a mistake is told as.
 
 use kiban_service::Plan;
-use kiban_service::config::{Carries, End, Kind};
+use kiban_service::config::{Carries, Endpoint, Kind};
 use std::time::Duration;
 
 const GOOD: &str = r#"name = "lab"
@@ -81,7 +81,7 @@ fn every_word_gets_its_meaning() {
         ["echo", "http", "forward"]
     );
     assert!(matches!(plan.services[1].kind, Kind::Http { list: true, .. }));
-    assert_eq!(plan.services[2].listen, End::Kernel("127.0.0.1:8080".parse().expect("an address")));
+    assert_eq!(plan.services[2].listen, Endpoint::Kernel("127.0.0.1:8080".parse().expect("an address")));
     // A name that is not said is the file's.
     assert_eq!(Plan::read(&GOOD.replacen("name = \"lab\"\n", "", 1), "file").expect("good").name, "file");
 }
@@ -444,7 +444,7 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
     let [.., attach, sockets] = &plan.services[..] else { panic!("two doors") };
     assert_eq!(
         (attach.sessions_max, attach.listen, sockets.listen),
-        (9, End::Door("attach"), End::Door("sockets"))
+        (9, Endpoint::UnixSocket("attach"), Endpoint::UnixSocket("sockets"))
     );
     let Kind::Attach { door } = &attach.kind else { panic!("a door") };
     assert!(door.ends_with("kiban/lab.streams"), "{}", door.display());

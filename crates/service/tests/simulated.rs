@@ -2,9 +2,9 @@
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortAddress, PortConfig, Program, StreamId};
-use kiban_service::config::{End, Kind, ServicePlan};
+use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{
-    Bounds, Content, Entry, Found, Http, HttpConfig, Plain, Role, Service, Services, Store,
+    Content, Entry, Found, Http, HttpConfig, Plain, Role, Service, Services, SessionLimits, Store,
 };
 use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World};
 use kiban_tcpip::ip::Prefix;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-const BOUNDS: Bounds = Bounds { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
+const BOUNDS: SessionLimits = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
 /// A client that sends, then finishes or not, and keeps what comes.
 struct Client {
@@ -147,7 +147,7 @@ fn world_with(
         .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
         .expect("both take packets");
     let mut services = Services::new().expect("a file or two");
-    let listen = End::Board("10.0.0.2:80".parse().expect("an address"));
+    let listen = Endpoint::Board("10.0.0.2:80".parse().expect("an address"));
     let plan = ServicePlan { name: "it".into(), listen, sessions_max: 3, idle: BOUNDS.idle, kind };
     services.put(plan, Box::new(service));
     world.run_program(boards[1], Box::new(services));
@@ -347,7 +347,7 @@ impl Program for Caller {
 
 /// Runs these callers against an echo or an `http` with so many sessions: how many were displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
-    let bounds = Bounds { sessions_max, idle: None };
+    let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
     let (mut world, boards) = match is_http {
         true => world(
@@ -574,7 +574,7 @@ fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
 
 /// Runs this caller, with a small receive buffer, against an `http` with this `idle`: its first visit.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
-    let bounds = Bounds { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
+    let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
     let tcp = tcp::Config { receive_buffer_bytes: 8 << 10, ..tcp::Config::default() };
     let service = Http::new(local(), Box::new(Shelf), config);

@@ -17,7 +17,7 @@ use kiban_link::Driver;
 use kiban_os::Clock;
 use kiban_os::clock::pin_thread;
 use kiban_os::random;
-use kiban_service::config::{End, Kind, ServicePlan};
+use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{Services, make};
 use kiban_streams::Settings;
 use kiban_tokio::Attachment;
@@ -57,8 +57,8 @@ fn services(door: &Path) -> Services {
         idle: None,
         kind,
     };
-    let echo = plan("echo", End::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
-    let attach = plan("attach", End::Door("attach"), Kind::Attach { door: door.to_owned() });
+    let echo = plan("echo", Endpoint::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
+    let attach = plan("attach", Endpoint::UnixSocket("attach"), Kind::Attach { door: door.to_owned() });
     for plan in [echo, attach] {
         let service = make(&plan, services.chime()).expect("it can be made");
         services.put(plan, service);

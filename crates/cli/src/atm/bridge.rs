@@ -1,7 +1,7 @@
 //! `kiban atm bridge`: bridges Ethernet over one circuit, with a board like that of `kiban up`.
 
 use clap::Args;
-use kiban_service::control::{Desk, Figures};
+use kiban_service::control::{ControlServer, MetricsListener};
 use kiban_service::{Plan, Running};
 use std::process::ExitCode;
 
@@ -47,12 +47,12 @@ impl Bridge {
         let text = self.config()?;
         let plan = Plan::read(&text, "bridge").map_err(|mistake| {
             // Omit the line number: the configuration was generated here.
-            let kiban_service::config::Mistake { wrong, remedy, .. } = mistake;
+            let kiban_service::config::ConfigError { wrong, remedy, .. } = mistake;
             format!("{wrong}: {remedy}")
         })?;
         crate::log::begin(false);
         let mut running = Running::start(plan, None)?;
-        let desk = Desk::open(&running.plan().name, Figures::default(), running.orders())?;
+        let desk = ControlServer::open(&running.plan().name, MetricsListener::default(), running.orders())?;
         running.confine()?;
         desk.ready();
         tracing::info!(board = running.plan().name, "ready");

@@ -6,9 +6,9 @@ use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_base::Instant;
 use kiban_link::atm::ping::{Event, Flow, Pinger};
 use kiban_link::{Address, AnyLink};
-use kiban_service::config::Length;
-use kiban_service::control::{Caller, Question, Reply};
-use kiban_service::signals::{self, Wish};
+use kiban_service::config::DurationValue;
+use kiban_service::control::{ControlClient, Question, Reply};
+use kiban_service::signals::{self, SignalRequest};
 use kiban_service::status::rounded;
 use serde_json::json;
 use std::process::ExitCode;
@@ -36,10 +36,10 @@ pub(crate) struct Ping {
     count: Option<u64>,
     /// Interval between pings.
     #[arg(long, short, value_name = "TIME", default_value = "1s")]
-    interval: Length,
+    interval: DurationValue,
     /// Timeout for the last reply.
     #[arg(long, short, value_name = "TIME", default_value = "5s")]
-    timeout: Length,
+    timeout: DurationValue,
     /// Ping the segment instead of end to end.
     #[arg(long)]
     segment: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Ping {
 }
 
 /// Prints replies and the summary.
-struct Teller {
+struct Reporter {
     circuit: String,
     json: bool,
     quiet: bool,
@@ -83,14 +83,14 @@ impl Ping {
         };
         let flow = flow(circuit)?;
         let teller =
-            Teller { circuit: circuit.to_owned(), json: self.json, quiet: self.quiet, times: Vec::new() };
+            Reporter { circuit: circuit.to_owned(), json: self.json, quiet: self.quiet, times: Vec::new() };
         match link {
             Some(link) => self.over(link, flow, teller),
             None => self.by_board(flow, teller),
         }
     }
 
-    fn over(&self, link: &str, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
+    fn over(&self, link: &str, flow: Flow, mut teller: Reporter) -> Result<ExitCode, String> {
         let address: Address = link.parse().map_err(|error| format!("{error}"))?;
         let AnyLink::Cells(opened) = address.open().map_err(|error| format!("{link}: {error}"))? else {
             return Err(format!("{link} carries no cells: ping needs udp-cells:, tcp-cells: or pseudowire:"));
@@ -108,7 +108,7 @@ impl Ping {
         let stop = Arc::new(AtomicBool::new(false));
         let (stops, waker) = (stop.clone(), pinger.waker());
         let told = move |wish| {
-            if wish == Wish::Stop {
+            if wish == SignalRequest::Stop {
                 stops.store(true, Ordering::Release);
                 waker.wake();
             }
@@ -143,15 +143,15 @@ impl Ping {
     }
 
     /// Pings through a board, which allows one outstanding ping per circuit and gives up after five seconds.
-    fn by_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
+    fn by_board(&self, flow: Flow, mut teller: Reporter) -> Result<ExitCode, String> {
         let Flow::Circuit(vc) = flow else {
             return Err("a board can ping only circuits: write VPI.VCI".into());
         };
         let name = self.board.as_deref().filter(|name| !name.is_empty());
-        let mut caller = Caller::call(name)?;
+        let mut caller = ControlClient::call(name)?;
         let (stop, bell) = std::sync::mpsc::channel();
         let told = move |wish| {
-            if wish == Wish::Stop {
+            if wish == SignalRequest::Stop {
                 // Fails if the loop has ended.
                 let _ = stop.send(());
             }
@@ -197,7 +197,7 @@ fn flow(text: &str) -> Result<Flow, String> {
     }
 }
 
-impl Teller {
+impl Reporter {
     fn begin(&self, way: &str, flow: Flow, segment: bool) -> Result<(), String> {
         let level = if matches!(flow, Flow::Path(_)) { "F4" } else { "F5" };
         let reach = if segment { "its segment" } else { "end to end" };

@@ -4,7 +4,7 @@ use crate::board::link_cell;
 use crate::output::json_line;
 use clap::Args;
 use kiban_lab::table::Table;
-use kiban_service::config::Length;
+use kiban_service::config::DurationValue;
 use kiban_service::switch::{LinkWords, Plan, RunningSwitch, Status, read};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub(crate) struct Switch {
     check: bool,
     /// Also print the counters at this interval.
     #[arg(long, value_name = "TIME")]
-    every: Option<Length>,
+    every: Option<DurationValue>,
     /// Print the counters as one JSON object per line.
     #[arg(long)]
     json: bool,

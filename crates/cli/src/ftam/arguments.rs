@@ -91,7 +91,7 @@ pub(super) struct Stat {
 }
 
 #[derive(Args)]
-pub(super) struct One {
+pub(super) struct Mkdir {
     #[command(flatten)]
     pub(super) association: Association,
     /// Directory to create.
@@ -100,7 +100,7 @@ pub(super) struct One {
 }
 
 #[derive(Args)]
-pub(super) struct Many {
+pub(super) struct Rm {
     #[command(flatten)]
     pub(super) association: Association,
     /// Files or empty directories to delete.

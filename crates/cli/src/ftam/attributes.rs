@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Attributes of a file; those that the responder did not return are omitted.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct About {
+pub(super) struct FileAttributes {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) is_directory: Option<bool>,
@@ -45,8 +45,8 @@ pub(super) struct About {
     pub(super) legal: Option<String>,
 }
 
-impl About {
-    pub(super) fn of(read: &ReadAttributes) -> About {
+impl FileAttributes {
+    pub(super) fn of(read: &ReadAttributes) -> FileAttributes {
         let user = |identity: &Option<UserIdentityAttribute>| match identity {
             Some(UserIdentityAttribute::Actual(user)) => Some(user.0.text().into_owned()),
             _ => None,
@@ -63,7 +63,7 @@ impl About {
             Some(kind) => Some(kind == ObjectType::FILE_DIRECTORY),
             None => document.map(|name| name == oids::NBS_9 || name == oids::NBS_9_OLD),
         };
-        About {
+        FileAttributes {
             name: read.pathname.as_ref().map(name_of).unwrap_or_default(),
             is_directory,
             kind: document.map(kind_of),
@@ -126,7 +126,7 @@ impl About {
 }
 
 /// Returns a table of directory entries.
-pub(super) fn list(title: String, entries: &[About]) -> Table {
+pub(super) fn list(title: String, entries: &[FileAttributes]) -> Table {
     let mut table = Table::new(title)
         .text_column("name")
         .text_column("type")

@@ -1,9 +1,9 @@
 //! The FTAM client commands.
 
 use super::address::Remote;
-use super::arguments::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Stat, Transfer, When};
-use super::attributes::{About, list};
-use super::link::{Link, Moved, Persistence};
+use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
+use super::attributes::{FileAttributes, list};
+use super::link::{PersistentClient, RetryPolicy, TransferResult};
 use super::options::{Association, Kind};
 use crate::output::print;
 use kiban_ftam::timing::Stopwatch;
@@ -24,11 +24,11 @@ const DEPTH_MAX: usize = 32;
 #[derive(Default, Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    transfers: Vec<Moved>,
+    transfers: Vec<TransferResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<Vec<About>>,
+    entries: Option<Vec<FileAttributes>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    attributes: Option<About>,
+    attributes: Option<FileAttributes>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -45,7 +45,7 @@ struct Layer {
 
 impl Report {
     /// Ends the association and prints the result.
-    async fn finish(mut self, association: &Association, link: Link) -> Result<ExitCode, String> {
+    async fn finish(mut self, association: &Association, link: PersistentClient) -> Result<ExitCode, String> {
         let stopwatch = link.close().await;
         if association.timing {
             self.timing = stopwatch.as_ref().map(layers).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Report {
 
     fn print_words(&self, association: &Association) -> Result<(), String> {
         for moved in self.transfers.iter().filter(|_| !association.quiet) {
-            let Moved { from, to, bytes, seconds, resumed } = moved;
+            let TransferResult { from, to, bytes, seconds, resumed } = moved;
             let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
             let how = match *bytes {
                 _ if *resumed => ", resumed".into(),
@@ -104,8 +104,8 @@ fn layers(stopwatch: &Stopwatch) -> Vec<Layer> {
 }
 
 impl Transfer {
-    fn persistence(&self) -> Persistence {
-        Persistence { resume: self.resume, retries: self.retries }
+    fn persistence(&self) -> RetryPolicy {
+        RetryPolicy { resume: self.resume, retries: self.retries }
     }
 }
 
@@ -122,7 +122,7 @@ impl Get {
             std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
         }
         let association = &self.transfer.association;
-        let mut link = Link::new(association, &self.remotes[0], &absolute(&root)?)?;
+        let mut link = PersistentClient::new(association, &self.remotes[0], &absolute(&root)?)?;
         let mut report = Report::default();
         // Subdirectories are added as they are found.
         let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
@@ -149,20 +149,20 @@ impl Get {
         report.finish(association, link).await
     }
 
-    async fn is_directory(&self, link: &mut Link, remote: &Remote) -> bool {
+    async fn is_directory(&self, link: &mut PersistentClient, remote: &Remote) -> bool {
         if remote.path.is_empty() || remote.path.ends_with('/') {
             return true;
         }
         let stat = Job::Stat { remote: remote.path.clone() };
-        match link.look(stat, "", &mut self.transfer.retries.clone()).await {
-            Ok(Outcome::Attributes(attributes)) => About::of(&attributes).is_directory == Some(true),
+        match link.run_with_retry(stat, "", &mut self.transfer.retries.clone()).await {
+            Ok(Outcome::Attributes(attributes)) => FileAttributes::of(&attributes).is_directory == Some(true),
             _ => false,
         }
     }
 
     async fn descend(
         &self,
-        link: &mut Link,
+        link: &mut PersistentClient,
         remote: &Remote,
         name: &str,
         depth: usize,
@@ -190,18 +190,24 @@ impl Get {
 
     async fn fetch(
         &self,
-        link: &mut Link,
+        link: &mut PersistentClient,
         remote: &Remote,
         name: &str,
         root: &Path,
-    ) -> Result<Moved, String> {
+    ) -> Result<TransferResult, String> {
         let local = Name::read(name).map_err(|wrong| format!("{name}: {wrong}"))?;
         let target = root.join(name);
         let document = self.transfer.kind.map(Kind::document);
         let job = Job::Get { remote: remote.path.clone(), local, document };
         let (bytes, seconds, resumed) =
             link.transfer(job, remote, &absolute(root)?.join(name), self.transfer.persistence()).await?;
-        Ok(Moved { from: remote.to_string(), to: target.display().to_string(), bytes, seconds, resumed })
+        Ok(TransferResult {
+            from: remote.to_string(),
+            to: target.display().to_string(),
+            bytes,
+            seconds,
+            resumed,
+        })
     }
 }
 
@@ -209,7 +215,7 @@ impl Put {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         let association = &self.transfer.association;
         let mut report = Report::default();
-        let mut links: Option<(PathBuf, Link)> = None;
+        let mut links: Option<(PathBuf, PersistentClient)> = None;
         let into = self.remote.path.is_empty() || self.remote.path.ends_with('/') || self.locals.len() > 1;
         let mut waiting: Vec<(PathBuf, String, usize)> = Vec::new();
         for local in self.locals.iter().rev() {
@@ -231,7 +237,7 @@ impl Put {
                     if let Some((_, link)) = other {
                         link.close().await;
                     }
-                    Link::new(association, &self.remote, &root)?
+                    PersistentClient::new(association, &self.remote, &root)?
                 }
             };
             let remote = self.remote.with_path(path);
@@ -254,7 +260,7 @@ impl Put {
 impl Append {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         let association = &self.transfer.association;
-        let mut link = Link::new(association, &self.remote, &absolute(&parent(&self.local))?)?;
+        let mut link = PersistentClient::new(association, &self.remote, &absolute(&parent(&self.local))?)?;
         let mut report = Report::default();
         match put(&mut link, &self.transfer, &self.local, &self.remote, true).await {
             Ok(moved) => report.transfers.push(moved),
@@ -265,12 +271,12 @@ impl Append {
 }
 
 async fn put(
-    link: &mut Link,
+    link: &mut PersistentClient,
     transfer: &Transfer,
     local: &Path,
     remote: &Remote,
     behind: bool,
-) -> Result<Moved, String> {
+) -> Result<TransferResult, String> {
     std::fs::metadata(local).map_err(|error| format!("{}: {error}", local.display()))?;
     let name = Name::read(&file_name(local)?).map_err(|wrong| format!("{}: {wrong}", local.display()))?;
     let document = transfer.kind.unwrap_or(Kind::Binary).document();
@@ -282,11 +288,11 @@ async fn put(
     };
     let (bytes, seconds, resumed) =
         link.transfer(job, remote, &absolute(local)?, transfer.persistence()).await?;
-    Ok(Moved { from: local.display().to_string(), to: remote.to_string(), bytes, seconds, resumed })
+    Ok(TransferResult { from: local.display().to_string(), to: remote.to_string(), bytes, seconds, resumed })
 }
 
 async fn descend_local(
-    link: &mut Link,
+    link: &mut PersistentClient,
     local: &Path,
     remote: &Remote,
     depth: usize,
@@ -348,12 +354,16 @@ impl Ls {
 }
 
 /// Lists a directory.
-async fn entries(link: &mut Link, remote: &Remote, retries: &mut u32) -> Result<Vec<About>, String> {
+async fn entries(
+    link: &mut PersistentClient,
+    remote: &Remote,
+    retries: &mut u32,
+) -> Result<Vec<FileAttributes>, String> {
     // "." is ISODE's name for the user's home directory.
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
-    match link.look(list, &remote.to_string(), retries).await? {
-        Outcome::Entries(entries) => Ok(entries.iter().map(About::of).collect()),
+    match link.run_with_retry(list, &remote.to_string(), retries).await? {
+        Outcome::Entries(entries) => Ok(entries.iter().map(FileAttributes::of).collect()),
         _ => Ok(Vec::new()),
     }
 }
@@ -363,8 +373,8 @@ impl Stat {
         let mut link = here(&self.association, &self.remote)?;
         let mut report = Report::default();
         let stat = Job::Stat { remote: self.remote.path.clone() };
-        match link.look(stat, &self.remote.to_string(), &mut self.retries).await {
-            Ok(Outcome::Attributes(attributes)) => report.attributes = Some(About::of(&attributes)),
+        match link.run_with_retry(stat, &self.remote.to_string(), &mut self.retries).await {
+            Ok(Outcome::Attributes(attributes)) => report.attributes = Some(FileAttributes::of(&attributes)),
             Ok(_) => report.failures.push(format!("{}: the responder returned no attributes", self.remote)),
             Err(failure) => report.failures.push(failure),
         }
@@ -372,14 +382,14 @@ impl Stat {
     }
 }
 
-impl One {
+impl Mkdir {
     pub(super) async fn make_directory(self) -> Result<ExitCode, String> {
         let job = Job::MakeDirectory { remote: self.remote.path.trim_end_matches('/').to_owned() };
         plain(&self.association, vec![(job, self.remote)]).await
     }
 }
 
-impl Many {
+impl Rm {
     pub(super) async fn remove(self) -> Result<ExitCode, String> {
         let job = |remote: Remote| (Job::Remove { remote: remote.path.clone() }, remote);
         plain(&self.association, self.remotes.into_iter().map(job).collect()).await
@@ -429,7 +439,7 @@ impl Chattr {
 /// Runs jobs that return no result, with one association per user and host.
 async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<ExitCode, String> {
     let mut report = Report::default();
-    let mut link: Option<(Remote, Link)> = None;
+    let mut link: Option<(Remote, PersistentClient)> = None;
     for (job, remote) in jobs {
         let host = remote.with_path(String::new());
         let mut used = match link.take() {
@@ -449,8 +459,8 @@ async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<Ex
 }
 
 /// Returns a link for jobs that use no local file.
-fn here(association: &Association, remote: &Remote) -> Result<Link, String> {
-    Link::new(association, remote, &absolute(Path::new("."))?)
+fn here(association: &Association, remote: &Remote) -> Result<PersistentClient, String> {
+    PersistentClient::new(association, remote, &absolute(Path::new("."))?)
 }
 
 fn parent(path: &Path) -> PathBuf {

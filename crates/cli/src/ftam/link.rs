@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const GOES_ON: &str = "; use --resume to continue";
 
 /// An association with one host.
-pub(super) struct Link {
+pub(super) struct PersistentClient {
     config: ClientConfig,
     host: String,
     quiet: bool,
@@ -32,7 +32,7 @@ pub(super) struct Link {
 
 /// A completed transfer.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Moved {
+pub(super) struct TransferResult {
     /// Source.
     pub(super) from: String,
     /// Destination.
@@ -47,15 +47,19 @@ pub(super) struct Moved {
 
 /// Whether a transfer resumes an earlier one, and how often it reconnects.
 #[derive(Clone, Copy)]
-pub(super) struct Persistence {
+pub(super) struct RetryPolicy {
     pub(super) resume: bool,
     pub(super) retries: u32,
 }
 
-impl Link {
+impl PersistentClient {
     /// Returns a link to the host of `remote`, for files below `local`. It connects when it is first used.
-    pub(super) fn new(association: &Association, remote: &Remote, local: &Path) -> Result<Link, String> {
-        Ok(Link {
+    pub(super) fn new(
+        association: &Association,
+        remote: &Remote,
+        local: &Path,
+    ) -> Result<PersistentClient, String> {
+        Ok(PersistentClient {
             config: association.config(remote, local)?,
             host: remote.endpoint(),
             quiet: association.quiet,
@@ -84,7 +88,12 @@ impl Link {
 
     /// Runs a job that changes nothing. If the association is lost, it reconnects and repeats the job, up to
     /// `retries` times.
-    pub(super) async fn look(&mut self, job: Job, about: &str, retries: &mut u32) -> Result<Outcome, String> {
+    pub(super) async fn run_with_retry(
+        &mut self,
+        job: Job,
+        about: &str,
+        retries: &mut u32,
+    ) -> Result<Outcome, String> {
         let mut pause = PAUSE;
         // If the first connection fails, return the error at once.
         self.client().await?;
@@ -100,7 +109,7 @@ impl Link {
                         (is_lost, format!("{about}: {}", FailureLine(&failure)))
                     }
                 },
-                Err(error) => (may_pass(&error), format!("{}: {error}", self.host)),
+                Err(error) => (is_transient(&error), format!("{}: {error}", self.host)),
             };
             if !may_pass || *retries == 0 {
                 return Err(error);
@@ -117,7 +126,7 @@ impl Link {
         job: Job,
         remote: &Remote,
         local: &Path,
-        persistence: Persistence,
+        persistence: RetryPolicy,
     ) -> Result<(u64, f64, bool), String> {
         let number = activity(remote, local);
         let docket = docket_of(number);
@@ -134,7 +143,7 @@ impl Link {
             let client = match self.connect().await {
                 Ok(client) => client,
                 // A restarted server may not listen yet.
-                Err(error) if may_pass(&error) && retries > 0 => {
+                Err(error) if is_transient(&error) && retries > 0 => {
                     retries -= 1;
                     tokio::time::sleep(pause).await;
                     pause *= 2;
@@ -206,7 +215,7 @@ fn says_lost(failure: &Failure) -> bool {
 }
 
 /// Returns whether a later attempt to connect may succeed.
-fn may_pass(error: &ConnectError) -> bool {
+fn is_transient(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 

@@ -9,7 +9,7 @@ mod options;
 mod serve;
 
 use crate::way::runtime;
-use arguments::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Stat};
+use arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -56,7 +56,7 @@ enum What {
     #[command(
         after_help = "Example:\n  kiban ftam rm ftam://collector@exchange.example/today.cdr ftam://collector@exchange.example/old.cdr\n\nA directory must be empty."
     )]
-    Rm(Many),
+    Rm(Rm),
     /// Rename a file on the same host.
     #[command(
         after_help = "Example:\n  kiban ftam mv ftam://collector@exchange.example/today.cdr old/today.cdr\n\nNAME is a path without a host, relative to the home directory. An existing file is not replaced."
@@ -64,7 +64,7 @@ enum What {
     Mv(Mv),
     /// Create a directory.
     #[command(after_help = "Example:\n  kiban ftam mkdir ftam://collector@exchange.example/old")]
-    Mkdir(One),
+    Mkdir(Mkdir),
     /// Change a file's attributes.
     #[command(
         after_help = "Example:\n  kiban ftam chattr --storage-account billing ftam://collector@exchange.example/today.cdr"

@@ -1,7 +1,7 @@
 //! Options of an association, common to all client commands.
 
 use super::address::Remote;
-use crate::way::{Way, password};
+use crate::way::{PeerArgs, password};
 use clap::{Args, ValueEnum};
 use kiban_ftam::client::ClientConfig;
 use kiban_ftam::disk::Settings;
@@ -24,7 +24,7 @@ pub(crate) struct Association {
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
-    way: Way,
+    way: PeerArgs,
     /// Maximum TPDU size to propose, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
     tpdu_bytes: u32,

@@ -1,6 +1,6 @@
 //! `kiban lab mix`: traffic flows of several kinds over a network with policing.
 
-use super::net::peer::Key;
+use super::net::peer::TokenArgs;
 use crate::way::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,7 +47,7 @@ pub(crate) struct Mix {
     #[arg(long, value_name = "SITE", requires = "to")]
     from: Option<String>,
     #[command(flatten)]
-    key: Key,
+    key: TokenArgs,
 }
 
 impl Mix {

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 /// Reads a plan, and validates its points.
 pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
-    let (plan, question) = unjudged_plan(path)?;
-    judge(path, &plan, question)?;
+    let (plan, question) = parse_plan(path)?;
+    validate(path, &plan, question)?;
     Ok((plan, question))
 }
 
 /// Checks that every point of a plan is possible. It examines each point, which takes a while if there are
 /// millions.
-pub(super) fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
+pub(super) fn validate(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
     plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
 }
 
 /// Reads a plan without validating its points.
-pub(super) fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
+pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the plan {}: {error}", path.display()))?;
     let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {

@@ -66,13 +66,13 @@ fn page(question: &dyn Question) -> String {
     }
     let how = match question.own_command() {
         Some(command) => format!("It is run by '{command}'.\n"),
-        None => format!("An example plan:\n\n{}", beginning(question)),
+        None => format!("An example plan:\n\n{}", example_plan(question)),
     };
     format!("{parameters}\n{metrics}\n{how}")
 }
 
 /// Returns an example plan with all defaults.
-fn beginning(question: &dyn Question) -> String {
+fn example_plan(question: &dyn Question) -> String {
     let line = |parameter: &kiban_lab::engine::Parameter| {
         let value = match &parameter.default {
             Some(Value::Word(word)) => format!("\"{word}\""),

@@ -43,13 +43,13 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let (plan, question) = super::plan::unjudged_plan(&self.plan)?;
+        let (plan, question) = super::plan::parse_plan(&self.plan)?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
         if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
             return Err("cancelled: no trial was run".to_owned());
         }
-        super::plan::judge(&self.plan, &plan, question)?;
+        super::plan::validate(&self.plan, &plan, question)?;
         let ending =
             if shard.is_all() { ".lab".to_owned() } else { format!("-{shard}.lab").replace('/', "-of-") };
         let out = self.out.unwrap_or_else(|| super::plan::folder(&self.plan, &ending));

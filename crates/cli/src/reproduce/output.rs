@@ -32,7 +32,7 @@ pub(super) struct Output {
 type Picture = (&'static str, String);
 
 /// The reproduced results of a paper.
-pub(super) trait Made: Serialize + Display {
+pub(super) trait PaperResult: Serialize + Display {
     /// Returns the published values with the reproduced ones.
     fn report(&self) -> &Report;
 
@@ -52,25 +52,25 @@ fn points(figures: &[Figure]) -> String {
     figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
 }
 
-impl Made for Report {
+impl PaperResult for Report {
     fn report(&self) -> &Report {
         self
     }
 }
 
-impl Made for OsiBoard {
+impl PaperResult for OsiBoard {
     fn report(&self) -> &Report {
         &self.report
     }
 }
 
-impl Made for ViaLibrary {
+impl PaperResult for ViaLibrary {
     fn report(&self) -> &Report {
         &self.report
     }
 }
 
-impl Made for RdmaNic {
+impl PaperResult for RdmaNic {
     fn report(&self) -> &Report {
         &self.report
     }
@@ -80,7 +80,7 @@ impl Made for RdmaNic {
     }
 }
 
-impl Made for WideArea {
+impl PaperResult for WideArea {
     fn report(&self) -> &Report {
         &self.report
     }
@@ -97,7 +97,7 @@ impl Made for WideArea {
 
 impl Output {
     /// Writes the figures and prints the results. Returns failure if a value was missed.
-    pub(super) fn put(&self, made: &impl Made) -> Result<ExitCode, String> {
+    pub(super) fn put(&self, made: &impl PaperResult) -> Result<ExitCode, String> {
         let report = made.report();
         if let Some(folder) = &self.svg {
             write_pictures(report.paper, made.pictures(), folder)?;

@@ -1,10 +1,10 @@
 //! Validates the tables of a configuration, and converts them to a plan.
 
-use super::mistake::{Mistake, hint};
+use super::mistake::{ConfigError, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
 use super::rates::Rates;
 use super::tables::{self, Tables};
-use super::units::{Bytes, Length, Rate, Word, Words};
+use super::units::{Bytes, DurationValue, Rate, Word, Words};
 use crate::link;
 use kiban_atm::OC3C_BITS_PER_SECOND;
 use kiban_atm::wire::atm::{VCI_USER_FIRST, Vc};
@@ -23,20 +23,20 @@ use std::time::Duration;
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
 
-pub(super) struct Judge<'a> {
+pub(super) struct Validator<'a> {
     pub(super) text: &'a str,
     /// The directory that relative paths are relative to.
     pub(super) folder: &'a Path,
 }
 
-impl Judge<'_> {
+impl Validator<'_> {
     pub(super) fn at<T>(
         &self,
         word: &super::units::Said<T>,
         wrong: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Mistake {
-        Mistake::at(self.text, word.at, wrong, remedy)
+    ) -> ConfigError {
+        ConfigError::at(self.text, word.at, wrong, remedy)
     }
 
     /// Returns an error about a missing key, in the line of `near`.
@@ -45,21 +45,21 @@ impl Judge<'_> {
         near: &super::units::Said<T>,
         wrong: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Mistake {
-        Mistake { key: String::new(), ..self.at(near, wrong, remedy) }
+    ) -> ConfigError {
+        ConfigError { key: String::new(), ..self.at(near, wrong, remedy) }
     }
 
-    pub(super) fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, Mistake> {
+    pub(super) fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, ConfigError> {
         word.read().map_err(|error: T::Err| {
             self.at(word, format!("invalid value `{}`", word.value), error.to_string())
         })
     }
 
-    pub(super) fn time(&self, word: Option<&Word>, default: Duration) -> Result<Duration, Mistake> {
-        word.map_or(Ok(default), |word| Ok(self.read::<Length>(word)?.0))
+    pub(super) fn time(&self, word: Option<&Word>, default: Duration) -> Result<Duration, ConfigError> {
+        word.map_or(Ok(default), |word| Ok(self.read::<DurationValue>(word)?.0))
     }
 
-    pub(super) fn plan(&self, tables: Tables, name: &str) -> Result<Plan, Mistake> {
+    pub(super) fn plan(&self, tables: Tables, name: &str) -> Result<Plan, ConfigError> {
         let name = match &tables.name {
             Some(said) => self.name(said)?,
             None if is_name(name) => name.to_owned(),
@@ -91,7 +91,7 @@ impl Judge<'_> {
             name,
             board,
             sandbox,
-            mss_is_said,
+            mss_is_configured: mss_is_said,
             ports,
             routes,
             services,
@@ -103,12 +103,12 @@ impl Judge<'_> {
         })
     }
 
-    fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, Mistake> {
+    fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, ConfigError> {
         words.0.iter().map(|word| self.directory(word, "create it, or remove it from the list")).collect()
     }
 
     /// Returns the path of an existing directory; a relative one is relative to `folder`.
-    pub(super) fn directory(&self, word: &Word, remedy: &str) -> Result<PathBuf, Mistake> {
+    pub(super) fn directory(&self, word: &Word, remedy: &str) -> Result<PathBuf, ConfigError> {
         let path = self.folder.join(&word.value);
         match path.is_dir() {
             true => Ok(path),
@@ -116,7 +116,7 @@ impl Judge<'_> {
         }
     }
 
-    pub(super) fn name(&self, word: &Word) -> Result<String, Mistake> {
+    pub(super) fn name(&self, word: &Word) -> Result<String, ConfigError> {
         if is_name(word) {
             return Ok(word.value.clone());
         }
@@ -124,7 +124,7 @@ impl Judge<'_> {
         Err(self.at(word, format!("invalid name `{}`", word.value), remedy))
     }
 
-    fn memory(&self, said: &tables::Memory) -> Result<MemoryConfig, Mistake> {
+    fn memory(&self, said: &tables::Memory) -> Result<MemoryConfig, ConfigError> {
         let size = |word: &Option<Word>, default: usize, least: usize, most: usize| match word {
             None => Ok(default),
             Some(word) => {
@@ -145,7 +145,7 @@ impl Judge<'_> {
         })
     }
 
-    fn tcp(&self, tables: &Tables) -> Result<tcp::Config, Mistake> {
+    fn tcp(&self, tables: &Tables) -> Result<tcp::Config, ConfigError> {
         let mut config =
             tcp::Config { autotune: true, ack_unit: tcp::AckUnit::Mss, ..tcp::Config::default() };
         for (name, value) in &tables.tcp {
@@ -163,13 +163,17 @@ impl Judge<'_> {
                     config.each(&mut |name, _, _| known.push(name));
                     let near = known.iter().min_by_key(|other| strsim::damerau_levenshtein(name, other));
                     let remedy = near.map_or_else(String::new, |near| format!("did you mean `{near}`?"));
-                    let mistake = Mistake::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
-                    Mistake { key: String::new(), ..mistake }
+                    let mistake =
+                        ConfigError::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
+                    ConfigError { key: String::new(), ..mistake }
                 }
-                SettingError::Unreadable { word, expects, .. } => {
-                    Mistake::at(self.text, at, format!("invalid value `{word}`"), format!("write {expects}"))
-                }
-                error => Mistake::at(self.text, at, error.to_string(), String::new()),
+                SettingError::Unreadable { word, expects, .. } => ConfigError::at(
+                    self.text,
+                    at,
+                    format!("invalid value `{word}`"),
+                    format!("write {expects}"),
+                ),
+                error => ConfigError::at(self.text, at, error.to_string(), String::new()),
             })?;
         }
         Ok(config)
@@ -178,11 +182,11 @@ impl Judge<'_> {
     // ---- Ports
     // ------------------------------------------------------------------------------------------------
 
-    fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, Mistake> {
+    fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, ConfigError> {
         let said = &tables.ports;
         let mut ports: Vec<PortPlan> = Vec::new();
         if said.is_empty() {
-            return Err(Mistake {
+            return Err(ConfigError {
                 line: 0,
                 key: String::new(),
                 wrong: "no port configured".into(),
@@ -236,7 +240,7 @@ impl Judge<'_> {
         said: &tables::Port,
         board: &str,
         is_bridged: &dyn Fn(&str) -> bool,
-    ) -> Result<PortPlan, Mistake> {
+    ) -> Result<PortPlan, ConfigError> {
         let name = self.name(&said.name)?;
         let carries = link::carries(&said.link).map_err(|remedy| {
             self.at(&said.link, format!("invalid link address `{}`", said.link.value), remedy)
@@ -248,7 +252,7 @@ impl Judge<'_> {
             let wrong = format!("port `{name}` has no address");
             return Err(self.missing(&said.name, wrong, "add address = \"10.0.0.1/24\""));
         }
-        let only = |there: bool, word: &dyn Fn() -> Mistake| if there { Err(word()) } else { Ok(()) };
+        let only = |there: bool, word: &dyn Fn() -> ConfigError| if there { Err(word()) } else { Ok(()) };
         if carries == Carries::Cells {
             let mut pairs = addresses.iter().zip(&said.address.0);
             if let Some((_, word)) = pairs.find(|((address, _), _)| address.is_ipv6()) {
@@ -399,7 +403,12 @@ impl Judge<'_> {
     }
 
     /// Validates a bridge, and returns the plan of its link. `ports` are those before it.
-    fn bridge(&self, said: &tables::Bridge, ports: &[PortPlan], board: &str) -> Result<PortPlan, Mistake> {
+    fn bridge(
+        &self,
+        said: &tables::Bridge,
+        ports: &[PortPlan],
+        board: &str,
+    ) -> Result<PortPlan, ConfigError> {
         let name = self.name(&said.name)?;
         if ports.iter().any(|other| other.name == name) {
             let wrong = format!("a port or bridge `{name}` already exists");
@@ -468,7 +477,7 @@ impl Judge<'_> {
         })
     }
 
-    fn mac(&self, word: &Word) -> Result<Mac, Mistake> {
+    fn mac(&self, word: &Word) -> Result<Mac, ConfigError> {
         let parts: Option<Vec<u8>> = word.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
         let mac = parts.and_then(|parts| <[u8; 6]>::try_from(parts).ok()).map(Mac);
         mac.filter(|mac| !mac.is_group()).ok_or_else(|| {
@@ -480,7 +489,7 @@ impl Judge<'_> {
         })
     }
 
-    fn address(&self, word: &Word) -> Result<(IpAddr, Prefix), Mistake> {
+    fn address(&self, word: &Word) -> Result<(IpAddr, Prefix), ConfigError> {
         let prefix: Prefix = word.read().map_err(|error| {
             self.at(
                 word,
@@ -495,7 +504,7 @@ impl Judge<'_> {
         Ok((address, prefix))
     }
 
-    fn pvc(&self, said: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, Mistake> {
+    fn pvc(&self, said: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, ConfigError> {
         let vc: Vc = self.read(&said.vc)?;
         if vc.vci < VCI_USER_FIRST || vc.vpi > 255 {
             let remedy = format!("use a VPI up to 255 and a VCI of at least {VCI_USER_FIRST} (I.361)");
@@ -546,7 +555,7 @@ impl Judge<'_> {
     // ---- Routes
     // ------------------------------------------------------------------------------------
 
-    fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, Mistake> {
+    fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, ConfigError> {
         let prefix: Prefix = self.read(&said.to)?;
         let gateway: IpAddr = self.read(&said.via)?;
         if gateway.is_ipv4() != prefix.address().is_ipv4() {

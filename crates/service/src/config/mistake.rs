@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistake {
+pub struct ConfigError {
     /// The line, from 1; 0 if the error concerns the whole file.
     pub line: usize,
     /// The key; empty if there is none.
@@ -15,14 +15,24 @@ pub struct Mistake {
     pub remedy: String,
 }
 
-impl Mistake {
+impl ConfigError {
     /// Returns an error at a byte offset of the text, with the key of that line.
-    pub(super) fn at(text: &str, at: usize, wrong: impl Into<String>, remedy: impl Into<String>) -> Mistake {
-        Mistake { line: line_of(text, at), key: key_of(text, at), wrong: wrong.into(), remedy: remedy.into() }
+    pub(super) fn at(
+        text: &str,
+        at: usize,
+        wrong: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ConfigError {
+        ConfigError {
+            line: line_of(text, at),
+            key: key_of(text, at),
+            wrong: wrong.into(),
+            remedy: remedy.into(),
+        }
     }
 
     /// Converts an error of TOML or serde; for an unknown key it suggests the nearest known one.
-    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
+    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let message = error.message().trim();
         let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -32,20 +42,20 @@ impl Mistake {
                 let is_key = message.starts_with("unknown field");
                 let what = if is_key { "key" } else { "value" };
                 let mut mistake =
-                    Mistake::at(text, at, format!("unknown {what} `{word}`"), hint(word, known));
+                    ConfigError::at(text, at, format!("unknown {what} `{word}`"), hint(word, known));
                 if is_key {
                     mistake.key.clear();
                 }
                 mistake
             }
             [word] if message.starts_with("missing field") => {
-                let mut mistake = Mistake::at(text, at, format!("`{word}` is missing"), example(word));
+                let mut mistake = ConfigError::at(text, at, format!("`{word}` is missing"), example(word));
                 mistake.key.clear();
                 mistake
             }
             _ => match of_type(message) {
-                Some((wrong, remedy)) => Mistake::at(text, at, wrong, remedy),
-                None => Mistake::at(text, at, message, ""),
+                Some((wrong, remedy)) => ConfigError::at(text, at, wrong, remedy),
+                None => ConfigError::at(text, at, message, ""),
             },
         };
         if error.span().is_none() {
@@ -55,7 +65,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
@@ -68,7 +78,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ConfigError {}
 
 /// Suggests the nearest of the known words, or lists all of them.
 pub(super) fn hint(word: &str, known: &[&str]) -> String {

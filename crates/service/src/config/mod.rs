@@ -16,11 +16,11 @@ mod tables;
 mod units;
 
 pub(crate) use judge::PORTS_MAX;
-pub use mistake::Mistake;
-pub use plan::{Carries, End, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
-pub use units::Length;
+pub use mistake::ConfigError;
+pub use plan::{Carries, Endpoint, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
+pub use units::DurationValue;
 
-use judge::Judge;
+use judge::Validator;
 use std::path::Path;
 use tables::Tables;
 
@@ -29,7 +29,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Mistake`]: the first that was found.
-    pub fn read(text: &str, name: &str) -> Result<Plan, Mistake> {
+    pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         Plan::read_in(text, name, Path::new(""))
     }
 
@@ -37,8 +37,8 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::read`].
-    pub fn read_in(text: &str, name: &str, folder: &Path) -> Result<Plan, Mistake> {
-        let tables: Tables = toml::from_str(text).map_err(|error| Mistake::of_toml(text, &error))?;
-        Judge { text, folder }.plan(tables, name)
+    pub fn read_in(text: &str, name: &str, folder: &Path) -> Result<Plan, ConfigError> {
+        let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
+        Validator { text, folder }.plan(tables, name)
     }
 }

@@ -19,7 +19,7 @@ pub struct Plan {
     /// open.
     pub board: BoardConfig,
     /// Whether TCP's segment size is configured.
-    pub mss_is_said: bool,
+    pub mss_is_configured: bool,
     /// The ports, followed by the links of bridges.
     pub ports: Vec<PortPlan>,
     /// Routes beside those of the ports' own prefixes.
@@ -132,21 +132,21 @@ pub struct RoutePlan {
 
 /// Where a service listens, or where it connects to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum Endpoint {
     /// On the board.
     Board(SocketAddr),
     /// On this host's kernel.
     Kernel(SocketAddr),
     /// A Unix socket for programs of this host that attach, or for those that use sockets.
-    Door(&'static str),
+    UnixSocket(&'static str),
 }
 
-impl fmt::Display for End {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Board(address) => address.fmt(f),
-            End::Kernel(address) => write!(f, "kernel:{address}"),
-            End::Door(_) => f.write_str("this host"),
+            Endpoint::Board(address) => address.fmt(f),
+            Endpoint::Kernel(address) => write!(f, "kernel:{address}"),
+            Endpoint::UnixSocket(_) => f.write_str("this host"),
         }
     }
 }
@@ -157,7 +157,7 @@ pub struct ServicePlan {
     /// Its name, given once.
     pub name: String,
     /// Where it listens.
-    pub listen: End,
+    pub listen: Endpoint,
     /// Limit of concurrent sessions.
     pub sessions_max: usize,
     /// How long a session may be idle; `None`: for ever.
@@ -193,7 +193,7 @@ pub enum Kind {
     /// Relays bytes to another endpoint and back.
     Forward {
         /// The endpoint.
-        to: End,
+        to: Endpoint,
     },
     /// Provides the board's sockets to unmodified programs.
     Sockets {
@@ -225,7 +225,7 @@ impl Kind {
 impl Plan {
     /// Returns the name of a service for programs of this host, if every address of the board belongs to the
     /// host.
-    pub fn lends_in_vain(&self) -> Option<&str> {
+    pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
         let lends =
             |service: &&ServicePlan| matches!(service.kind, Kind::Attach { .. } | Kind::Sockets { .. });

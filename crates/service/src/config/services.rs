@@ -1,10 +1,10 @@
 //! The services section of a configuration.
 
-use super::judge::Judge;
-use super::mistake::{Mistake, hint};
-use super::plan::{Carries, End, Kind, PortPlan, ServicePlan};
+use super::judge::Validator;
+use super::mistake::{ConfigError, hint};
+use super::plan::{Carries, Endpoint, Kind, PortPlan, ServicePlan};
 use super::tables;
-use super::units::{Bytes, Length, Word};
+use super::units::{Bytes, DurationValue, Word};
 use kiban_os::unix::names;
 use kiban_streams::{run_socket_path, socket_path};
 use std::net::{IpAddr, SocketAddr};
@@ -15,8 +15,8 @@ const KINDS: [&str; 7] = ["echo", "discard", "source", "http", "forward", "attac
 
 const SERVICES_MAX: usize = 256;
 
-impl Judge<'_> {
-    pub(super) fn socket(&self, word: &Word) -> Result<SocketAddr, Mistake> {
+impl Validator<'_> {
+    pub(super) fn socket(&self, word: &Word) -> Result<SocketAddr, ConfigError> {
         word.read().map_err(|_| {
             self.at(
                 word,
@@ -26,10 +26,10 @@ impl Judge<'_> {
         })
     }
 
-    fn end(&self, word: &Word) -> Result<End, Mistake> {
+    fn end(&self, word: &Word) -> Result<Endpoint, ConfigError> {
         match word.strip_prefix("kernel:") {
-            None => Ok(End::Board(self.socket(word)?)),
-            Some(rest) => rest.parse().map(End::Kernel).map_err(|_| {
+            None => Ok(Endpoint::Board(self.socket(word)?)),
+            Some(rest) => rest.parse().map(Endpoint::Kernel).map_err(|_| {
                 self.at(
                     word,
                     format!("`{rest}` is not an address with a port"),
@@ -40,7 +40,7 @@ impl Judge<'_> {
     }
 
     /// Checks the address on which a service listens: one of the board's, or the unspecified one.
-    fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), Mistake> {
+    fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), ConfigError> {
         let mut all = ports.iter().flat_map(PortPlan::own_addresses);
         // IPv6 addresses may be autoconfigured.
         let has_own = |port: &PortPlan| port.carries == Carries::Frames && port.bridge.is_none();
@@ -79,7 +79,7 @@ impl Judge<'_> {
         said: &[tables::Service],
         ports: &[PortPlan],
         board: &str,
-    ) -> Result<Vec<ServicePlan>, Mistake> {
+    ) -> Result<Vec<ServicePlan>, ConfigError> {
         let mut services: Vec<ServicePlan> = Vec::new();
         for table in said {
             let mut service = self.service(table, ports, board)?;
@@ -121,7 +121,7 @@ impl Judge<'_> {
         said: &tables::Service,
         ports: &[PortPlan],
         board: &str,
-    ) -> Result<ServicePlan, Mistake> {
+    ) -> Result<ServicePlan, ConfigError> {
         let word = said.kind.value.as_str();
         let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key of another kind of service is an error, rather than being ignored.
@@ -149,8 +149,8 @@ impl Judge<'_> {
         };
         let listen = match &said.listen {
             Some(listen) => self.end(listen)?,
-            None if word == "attach" => End::Door("attach"),
-            None if word == "sockets" => End::Door("sockets"),
+            None if word == "attach" => Endpoint::UnixSocket("attach"),
+            None if word == "sockets" => Endpoint::UnixSocket("sockets"),
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
@@ -181,8 +181,10 @@ impl Judge<'_> {
             _ => {
                 let to = said.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
                 let end = self.end(to)?;
-                if matches!((listen, end), (End::Board(_), End::Board(_)) | (End::Kernel(_), End::Kernel(_)))
-                {
+                if matches!(
+                    (listen, end),
+                    (Endpoint::Board(_), Endpoint::Board(_)) | (Endpoint::Kernel(_), Endpoint::Kernel(_))
+                ) {
                     let remedy = "prefix either listen or to with kernel:";
                     return Err(self.at(to, format!("`{name}` has both ends on the same side"), remedy));
                 }
@@ -190,8 +192,8 @@ impl Judge<'_> {
             }
         };
         match (listen, &said.listen, &kind) {
-            (End::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
-            (End::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
+            (Endpoint::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
+            (Endpoint::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
                 return Err(self.at(
                     said,
                     "only a `forward` service can listen on `kernel:` addresses",
@@ -202,7 +204,7 @@ impl Judge<'_> {
         }
         let idle = match &said.idle {
             Some(word) if word.value == "none" => None,
-            Some(word) => Some(self.read::<Length>(word)?.0),
+            Some(word) => Some(self.read::<DurationValue>(word)?.0),
             None if word == "http" => Some(Duration::from_secs(60)),
             None => None,
         };

@@ -7,9 +7,9 @@
 //! ```
 
 use super::Carries;
-use super::mistake::{Mistake, hint};
+use super::mistake::{ConfigError, hint};
 use super::rates::Rates;
-use super::units::{Length, Rate, Word};
+use super::units::{DurationValue, Rate, Word};
 use crate::link;
 use kiban_atm::wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
 use kiban_atm::{ConnectionId, Contract, OC3C_BITS_PER_SECOND, Penalty};
@@ -59,7 +59,7 @@ pub struct LinkPlan {
 
 /// A circuit or path of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct LinkCircuit {
     /// The number of the link.
     pub link: usize,
     /// The circuit or path.
@@ -70,9 +70,9 @@ pub struct Place {
 #[derive(Clone, Copy, Debug)]
 pub struct RoutePlan {
     /// Where its cells arrive.
-    pub from: Place,
+    pub from: LinkCircuit,
     /// Where its cells leave.
-    pub to: Place,
+    pub to: LinkCircuit,
     /// Cells that may wait.
     pub cells_max: usize,
     /// The contract that is policed, and what happens to cells that break it.
@@ -148,8 +148,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`Mistake`]: the first that was found.
-    pub fn read(text: &str, name: &str) -> Result<Plan, Mistake> {
-        let tables: Tables = toml::from_str(text).map_err(|error| Mistake::of_toml(text, &error))?;
+    pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
+        let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         let name = match &tables.name {
             Some(said) if is_name(said) => said.value.clone(),
             Some(said) => return Err(no_name(text, said)),
@@ -159,7 +159,7 @@ impl Plan {
         let mut plan = Plan { name, links: Vec::new(), routes: Vec::new() };
         tables.links.iter().try_for_each(|link| plan.add_link(text, link))?;
         tables.routes.iter().try_for_each(|route| plan.add_route(text, route))?;
-        plan.judge().map_err(|(wrong, remedy)| Mistake { line: 0, key: String::new(), wrong, remedy })?;
+        plan.judge().map_err(|(wrong, remedy)| ConfigError { line: 0, key: String::new(), wrong, remedy })?;
         Ok(plan)
     }
 
@@ -223,8 +223,8 @@ impl Plan {
         format!("unknown link; the links are {}", names.join(", "))
     }
 
-    fn add_link(&mut self, text: &str, said: &Link) -> Result<(), Mistake> {
-        let at = |word: &Word, wrong: String, remedy: &str| Mistake::at(text, word.at, wrong, remedy);
+    fn add_link(&mut self, text: &str, said: &Link) -> Result<(), ConfigError> {
+        let at = |word: &Word, wrong: String, remedy: &str| ConfigError::at(text, word.at, wrong, remedy);
         if !is_name(&said.name) {
             return Err(no_name(text, &said.name));
         }
@@ -266,16 +266,16 @@ impl Plan {
         Ok(())
     }
 
-    fn add_route(&mut self, text: &str, said: &Route) -> Result<(), Mistake> {
-        let at = |word: &Word, wrong: String, remedy: &str| Mistake::at(text, word.at, wrong, remedy);
+    fn add_route(&mut self, text: &str, said: &Route) -> Result<(), ConfigError> {
+        let at = |word: &Word, wrong: String, remedy: &str| ConfigError::at(text, word.at, wrong, remedy);
         let place = |word: &Word| {
             self.place(word)
                 .map_err(|remedy| at(word, format!("invalid circuit or path `{}`", word.value), &remedy))
         };
         let (from, to) = (place(&said.from)?, place(&said.to)?);
-        let missing = |wrong: String, remedy: String| Mistake {
+        let missing = |wrong: String, remedy: String| ConfigError {
             key: String::new(),
-            ..Mistake::at(text, said.from.at, wrong, remedy)
+            ..ConfigError::at(text, said.from.at, wrong, remedy)
         };
         if std::mem::discriminant(&from.name) != std::mem::discriminant(&to.name) {
             let wrong = "a route joins two circuits or two paths".to_owned();
@@ -289,7 +289,7 @@ impl Plan {
         let tolerance = match &said.cdvt {
             None => None,
             Some(word) => {
-                let time = word.read::<Length>();
+                let time = word.read::<DurationValue>();
                 Some(time.map_err(|remedy| at(word, format!("invalid value `{}`", word.value), remedy))?.0)
             }
         };
@@ -328,7 +328,7 @@ impl Plan {
     }
 
     /// Parses `a:0.100` or `a:5`.
-    fn place(&self, word: &str) -> Result<Place, String> {
+    fn place(&self, word: &str) -> Result<LinkCircuit, String> {
         const SAY: &str = "write LINK:VPI.VCI, such as a:0.100, or LINK:VPI for a whole path";
         let (link, name) = word.rsplit_once(':').ok_or(SAY)?;
         let link = self.link(link).ok_or_else(|| self.no_link())?;
@@ -347,11 +347,11 @@ impl Plan {
         if vpi > vpi_max {
             return Err(format!("its headers allow VPIs up to {vpi_max} (with interface = \"nni\": 4095)"));
         }
-        Ok(Place { link, name })
+        Ok(LinkCircuit { link, name })
     }
 
     /// Formats a place as it is written.
-    pub fn word(&self, place: Place) -> String {
+    pub fn word(&self, place: LinkCircuit) -> String {
         let link = &self.links[place.link].name;
         match place.name {
             ConnectionId::Circuit(vc) => format!("{link}:{vc}"),
@@ -360,14 +360,14 @@ impl Plan {
     }
 }
 
-fn no_name(text: &str, word: &Word) -> Mistake {
+fn no_name(text: &str, word: &Word) -> ConfigError {
     let remedy = format!("use 1 to {NAME_BYTES_MAX} letters, digits, - and _");
-    Mistake::at(text, word.at, format!("invalid name `{}`", word.value), remedy)
+    ConfigError::at(text, word.at, format!("invalid name `{}`", word.value), remedy)
 }
 
 /// Formats an error in a word, which has no line.
-fn plainly(mistake: Mistake) -> String {
-    Mistake { line: 0, key: String::new(), ..mistake }.to_string()
+fn plainly(mistake: ConfigError) -> String {
+    ConfigError { line: 0, key: String::new(), ..mistake }.to_string()
 }
 
 /// Parses `a:0.100=b:1.200,pcr=10000,police=tag`.

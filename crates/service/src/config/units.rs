@@ -124,11 +124,11 @@ impl FromStr for Rate {
 
 /// A duration: `500us`, `10s`, `5min`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Length(pub Duration);
+pub struct DurationValue(pub Duration);
 
-impl FromStr for Length {
+impl FromStr for DurationValue {
     type Err = &'static str;
-    fn from_str(text: &str) -> Result<Length, &'static str> {
+    fn from_str(text: &str) -> Result<DurationValue, &'static str> {
         const SAY: &str = "write a time such as 500us, 10s or 5min";
         let (number, unit) = split(text);
         let seconds = match unit {
@@ -141,7 +141,9 @@ impl FromStr for Length {
             _ => return Err(SAY),
         };
         match number {
-            Some(number) if number * seconds < 1e9 => Ok(Length(Duration::from_secs_f64(number * seconds))),
+            Some(number) if number * seconds < 1e9 => {
+                Ok(DurationValue(Duration::from_secs_f64(number * seconds)))
+            }
             _ => Err(SAY),
         }
     }
@@ -168,12 +170,12 @@ mod tests {
         for (word, nanos) in
             [("500us", 500_000), ("10s", 10_000_000_000), ("1.5min", 90_000_000_000), ("2m", 120_000_000_000)]
         {
-            assert_eq!(word.parse(), Ok(Length(Duration::from_nanos(nanos))), "{word}");
+            assert_eq!(word.parse(), Ok(DurationValue(Duration::from_nanos(nanos))), "{word}");
         }
         for word in ["", "-1MiB", "MiB", "1TiBit", "1e400", "nan", "10 parsecs"] {
             assert!(word.parse::<Bytes>().is_err(), "{word}");
             assert!(word.parse::<Rate>().is_err(), "{word}");
-            assert!(word.parse::<Length>().is_err(), "{word}");
+            assert!(word.parse::<DurationValue>().is_err(), "{word}");
         }
     }
 }

@@ -38,7 +38,7 @@ const OTHERS_BYTES_MAX: usize = 4 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A connection to a board.
-pub struct Caller {
+pub struct ControlClient {
     peer: Arc<Peer>,
     name: String,
     clock: Clock,
@@ -62,12 +62,12 @@ pub fn boards() -> Vec<String> {
     kiban_streams::boards("sock")
 }
 
-impl Caller {
+impl ControlClient {
     /// Connects to a board; without a name, to the only one that runs.
     ///
     /// # Errors
     /// There is none, or several; or this user may not query it.
-    pub fn call(name: Option<&str>) -> Result<Caller, String> {
+    pub fn call(name: Option<&str>) -> Result<ControlClient, String> {
         let name = match name {
             Some(name) => name.to_owned(),
             None => match &boards()[..] {
@@ -88,7 +88,7 @@ impl Caller {
         for folder in names::folders_of_boards() {
             let path: PathBuf = folder.join(format!("{name}.sock"));
             match names::call(&path, SocketType::STREAM, false) {
-                Ok(peer) => return Ok(Caller::over(peer, name)),
+                Ok(peer) => return Ok(ControlClient::over(peer, name)),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     why = Some(format!("board {name} does not answer: too many clients wait to be accepted"));
@@ -104,11 +104,17 @@ impl Caller {
         }))
     }
 
-    fn over(peer: Peer, name: String) -> Caller {
+    fn over(peer: Peer, name: String) -> ControlClient {
         let own = rustix::process::geteuid();
         let is_own = rustix::net::sockopt::socket_peercred(&peer).is_ok_and(|board| board.uid == own);
         let answer_bytes_max = if is_own { ANSWER_BYTES_MAX } else { OTHERS_BYTES_MAX };
-        Caller { peer: Arc::new(peer), name, clock: Clock::new(), received: Vec::new(), answer_bytes_max }
+        ControlClient {
+            peer: Arc::new(peer),
+            name,
+            clock: Clock::new(),
+            received: Vec::new(),
+            answer_bytes_max,
+        }
     }
 
     /// Waits until a stopping board has gone.
@@ -120,7 +126,7 @@ impl Caller {
                 // The board sends nothing that matters here.
                 self.received.clear();
             }
-            let Ok(mut again) = Caller::call(Some(&self.name)) else { return };
+            let Ok(mut again) = ControlClient::call(Some(&self.name)) else { return };
             match again.ask(&Question::Status {}) {
                 Ok(Reply::Status(status)) if status.state == "stopping" => self = again,
                 _ => return,
@@ -278,10 +284,10 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    fn pair() -> (Caller, UnixStream) {
+    fn pair() -> (ControlClient, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let peer = Peer::new(OwnedFd::from(ours)).expect("a socket");
-        (Caller::over(peer, "lab".into()), theirs)
+        (ControlClient::over(peer, "lab".into()), theirs)
     }
 
     #[test]

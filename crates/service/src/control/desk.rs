@@ -6,12 +6,12 @@
 //!                  count: there is one capture per port.
 //! Watchdog         the service manager is notified only if the board's own thread has answered.
 
-use super::scrape::Figures;
-use super::seats::{Place, Seats};
+use super::scrape::MetricsListener;
+use super::seats::{Admission, Admitted};
 use super::{LINE_BYTES_MAX, Question, Reply, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
-use crate::orders::{ANSWER, Answer, Capturing, Order, Orders};
+use crate::orders::{ANSWER, Answer, Request, RequestQueue, RunningCapture};
 use kiban_os::lines::ClientLog;
 use kiban_os::lock;
 use kiban_os::unix::{Listener, names};
@@ -39,18 +39,22 @@ const SILENCE: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The control thread; its socket is removed with it.
-pub struct Desk {
+pub struct ControlServer {
     metrics: watch::Sender<Option<SocketAddr>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Desk {
+impl ControlServer {
     /// Opens the control socket of a board and starts the thread.
     ///
     /// # Errors
     /// Another board of that name runs; the socket cannot be created.
-    pub fn open(name: &str, figures: Figures, orders: Arc<Orders>) -> Result<Desk, String> {
+    pub fn open(
+        name: &str,
+        figures: MetricsListener,
+        orders: Arc<RequestQueue>,
+    ) -> Result<ControlServer, String> {
         let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("cannot start the control thread: {error}"))?;
         let entered = runtime.enter();
@@ -78,7 +82,7 @@ impl Desk {
         };
         let thread = std::thread::Builder::new().name("control".into()).spawn(work);
         let thread = thread.map_err(|error| format!("cannot start the control thread: {error}"))?;
-        Ok(Desk { metrics: sender, stop: Some(stop), thread: Some(thread) })
+        Ok(ControlServer { metrics: sender, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Notifies the service manager that the board is ready.
@@ -92,7 +96,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -119,8 +123,8 @@ fn listen(name: &str) -> Result<AsyncListener, String> {
     AsyncListener::new(listener).map_err(say)
 }
 
-async fn callers(listener: AsyncListener, orders: Arc<Orders>, busy: Arc<Semaphore>) {
-    let seats = Seats::new(CALLERS_MAX);
+async fn callers(listener: AsyncListener, orders: Arc<RequestQueue>, busy: Arc<Semaphore>) {
+    let seats = Admission::new(CALLERS_MAX);
     let lines = Arc::new(Mutex::new(ClientLog::new("control")));
     // An error means that the runtime ends.
     while let Ok(caller) = listener.accept().await {
@@ -143,8 +147,8 @@ async fn callers(listener: AsyncListener, orders: Arc<Orders>, busy: Arc<Semapho
 
 async fn attend(
     stream: &mut BufReader<AsyncPeer>,
-    mut place: Place,
-    orders: &Orders,
+    mut place: Admitted,
+    orders: &RequestQueue,
     busy: &Semaphore,
 ) -> io::Result<()> {
     let mut has_asked = false;
@@ -163,7 +167,7 @@ async fn attend(
         has_asked = true;
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
         let answer = match serde_json::from_slice::<Question>(&line) {
-            Ok(question) => match Order::try_from(question) {
+            Ok(question) => match Request::try_from(question) {
                 Ok(order) => orders.answer(order).await,
                 Err(why) => Answer::Refused(why),
             },
@@ -198,7 +202,11 @@ async fn say(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()>
 }
 
 /// Waits for the end of a capture. A client that sends anything more, or disconnects, ends it.
-async fn record(stream: &mut BufReader<AsyncPeer>, mut capturing: Capturing, orders: &Orders) -> Reply {
+async fn record(
+    stream: &mut BufReader<AsyncPeer>,
+    mut capturing: RunningCapture,
+    orders: &RequestQueue,
+) -> Reply {
     let has_ended = tokio::select! {
         _ = stream.fill_buf() => None,
         ended = &mut capturing.ended => Some(ended),
@@ -207,7 +215,7 @@ async fn record(stream: &mut BufReader<AsyncPeer>, mut capturing: Capturing, ord
         Some(ended) => Ok(ended),
         None => {
             // The outcome is sent to the client of the capture.
-            let _ = orders.answer(Order::EndCapture(capturing.number)).await;
+            let _ = orders.answer(Request::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }
     };
@@ -236,14 +244,14 @@ impl Signals {
         })
     }
 
-    async fn hear(mut self, orders: Arc<Orders>) {
+    async fn hear(mut self, orders: Arc<RequestQueue>) {
         loop {
             let order = tokio::select! {
-                _ = self.interrupt.recv() => Order::Down,
-                _ = self.terminate.recv() => Order::Down,
-                _ = self.hangup.recv() => Order::Reload,
+                _ = self.interrupt.recv() => Request::Down,
+                _ = self.terminate.recv() => Request::Down,
+                _ = self.hangup.recv() => Request::Reload,
             };
-            let reloads = order == Order::Reload;
+            let reloads = order == Request::Reload;
             notify::tell(if reloads { "RELOADING=1" } else { "STOPPING=1" });
             // The outcome is logged.
             let _ = orders.answer(order).await;
@@ -255,12 +263,12 @@ impl Signals {
 }
 
 /// Sends watchdog notifications while the board's thread answers.
-async fn watch_over(orders: Arc<Orders>) {
+async fn watch_over(orders: Arc<RequestQueue>) {
     let Some(every) = notify::watchdog() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(every);
     loop {
         beat.tick().await;
-        if matches!(orders.answer(Order::Status).await, Answer::Status(_)) {
+        if matches!(orders.answer(Request::Status).await, Answer::Status(_)) {
             notify::tell("WATCHDOG=1");
         }
     }

@@ -16,11 +16,11 @@ mod desk;
 mod scrape;
 mod seats;
 
-pub use client::{Caller, CaptureEnd, boards};
-pub use desk::Desk;
-pub use scrape::Figures;
+pub use client::{CaptureEnd, ControlClient, boards};
+pub use desk::ControlServer;
+pub use scrape::MetricsListener;
 
-use crate::orders::{Answer, Captured, Order};
+use crate::orders::{Answer, Captured, Request};
 use crate::status::{Status, rounded};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -82,17 +82,17 @@ pub enum Reply {
     Refused(String),
 }
 
-impl TryFrom<Question> for Order {
+impl TryFrom<Question> for Request {
     type Error = String;
 
-    fn try_from(question: Question) -> Result<Order, String> {
+    fn try_from(question: Question) -> Result<Request, String> {
         Ok(match question {
-            Question::Status {} => Order::Status,
-            Question::Reload {} => Order::Reload,
-            Question::Down {} => Order::Down,
+            Question::Status {} => Request::Status,
+            Question::Reload {} => Request::Reload,
+            Question::Down {} => Request::Down,
             Question::Loopback { port, vc, segment } => {
                 let vc = vc.parse().map_err(|error| format!("invalid circuit `{vc}`: {error}"))?;
-                Order::Loopback { port, vc, segment }
+                Request::Loopback { port, vc, segment }
             }
             Question::Capture { port, file, seconds, packets } => {
                 let time = match seconds.map(Duration::try_from_secs_f64) {
@@ -100,7 +100,7 @@ impl TryFrom<Question> for Order {
                     Some(Ok(time)) => time.min(CAPTURE_MAX),
                     Some(Err(_)) => return Err(format!("invalid duration: {} s", seconds.unwrap_or(0.0))),
                 };
-                Order::Capture { port, file, time, packets: packets.unwrap_or(u64::MAX) }
+                Request::Capture { port, file, time, packets: packets.unwrap_or(u64::MAX) }
             }
         })
     }

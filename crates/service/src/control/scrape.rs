@@ -1,8 +1,8 @@
 //! Prometheus metrics over HTTP: `GET /metrics`, and nothing else.
 
-use super::seats::{Place, Seats};
+use super::seats::{Admission, Admitted};
 use crate::metrics;
-use crate::orders::{Answer, Order, Orders};
+use crate::orders::{Answer, Request, RequestQueue};
 use kiban_os::interface::bind_remedy;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -19,18 +19,18 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// The address of the metrics, bound before anything else is changed.
 #[derive(Debug, Default)]
-pub struct Figures(Option<StdListener>);
+pub struct MetricsListener(Option<StdListener>);
 
-impl Figures {
+impl MetricsListener {
     /// Binds an address, if one is given.
     ///
     /// # Errors
     /// The address cannot be bound; the message says what to do.
-    pub fn bind(address: Option<SocketAddr>) -> Result<Figures, String> {
-        let Some(address) = address else { return Ok(Figures(None)) };
+    pub fn bind(address: Option<SocketAddr>) -> Result<MetricsListener, String> {
+        let Some(address) = address else { return Ok(MetricsListener(None)) };
         let listener = StdListener::bind(address);
         let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        listener.map(Some).map(Figures).map_err(|error| {
+        listener.map(Some).map(MetricsListener).map_err(|error| {
             format!("metrics.listen: cannot listen on {address}: {error}{}", bind_remedy(address, &error))
         })
     }
@@ -51,9 +51,9 @@ impl Figures {
 pub(super) async fn serve(
     mut listener: Option<TcpListener>,
     mut wanted: watch::Receiver<Option<SocketAddr>>,
-    orders: Arc<Orders>,
+    orders: Arc<RequestQueue>,
 ) {
-    let seats = Seats::new(CALLERS_MAX);
+    let seats = Admission::new(CALLERS_MAX);
     loop {
         tokio::select! {
             stream = accept(listener.as_ref()) => {
@@ -73,7 +73,7 @@ pub(super) async fn serve(
                 let now = listener.as_ref().and_then(|listener| listener.local_addr().ok());
                 if place != now {
                     listener = None;
-                    match Figures::bind(place).and_then(Figures::listen) {
+                    match MetricsListener::bind(place).and_then(MetricsListener::listen) {
                         Ok(new) => listener = new,
                         Err(error) => tracing::error!("{error}"),
                     }
@@ -108,12 +108,12 @@ async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-async fn attend(mut stream: TcpStream, mut place: Place, orders: &Orders) -> io::Result<()> {
+async fn attend(mut stream: TcpStream, mut place: Admitted, orders: &RequestQueue) -> io::Result<()> {
     let Some(head) = place.wait_for(TIME, head(&mut stream)).await? else { return Ok(()) };
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let (status, text) = match words[..] {
-        [b"GET" | b"HEAD", b"/metrics", _] => match orders.answer(Order::Status).await {
+        [b"GET" | b"HEAD", b"/metrics", _] => match orders.answer(Request::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
             Answer::Loopback(_) | Answer::Capturing(_) => {
                 ("503 Service Unavailable", "unexpected answer from the board\n".into())

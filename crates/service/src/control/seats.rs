@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 /// The clients that are admitted, up to a limit.
-pub(super) struct Seats {
+pub(super) struct Admission {
     most: usize,
     taken: Mutex<Taken>,
 }
@@ -34,20 +34,20 @@ struct Seat {
 }
 
 /// The seat of one client; dropping it frees the seat.
-pub(super) struct Place {
-    seats: Arc<Seats>,
+pub(super) struct Admitted {
+    seats: Arc<Admission>,
     number: u64,
     gone: oneshot::Receiver<()>,
 }
 
-impl Seats {
-    pub(super) fn new(most: usize) -> Arc<Seats> {
-        Arc::new(Seats { most, taken: Mutex::default() })
+impl Admission {
+    pub(super) fn new(most: usize) -> Arc<Admission> {
+        Arc::new(Admission { most, taken: Mutex::default() })
     }
 
     /// Takes a seat for a new client, which may disconnect an idle one; `None` if all clients are being
     /// answered.
-    pub(super) fn take(self: &Arc<Seats>) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
         if taken.seats.len() >= self.most {
             let silent = taken.seats.iter().enumerate();
@@ -60,11 +60,11 @@ impl Seats {
         let (told, gone) = oneshot::channel();
         let waits_since = Some(Instant::now());
         taken.seats.push(Seat { number, has_asked: false, waits_since, _told: told });
-        Some(Place { seats: self.clone(), number, gone })
+        Some(Admitted { seats: self.clone(), number, gone })
     }
 }
 
-impl Place {
+impl Admitted {
     /// Waits for an action of the client.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admitted {
     fn drop(&mut self) {
         let mut taken = lock(&self.seats.taken);
         taken.seats.retain(|seat| seat.number != self.number);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// Returns whether a client has lost its seat.
-    fn has_gone(place: &Place) -> bool {
+    fn has_gone(place: &Admitted) -> bool {
         let taken = lock(&place.seats.taken);
         !taken.seats.iter().any(|seat| seat.number == place.number)
     }
@@ -116,7 +116,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_asked_nothing_makes_way_first_and_who_is_answered_stays() {
         let long = Duration::from_secs(60);
-        let seats = Seats::new(3);
+        let seats = Admission::new(3);
         let mut answered = seats.take().expect("a seat");
         answered.wait_for(long, async { Ok(()) }).await.expect("it has asked");
         let mut between = seats.take().expect("a seat");

@@ -14,7 +14,7 @@
 //!                  they request when they attach; further clients are refused with the reason, and counted.
 
 use super::pace::Pace;
-use super::{Bounds, Service, ServiceCounters};
+use super::{Service, ServiceCounters, SessionLimits};
 use kiban_base::Instant;
 use kiban_board::streams::Desk;
 use kiban_board::{Completion, Host};
@@ -45,9 +45,9 @@ const DOOR: u64 = u64::MAX;
 
 /// The bells of all clients, armed before the board's thread sleeps.
 #[derive(Default)]
-pub struct Chime(Mutex<Vec<Weak<Channel>>>);
+pub struct ClientBells(Mutex<Vec<Weak<Channel>>>);
 
-impl Chime {
+impl ClientBells {
     fn add(&self, channel: &Arc<Channel>) {
         let mut channels = lock(&self.0);
         channels.retain(|known| known.strong_count() > 0);
@@ -60,7 +60,7 @@ impl Chime {
     }
 }
 
-impl Doorbell for Chime {
+impl Doorbell for ClientBells {
     fn arm(&self) {
         self.each(|channel| {
             channel.own_bell().arm();
@@ -97,8 +97,8 @@ impl Client {
 /// The service.
 pub struct Attach {
     path: PathBuf,
-    bounds: Bounds,
-    chime: Arc<Chime>,
+    bounds: SessionLimits,
+    chime: Arc<ClientBells>,
     files: EpollSet,
     door: Option<ChannelListener>,
     /// Whether the listening socket is not watched for a while.
@@ -116,7 +116,7 @@ impl Attach {
     ///
     /// # Errors
     /// The process has too many open files.
-    pub fn new(path: PathBuf, bounds: Bounds, chime: Arc<Chime>) -> io::Result<Attach> {
+    pub fn new(path: PathBuf, bounds: SessionLimits, chime: Arc<ClientBells>) -> io::Result<Attach> {
         let (files, past) = (EpollSet::new()?, ServiceCounters::default());
         let (clients, lines, ready) = (BTreeMap::new(), ClientLog::new("attach"), Vec::new());
         Ok(Attach {

@@ -4,10 +4,10 @@
 //! Limits           on the number of sessions; further callers are reset and counted. If the kernel cannot
 //!                  connect, the peer is reset.
 
-use super::places::Place;
+use super::places::SessionSlot;
 use super::relay::{Begin, Relays, reset};
-use super::{Bounds, Service, ServiceCounters};
-use crate::config::End;
+use super::{Service, ServiceCounters, SessionLimits};
+use crate::config::Endpoint;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
 use kiban_link::{EpollSet, Interest};
@@ -24,9 +24,9 @@ const CALLERS_MAX: usize = 16;
 
 /// The service.
 pub struct Forward {
-    listen: End,
-    to: End,
-    bounds: Bounds,
+    listen: Endpoint,
+    to: Endpoint,
+    bounds: SessionLimits,
     files: EpollSet,
     on_board: Option<u32>,
     on_kernel: Option<TcpListener>,
@@ -42,7 +42,7 @@ impl Forward {
     ///
     /// # Errors
     /// The process has too many open files.
-    pub fn new(listen: End, to: End, bounds: Bounds) -> io::Result<Forward> {
+    pub fn new(listen: Endpoint, to: Endpoint, bounds: SessionLimits) -> io::Result<Forward> {
         Ok(Forward {
             listen,
             to,
@@ -58,7 +58,7 @@ impl Forward {
     }
 
     /// Starts a session; waits for the side that is not connected yet.
-    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, place: Place, now: Instant) {
+    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, place: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
         let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, place };
         self.relays.begin(stream, begin, &mut self.counters, now);
@@ -66,7 +66,7 @@ impl Forward {
 
     /// Handles a caller on the board: the kernel connects.
     fn on_accepted(&mut self, stream: StreamId, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
-        let End::Kernel(to) = self.to else { return };
+        let Endpoint::Kernel(to) = self.to else { return };
         let Some(place) = self.relays.take_place(Some(remote.ip()), host, &mut self.counters, now) else {
             let _ = host.abort(stream);
             return;
@@ -85,7 +85,7 @@ impl Forward {
 
     /// Handles callers on the kernel's side: the board connects.
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
-        let End::Board(to) = self.to else { return };
+        let Endpoint::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
             let Some(listener) = &self.on_kernel else { return };
             let (socket, peer) = match listener.accept() {
@@ -133,11 +133,11 @@ fn connect(to: SocketAddr) -> io::Result<Socket> {
 impl Service for Forward {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
         match self.listen {
-            End::Board(local) => {
+            Endpoint::Board(local) => {
                 let listener = host.listen(local).map_err(|refused| format!("{local}: {refused}"))?;
                 self.on_board = Some(listener);
             }
-            End::Kernel(local) => {
+            Endpoint::Kernel(local) => {
                 let listener = TcpListener::bind(local).and_then(|listener| {
                     listener.set_nonblocking(true)?;
                     self.files.watch(&listener, LISTENER, Interest::READ)?;
@@ -148,7 +148,7 @@ impl Service for Forward {
                         .map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?,
                 );
             }
-            End::Door(_) => return Err("a forward service cannot listen on a Unix socket".into()),
+            Endpoint::UnixSocket(_) => return Err("a forward service cannot listen on a Unix socket".into()),
         }
         Ok(())
     }

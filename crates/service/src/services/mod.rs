@@ -24,13 +24,13 @@ mod plain;
 mod relay;
 mod sockets;
 
-pub use attach::{Attach, Chime};
+pub use attach::{Attach, ClientBells};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use plain::{Plain, Role};
 pub use sockets::Sockets;
 
-use crate::config::{End, Kind, ServicePlan};
+use crate::config::{Endpoint, Kind, ServicePlan};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
 use kiban_link::{EpollSet, FdProgram, Interest};
@@ -119,7 +119,7 @@ struct Place {
 /// All services of a board, as one program.
 pub struct Services {
     files: EpollSet,
-    chime: Arc<Chime>,
+    chime: Arc<ClientBells>,
     places: Vec<Place>,
     next: u32,
     look_at: Instant,
@@ -155,7 +155,7 @@ impl Services {
     }
 
     /// Returns the bells of the attached clients of all services.
-    pub fn chime(&self) -> &Arc<Chime> {
+    pub fn chime(&self) -> &Arc<ClientBells> {
         &self.chime
     }
 
@@ -327,11 +327,11 @@ fn make_folder(door: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// A directory does not exist, or no descriptors are left.
-pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> io::Result<Box<dyn Service>> {
+pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn Service>> {
     let say = |error: io::Error| io::Error::new(error.kind(), format!("service {}: {error}", plan.name));
-    let bounds = Bounds { sessions_max: plan.sessions_max, idle: plan.idle };
+    let bounds = SessionLimits { sessions_max: plan.sessions_max, idle: plan.idle };
     let on_board = || match plan.listen {
-        End::Board(address) => Ok(address),
+        Endpoint::Board(address) => Ok(address),
         _ => Err(io::Error::other(format!("service {} must listen on the board", plan.name))),
     };
     Ok(match &plan.kind {
@@ -352,7 +352,7 @@ pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> io::Result<Box<dyn Servic
 
 /// Limits of a service.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct SessionLimits {
     /// Limit of concurrent sessions.
     pub sessions_max: usize,
     /// How long a session may be idle; `None`: for ever.

@@ -124,14 +124,14 @@ impl Accounts {
 }
 
 /// The places of one service.
-pub(super) struct Places {
+pub(super) struct SessionSlots {
     most: usize,
     read_at: Cell<Option<Instant>>,
     accounts: Rc<RefCell<Accounts>>,
 }
 
 /// A taken place; dropping it frees the place.
-pub(super) struct Place {
+pub(super) struct SessionSlot {
     /// The peer's address; `None` for a program of this host.
     net: Option<PeerNet>,
     /// Bytes that the session had moved at the last reading.
@@ -139,7 +139,7 @@ pub(super) struct Place {
     accounts: Rc<RefCell<Accounts>>,
 }
 
-impl Place {
+impl SessionSlot {
     /// Adds the bytes that the session has moved since the last reading, received and acknowledged, to the
     /// account.
     pub(super) fn read(&self, stream: StreamId, host: &mut Host<'_>) {
@@ -152,7 +152,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut accounts = self.accounts.borrow_mut();
         accounts.taken -= 1;
@@ -163,9 +163,9 @@ impl Drop for Place {
     }
 }
 
-impl Places {
-    pub(super) fn new(most: usize) -> Places {
-        Places { most, read_at: Cell::default(), accounts: Rc::default() }
+impl SessionSlots {
+    pub(super) fn new(most: usize) -> SessionSlots {
+        SessionSlots { most, read_at: Cell::default(), accounts: Rc::default() }
     }
 
     /// Sets the current time, which accounts use when sessions begin and end.
@@ -179,9 +179,9 @@ impl Places {
     pub(super) fn take<'a>(
         &self,
         net: Option<PeerNet>,
-        sessions: impl Iterator<Item = (StreamId, &'a Place, Instant)> + Clone,
+        sessions: impl Iterator<Item = (StreamId, &'a SessionSlot, Instant)> + Clone,
         host: &mut Host<'_>,
-    ) -> Option<(Place, Option<StreamId>)> {
+    ) -> Option<(SessionSlot, Option<StreamId>)> {
         let displaced = if self.accounts.borrow().taken < self.most {
             None
         } else {
@@ -192,20 +192,20 @@ impl Places {
         Some((self.give(net), displaced))
     }
 
-    fn give(&self, net: Option<PeerNet>) -> Place {
+    fn give(&self, net: Option<PeerNet>) -> SessionSlot {
         let mut accounts = self.accounts.borrow_mut();
         accounts.taken += 1;
         if let Some(net) = net {
             accounts.change(net, |account| account.sessions += 1);
         }
-        Place { net, moved: Cell::new(0), accounts: self.accounts.clone() }
+        SessionSlot { net, moved: Cell::new(0), accounts: self.accounts.clone() }
     }
 
     /// The address that loses a session to a caller at `net`, if any.
     fn loser<'a>(
         &self,
         net: Option<PeerNet>,
-        sessions: impl Iterator<Item = (StreamId, &'a Place, Instant)>,
+        sessions: impl Iterator<Item = (StreamId, &'a SessionSlot, Instant)>,
         host: &mut Host<'_>,
     ) -> Option<PeerNet> {
         let (own, most) = {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn counts_go_with_the_places_and_accounts_are_forgotten() {
-        let places = Places::new(2);
+        let places = SessionSlots::new(2);
         let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
         let held = [Some(1), Some(1), Some(2), None].map(|number| places.give(number.map(net)));
         assert_eq!(places.accounts.borrow().taken, 4);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_session_that_rested_for_long_gives_its_address_a_bounded_age() {
-        let places = Places::new(1);
+        let places = SessionSlots::new(1);
         let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
         let held = places.give(Some(net(1)));
         later(36_000);
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_addresses_is_remembered() {
-        let places = Places::new(2);
+        let places = SessionSlots::new(2);
         for number in 0..REMEMBERED_MAX as u32 + 100 {
             places.set_now(Instant::from_nanos(number.into()));
             drop(places.give(Some(net(number))));

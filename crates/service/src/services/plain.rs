@@ -5,8 +5,8 @@
 //! Source           the 95 printing characters in lines of 72, each shifted by one, as RFC 864 shows them;
 //!                  received data is discarded.
 
-use super::places::{Place, Places};
-use super::{Bounds, PIECE_BYTES, Service, ServiceCounters};
+use super::places::{SessionSlot, SessionSlots};
+use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, Reason, StreamId};
 use std::collections::BTreeMap;
@@ -34,15 +34,15 @@ struct Session {
     peer_finished: bool,
     /// When data last moved.
     moved_at: Instant,
-    place: Place,
+    place: SessionSlot,
 }
 
 /// The service.
 pub struct Plain {
     local: SocketAddr,
     role: Role,
-    bounds: Bounds,
-    places: Places,
+    bounds: SessionLimits,
+    places: SessionSlots,
     listener: Option<u32>,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
@@ -54,7 +54,7 @@ const PATTERN_BYTES: usize = 95 * 74;
 
 impl Plain {
     /// Returns a service that will listen on `local`.
-    pub fn new(local: SocketAddr, role: Role, bounds: Bounds) -> Plain {
+    pub fn new(local: SocketAddr, role: Role, bounds: SessionLimits) -> Plain {
         let line = |first: usize| {
             let characters = (first..first + 72).map(|number| b' ' + (number % 95) as u8);
             characters.chain(*b"\r\n").collect::<Vec<u8>>()
@@ -65,7 +65,7 @@ impl Plain {
             Role::Echo | Role::Discard => Vec::new(),
         };
         let (listener, sessions, counters) = (None, BTreeMap::new(), ServiceCounters::default());
-        let places = Places::new(bounds.sessions_max);
+        let places = SessionSlots::new(bounds.sessions_max);
         Plain { local, role, bounds, places, listener, sessions, counters, pattern }
     }
 

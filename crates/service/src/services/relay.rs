@@ -9,7 +9,7 @@
 //!                  flag itself, and a program's end is a [`Peer`]. A program that sends descriptors is
 //!                  disconnected.
 
-use super::places::{Place, Places};
+use super::places::{SessionSlot, SessionSlots};
 use super::{PIECE_BYTES, ServiceCounters};
 use kiban_attach::EndReason;
 use kiban_base::{Instant, Slice};
@@ -86,7 +86,7 @@ pub(super) struct Begin {
     pub(super) tells_why: bool,
     /// The stream's endpoints, if a program may ask what became of it.
     pub(super) ends: Option<Ends>,
-    pub(super) place: Place,
+    pub(super) place: SessionSlot,
 }
 
 /// The endpoints of a stream: the board's, and the peer's.
@@ -119,7 +119,7 @@ struct Relay {
     ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
-    place: Place,
+    place: SessionSlot,
 }
 
 /// What to do with a relay.
@@ -134,7 +134,7 @@ enum Next {
 pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
-    places: Places,
+    places: SessionSlots,
     next: u64,
     piece: Vec<u8>,
     /// Why streams were reset, the latest last.
@@ -145,7 +145,7 @@ impl Relays {
     /// Returns an empty set for `most` relays; the first has the number `first` among the files.
     pub(super) fn new(first: u64, most: usize) -> Relays {
         Relays {
-            places: Places::new(most),
+            places: SessionSlots::new(most),
             relays: BTreeMap::new(),
             by_number: BTreeMap::new(),
             next: first,
@@ -170,7 +170,7 @@ impl Relays {
         host: &mut Host<'_>,
         counters: &mut ServiceCounters,
         now: Instant,
-    ) -> Option<Place> {
+    ) -> Option<SessionSlot> {
         self.places.set_now(now);
         let relays = self.relays.iter().map(|(id, relay)| (*id, &relay.place, relay.moved_at));
         let found = self.places.take(peer.map(Into::into), relays, host);

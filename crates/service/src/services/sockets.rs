@@ -14,7 +14,7 @@
 //!                  none that it sends is closed on this thread ([`kiban_os::unix`]).
 
 use super::relay::{Begin, Relays};
-use super::{Bounds, Service, ServiceCounters};
+use super::{Service, ServiceCounters, SessionLimits};
 use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
@@ -54,7 +54,7 @@ struct Listener {
 /// The service.
 pub struct Sockets {
     path: PathBuf,
-    bounds: Bounds,
+    bounds: SessionLimits,
     files: EpollSet,
     door: Option<Door>,
     /// Whether the listening socket is not watched for a while.
@@ -77,7 +77,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The process has too many open files.
-    pub fn new(path: PathBuf, bounds: Bounds) -> io::Result<Sockets> {
+    pub fn new(path: PathBuf, bounds: SessionLimits) -> io::Result<Sockets> {
         Ok(Sockets {
             path,
             bounds,

@@ -1,7 +1,7 @@
 //! `kiban lab delay`: measures round trips, and the part that distance explains.
 
 use super::numbers::Numbers;
-use super::peer::Key;
+use super::peer::TokenArgs;
 use crate::messages::bar;
 use crate::way::Host;
 use clap::Args;
@@ -21,7 +21,7 @@ pub(crate) struct Delay {
     #[arg(value_name = "HOST[:PORT]", required = true)]
     hosts: Vec<Host>,
     #[command(flatten)]
-    key: Key,
+    key: TokenArgs,
     /// Message sizes in each direction, in bytes.
     #[arg(long, default_value = "1,100,1000,4000,9000", value_name = "LIST")]
     sizes: Numbers,

@@ -13,13 +13,13 @@ const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
 
 /// Argument for the token.
 #[derive(Args, Clone)]
-pub(in crate::lab) struct Key {
+pub(in crate::lab) struct TokenArgs {
     /// Read the server's token from the first line of this file [default: from KIBAN_LAB_TOKEN].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-impl Key {
+impl TokenArgs {
     /// Returns a session with a host.
     pub(super) fn session(&self, host: &Host) -> Result<Session, String> {
         Ok(Session::new(&host.name, host.port.unwrap_or(PORT), self.token()?))

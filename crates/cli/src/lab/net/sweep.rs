@@ -1,7 +1,7 @@
 //! `kiban lab sweep`: finds slow regions, their causes and remedies.
 
 use super::numbers::Numbers;
-use super::peer::Key;
+use super::peer::TokenArgs;
 use crate::way::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -30,7 +30,7 @@ pub(crate) struct SweepHost {
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
-    key: Key,
+    key: TokenArgs,
     /// Message lengths in bytes: numbers, and ranges such as 500..6000/500 or 1024..65536*2.
     #[arg(long, default_value = "100,500..6000/500", value_name = "LIST")]
     messages: Numbers,

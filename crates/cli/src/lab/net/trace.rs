@@ -1,6 +1,6 @@
 //! `kiban lab trace`: shows a slow and a fast case as sequence diagrams.
 
-use super::peer::Key;
+use super::peer::TokenArgs;
 use super::sweep::{Nagle, PatternName, seconds};
 use crate::way::Host;
 use clap::Args;
@@ -21,7 +21,7 @@ pub(crate) struct TraceHost {
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
-    key: Key,
+    key: TokenArgs,
     /// Size of a message in bytes.
     #[arg(long, default_value_t = 1000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=16 << 20))]
     message: u32,

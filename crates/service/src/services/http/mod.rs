@@ -12,8 +12,8 @@ pub(super) mod disk;
 mod request;
 
 use super::pace::Pace;
-use super::places::{Place, Places};
-use super::{Bounds, PIECE_BYTES, Service, ServiceCounters};
+use super::places::{SessionSlot, SessionSlots};
+use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Reason, StreamId};
 use request::{Bad, HEAD_BYTES_MAX, Request};
@@ -64,7 +64,7 @@ pub struct HttpConfig {
     /// Timeout of a request head.
     pub head_time: Duration,
     /// Limits of sessions and idle time.
-    pub bounds: Bounds,
+    pub bounds: SessionLimits,
 }
 
 /// A session.
@@ -79,7 +79,7 @@ struct Session {
     pace: Option<Pace>,
     peer_finished: bool,
     moved_at: Instant,
-    place: Place,
+    place: SessionSlot,
 }
 
 struct Sending {
@@ -102,7 +102,7 @@ pub struct Http {
     local: SocketAddr,
     store: Box<dyn Store>,
     config: HttpConfig,
-    places: Places,
+    places: SessionSlots,
     listener: Option<u32>,
     /// Whether it has stopped listening; then connections do not persist.
     closed: bool,
@@ -127,7 +127,7 @@ impl Http {
         Http {
             local,
             store,
-            places: Places::new(config.bounds.sessions_max),
+            places: SessionSlots::new(config.bounds.sessions_max),
             config,
             listener: None,
             closed: false,
