@@ -3,7 +3,7 @@
 //! Socket           `NAME.streams` beside the control socket; each client gets a memory and a context on the
 //!                  board.
 //! Wake             a client that finds the board asleep writes a byte into its socket; one that finds it
-//!                  spinning needs no call, since the board sees its ring ([`Chime`]).
+//!                  spinning needs no call, since the board sees its ring ([`ClientBells`]).
 //! Trust            no descriptors of a client's are received, and none are closed on this thread
 //!                  ([`kiban_os::unix`]).
 //! End              a client that has gone, for whatever reason, is treated as one that has closed
