@@ -175,7 +175,7 @@ fn a_failure_in_virtual_time_leaves_the_other_trials_alone() {
     assert_eq!((outcome.trials, outcome.made, outcome.failed), (4, 2, 2));
     let mut failures = outcome.failures.clone();
     failures.sort();
-    assert!(failures[0].ends_with("lost: sum came out as NaN, which is no figure"), "{failures:?}");
+    assert!(failures[0].ends_with("lost: sum is NaN, not a finite number"), "{failures:?}");
     assert!(failures[1].ends_with("impossible: 99 was not foreseen"), "{failures:?}");
 }
 

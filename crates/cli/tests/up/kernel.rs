@@ -333,8 +333,9 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
         // The kernel was once seen to send an acknowledgement with a wrong checksum. The board and Wireshark
         // agree on which are wrong; on a veth the kernel leaves checksums to the receiver.
         if !link.starts_with("packet:") {
-            let wrong = packets.iter().filter(|packet| packet.is_wrong()).count();
-            assert_eq!(wrong as u64, refused, "{link}: {status}");
+            let wrong: Vec<&Packet> = packets.iter().filter(|packet| packet.is_wrong()).collect();
+            let dumps: String = wrong.iter().map(|packet| dump(&record, packet.of("frame.number"))).collect();
+            assert_eq!(wrong.len() as u64, refused, "{link}: {status}\n{dumps}");
         }
         // Wireshark does judge: with one bit changed, the last echo reply is wrong.
         let mut bytes = std::fs::read(&record).expect("it was recorded");
@@ -416,6 +417,12 @@ impl Packet {
     fn any(&self, field: &str, is_so: impl Fn(u64) -> bool) -> bool {
         self.of(field).split(',').filter_map(|value| value.parse().ok()).any(is_so)
     }
+}
+
+/// Returns a frame of a record, as Wireshark explains it, and its bytes.
+fn dump(record: &str, frame: &str) -> String {
+    let filter = format!("frame.number=={frame}");
+    text(&run("tshark", &["-r", record, "-o", "tcp.check_checksum:TRUE", "-V", "-x", "-Y", &filter]))
 }
 
 fn read(record: &str) -> Vec<Packet> {

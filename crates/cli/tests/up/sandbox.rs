@@ -443,6 +443,6 @@ fn a_capture_that_its_user_may_not_write_says_which_user_that_is() {
     let _board = place.up_by(far, nobodys(&place, &[]));
     let file = folder.join("far.pcap").display().to_string();
     let told = text(&place.kiban(&["capture", "far", &file, "--seconds", "10ms"]));
-    let words = ["Permission denied", "the board's process writes the file, as user "];
+    let words = ["Permission denied", "the board's process writes the file as user "];
     assert!(words.iter().all(|words| told.contains(words)), "{told}");
 }

@@ -315,7 +315,7 @@ impl Reader<'_> {
                 DeValue::Table(said) => said,
                 _ => {
                     self.say(key.span(), "parameters must be a table: [parameters]".to_owned());
-                    &empty
+                    return BTreeMap::new();
                 }
             },
         };

@@ -517,7 +517,7 @@ mod tests {
             (
                 "kind = \"audio\"\nfrom = \"a\"",
                 "kind = \"audio\"\nfrom = \"c\"",
-                "line 13: there is no site `c`: there are: a, b",
+                "line 13: there is no site `c`: expected one of: a, b",
             ),
             (
                 "\"audio\"\nfrom = \"a\"\nto = \"b\"",
