@@ -7,7 +7,7 @@
 //!
 //! // I.371 Annex A: a thousand cells a second, with 250 µs of tolerance.
 //! let mut gcra = Gcra::new(Interval::per_second(1000), Duration::from_micros(250));
-//! gcra.pass(Instant::ZERO);
+//! gcra.record(Instant::ZERO);
 //! assert!(!gcra.admits(Instant::ZERO + Duration::from_micros(749)));
 //! assert!(gcra.admits(Instant::ZERO + Duration::from_micros(750)));
 //! ```
