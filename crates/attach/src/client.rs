@@ -74,7 +74,7 @@ impl Client {
         self.region.bell(self.layout.slot_at(slot as usize) + at).expect("a slot has room for its bells")
     }
 
-    /// Takes a free slot for [`Ask::Connect`] or [`Ask::Offer`], or returns `None` if all are in use.
+    /// Takes a free slot for [`Request::Connect`] or [`Request::Offer`], or returns `None` if all are in use.
     pub fn claim(&mut self) -> Option<u32> {
         let slot = self.free.pop()?;
         let (out, into) = self.layout.pipes_at(slot as usize);
@@ -114,8 +114,8 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the next indication from the board, or `None` if there is none. [`Told::Free`] makes its slot
-    /// free again.
+    /// Returns the next indication from the board, or `None` if there is none. [`Indication::Free`] makes its
+    /// slot free again.
     ///
     /// # Errors
     /// [`Poisoned`] if the board violated the ring's protocol or sent an invalid indication.

@@ -15,7 +15,7 @@ pub const ENTRY_BYTES: usize = 48;
 /// A request of a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Opens a stream in a free slot; answered by [`Told::Opened`] or [`Told::Ended`].
+    /// Opens a stream in a free slot; answered by [`Indication::Opened`] or [`Indication::Ended`].
     Connect {
         /// The slot.
         slot: u32,
@@ -24,7 +24,7 @@ pub enum Request {
         /// The remote address and port.
         remote: SocketAddr,
     },
-    /// Starts listening; answered by [`Told::Listening`].
+    /// Starts listening; answered by [`Indication::Listening`].
     Listen {
         /// A listener number that is not in use.
         listener: u16,
@@ -49,13 +49,13 @@ pub enum Request {
         /// The slot.
         slot: u32,
     },
-    /// Closes a stream: nothing is read any more, but bytes already put in are still sent. [`Told::Free`]
-    /// follows.
+    /// Closes a stream: nothing is read any more, but bytes already put in are still sent.
+    /// [`Indication::Free`] follows.
     Close {
         /// The slot.
         slot: u32,
     },
-    /// Resets the connection. [`Told::Free`] follows.
+    /// Resets the connection. [`Indication::Free`] follows.
     Abort {
         /// The slot.
         slot: u32,
@@ -67,7 +67,7 @@ pub enum Request {
         /// Whether it is on.
         is_on: bool,
     },
-    /// Asks how a finished stream ended; answered by [`Told::Ended`]. For clients without slots (`kiban
+    /// Asks how a finished stream ended; answered by [`Indication::Ended`]. For clients without slots (`kiban
     /// run`).
     QueryEnd {
         /// The local end, on the board.

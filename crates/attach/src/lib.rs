@@ -16,13 +16,13 @@
 //! ```
 //!
 //! Slots      belong to the client: it chooses the slot for a connection, and offers slots to its listeners
-//!            in advance. From then on a slot belongs to the board until [`Told::Free`].
+//!            in advance. From then on a slot belongs to the board until [`Indication::Free`].
 //! Looks      a side that is about to wait for a slot arms its bell there and checks again. A side that has
 //!            moved bytes rings, and sends "look" through the ring only if the bell was armed. So a ring
 //!            holds at most one look per slot, however many bytes move. A client that waits for room is
 //!            notified when half of it is free.
-//! End        a pipe that has ended is a FIN; [`Ask::Abort`] is a reset. A client that disappears is treated
-//!            as if it had closed everything: bytes already put in are still sent.
+//! End        a pipe that has ended is a FIN; [`Request::Abort`] is a reset. A client that disappears is
+//!            treated as if it had closed everything: bytes already put in are still sent.
 //! Isolation  a client has its own rings, slots and listeners; it uses its own slot numbers and cannot refer
 //!            to those of others. Invalid data in its memory is rejected or condemns the memory; then its
 //!            streams are reset, and no one else's.

@@ -95,7 +95,7 @@ impl TimerWheel {
         })
     }
 
-    /// Returns the next time at which to call [`TimerWheel::due`]; may be early, never late.
+    /// Returns the next time at which to call [`TimerWheel::pop_expired`]; may be early, never late.
     pub fn next_deadline(&self) -> Instant {
         if let Some(due) = self.due.iter().map(|entry| entry.0).min() {
             return due;
@@ -111,8 +111,8 @@ impl TimerWheel {
 
     /// Advances the wheel to `now` and returns one expired entry, or `None` when none is left.
     ///
-    /// The caller passes its time to [`Alarm::take_if_current`] of the owner and sets the timer again if the true
-    /// deadline is later.
+    /// The caller passes its time to [`Timer::take_if_current`] of the owner and sets the timer again if the
+    /// true deadline is later.
     pub fn pop_expired(&mut self, now: Instant) -> Option<(Instant, u32)> {
         loop {
             if let Some(at) = self.due.iter().position(|entry| entry.0 <= now) {

@@ -128,7 +128,7 @@ impl Writer {
         Ok(room as usize)
     }
 
-    /// Copies in as many bytes as fit and returns how many. Call [`Writer::show`] to publish the last of
+    /// Copies in as many bytes as fit and returns how many. Call [`Writer::publish`] to publish the last of
     /// them.
     ///
     /// # Errors
@@ -208,15 +208,15 @@ impl Reader {
         Ok(written.wrapping_sub(self.read) as usize)
     }
 
-    /// Returns whether the writer has marked the end of the stream. Call it before [`Reader::here`], whose
-    /// result is then final.
+    /// Returns whether the writer has marked the end of the stream. Call it before [`Reader::readable`],
+    /// whose result is then final.
     #[inline]
     pub fn has_ended(&self) -> bool {
         self.side.ended().load(Ordering::Acquire) != 0
     }
 
-    /// Takes up to `most` bytes that [`Reader::here`] has reported, passes them to `put` in runs of at most a
-    /// piece, and returns how many. The room is freed piece by piece.
+    /// Takes up to `most` bytes that [`Reader::readable`] has reported, passes them to `put` in runs of at
+    /// most a piece, and returns how many. The room is freed piece by piece.
     pub fn take(&mut self, most: usize, mut put: impl FnMut(SharedBytes<'_>)) -> usize {
         let most = most.min(self.written.wrapping_sub(self.read) as usize);
         let mut done = 0;

@@ -254,7 +254,7 @@ impl Consumer {
     }
 
     /// Returns the entry in the next slot, or `None` if the slot is empty. Return the slot with
-    /// [`Consumer::give_back`].
+    /// [`Consumer::release`].
     ///
     /// # Errors
     /// [`Poisoned`] if the producer violated the protocol.

@@ -262,8 +262,8 @@ impl Erf {
     }
 }
 
-/// Appends a whole record to a file of link type 197 written with [`File::new`]: an AAL5 frame with pad and
-/// trailer.
+/// Appends a whole record to a file of link type 197 written with [`FileHeader::new`]: an AAL5 frame with pad
+/// and trailer.
 ///
 /// A frame longer than [`Erf::KEPT_BYTES_MAX`] is truncated.
 pub fn write_aal5(nanoseconds: u64, interface: u8, word: u32, frame: &[u8], target: &mut Vec<u8>) {

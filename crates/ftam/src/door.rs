@@ -38,7 +38,7 @@ pub struct AuthService {
 }
 
 impl AuthService {
-    /// Creates a gate for these users.
+    /// Creates the service for these users.
     pub fn new(users: Users, attempts: Attempts) -> AuthService {
         let clock = Clock::new();
         AuthService {
@@ -129,7 +129,7 @@ pub struct PasswordAuthenticator {
 }
 
 impl PasswordAuthenticator {
-    /// Creates a door in this gate; it rings the bell when a verification is done.
+    /// Creates the authenticator of one association; `bell` is notified when a verification is done.
     pub fn new(gate: Arc<AuthService>, bell: Arc<Notify>) -> PasswordAuthenticator {
         PasswordAuthenticator { gate, bell, asked: None }
     }

@@ -14,12 +14,12 @@
 //!                  sees a shaped circuit.
 //! Back-pressure    units that a link does not take hold its port ([`Board::hold`]), and the port's queue
 //!                  holds back the senders.
-//! Outward          programs that also have files of the system ([`Outward`]) are called when one of those is
+//! Files            programs that also have files of the system ([`FdProgram`]) are called when one of those is
 //!                  ready.
 //! Sleep            on all links at once, watched only during the sleep, under any waiting policy;
 //!                  [`Driver::waker`] wakes it from other threads.
-//! Errors           a link that is gone is detached from its port and reported ([`Driver::gone`]); the board
-//!                  continues.
+//! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
+//!                  the board continues.
 
 use crate::outward::FdProgram;
 use crate::{AnyLink, Link, LinkContext, LinkCounters};
@@ -228,7 +228,7 @@ impl Driver {
         Some(result)
     }
 
-    /// Returns whether any link has gone since [`Driver::gone`] was last called.
+    /// Returns whether any link has gone since [`Driver::take_lost_links`] was last called.
     pub fn has_lost_links(&self) -> bool {
         !self.gone.is_empty()
     }

@@ -1,11 +1,11 @@
 //! Programs that use both a board's host edge and files of the system: they connect a board's streams with
 //! the kernel's.
 //!
-//! Trait            [`Outward`] is a [`Program`] with one file that is readable when there is work to do. The
-//!                  driver sleeps on it beside the links, and calls the program when it is ready.
-//! Files            [`Files`] combines many files into one: each is watched under a number, level-triggered,
-//!                  for what the program can use now. A program that cannot use any event removes the file,
-//!                  so that the driver does not spin.
+//! Trait            [`FdProgram`] is a [`Program`] with one file that is readable when there is work to do.
+//!                  The driver sleeps on it beside the links, and calls the program when it is ready.
+//! Files            [`EpollSet`] combines many files into one: each is watched under a number,
+//!                  level-triggered, for what the program can use now. A program that cannot use any event
+//!                  removes the file, so that the driver does not spin.
 
 use kiban_base::Instant;
 use kiban_board::{Host, Program};
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The most files that one call of [`Files::ready`] reports.
+/// The most files that one call of [`EpollSet::ready`] reports.
 pub const READY_MAX: usize = 64;
 
 /// A program that also works with files of the system.

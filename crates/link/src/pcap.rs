@@ -265,7 +265,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Replays a capture; its units are of the kind [`Capture::holds`].
+    /// Replays a capture; its units are of the kind [`Capture::unit_kind`].
     pub fn new(capture: Capture, take: RecordFilter, speed: Speed, mtu_bytes: usize) -> Replay {
         let mut replay = Replay {
             capture,

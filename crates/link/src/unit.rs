@@ -4,7 +4,7 @@
 //! Copies           a unit that waits in a link, or that comes from a file, has memory of its own
 //!                  ([`Unit::Copy`]): a unit with a long delay does not hold the board's pages.
 //! Memory           a unit that enters the board's memory is copied and summed in one pass; packets share
-//!                  pages ([`Desk`]).
+//!                  pages ([`ReceivePage`]).
 
 use super::LinkContext;
 use super::cells::sar;

@@ -203,10 +203,10 @@ impl PendingChannel {
         Err(why)
     }
 
-    /// Calls a listener at a path, like [`Half::call`].
+    /// Calls a listener at a path, like [`PendingChannel::connect`].
     ///
     /// # Errors
-    /// As [`Half::call`].
+    /// As [`PendingChannel::connect`].
     pub fn connect_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         PendingChannel::call_over(Peer::connect(path, SocketType::STREAM, true)?, own, bytes)
     }
@@ -214,7 +214,7 @@ impl PendingChannel {
     /// Calls a board's listener, with the checks of [`names::call`].
     ///
     /// # Errors
-    /// As [`Half::call`]; or the listener is not to be trusted.
+    /// As [`PendingChannel::connect`]; or the listener is not to be trusted.
     pub fn connect_to_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         PendingChannel::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
     }
@@ -241,12 +241,12 @@ impl PendingChannel {
         self.complete_if(bytes, |_, _| Ok(()))
     }
 
-    /// Like [`Half::complete`], for a callee that decides by the caller's name and the number of bytes it
-    /// wants. If `judge` returns a reason to refuse the call, it is sent to the caller, cut to
+    /// Like [`PendingChannel::complete`], for a callee that decides by the caller's name and the number of
+    /// bytes it wants. If `judge` returns a reason to refuse the call, it is sent to the caller, cut to
     /// [`NAME_BYTES_MAX`].
     ///
     /// # Errors
-    /// As [`Half::complete`]; or the call was refused.
+    /// As [`PendingChannel::complete`]; or the call was refused.
     pub fn complete_if(
         &mut self,
         bytes: RangeInclusive<usize>,

@@ -4,10 +4,10 @@
 //! Purpose   carries what TCP over the loopback would, at memory-copy speed, and without a system call while
 //!           both processes are awake.
 //! Setup     before it sends anything on the TCP connection, the connecting side opens a rendezvous socket (a
-//!           [`Door`]) named after both ends of the connection. The accepting side connects to it after it
-//!           has received the first bytes. If there is no such socket or no answer, the connection stays on
-//!           TCP, and nothing on the wire differs. The name needs both ends, because a local port can serve
-//!           several destinations.
+//!           [`ChannelListener`]) named after both ends of the connection. The accepting side connects to it
+//!           after it has received the first bytes. If there is no such socket or no answer, the connection
+//!           stays on TCP, and nothing on the wire differs. The name needs both ends, because a local port
+//!           can serve several destinations.
 //! Memory    a [`Channel`] with a [`pipe`] per direction after its front: first the one from the side that
 //!           connected to the rendezvous socket.
 //! Failure   a peer that closes marks the end in its pipe; one that hangs up without doing so has died.

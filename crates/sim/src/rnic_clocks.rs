@@ -2,7 +2,7 @@
 //! in place.
 //!
 //! Goal      the core that we ship writes down its steps
-//!           ([`Ledger`](kiban_rdma::iwarp::rnic::clocks::Ledger)); here each step gets its clocks.
+//!           ([`StepLog`](kiban_rdma::iwarp::rnic::clocks::StepLog)); here each step gets its clocks.
 //! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they
 //!           are asked for, as the paper measured.
 //! Sequence  the paper's core does one step after another.

@@ -79,7 +79,7 @@ impl Nic {
     /// Creates a protection tag.
     ///
     /// # Errors
-    /// [`Refusal::TooMany`] if the NIC has as many as it may have.
+    /// [`RequestError::TooMany`] if the NIC has as many as it may have.
     pub fn create_tag(&mut self) -> Result<u32, RequestError> {
         self.memory.create_tag()
     }
@@ -87,7 +87,7 @@ impl Nic {
     /// Destroys a protection tag.
     ///
     /// # Errors
-    /// [`Refusal::UnknownTag`], or [`Refusal::InUse`] while a VI or a memory has it.
+    /// [`RequestError::UnknownTag`], or [`RequestError::InUse`] while a VI or a memory has it.
     pub fn destroy_tag(&mut self, tag: u32) -> Result<(), RequestError> {
         self.memory.destroy_tag(tag)
     }
@@ -95,7 +95,7 @@ impl Nic {
     /// Registers memory and returns its handle.
     ///
     /// # Errors
-    /// [`Refusal::UnknownTag`], or [`Refusal::TooMany`].
+    /// [`RequestError::UnknownTag`], or [`RequestError::TooMany`].
     pub fn register(&mut self, region: Region, attributes: MemoryAttributes) -> Result<u32, RequestError> {
         self.memory.register(region, attributes)
     }
@@ -103,7 +103,7 @@ impl Nic {
     /// Deregisters memory at once and returns the region; descriptors that refer to it end with an error.
     ///
     /// # Errors
-    /// [`Refusal::UnknownMemory`].
+    /// [`RequestError::UnknownMemory`].
     pub fn deregister(&mut self, handle: u32) -> Result<Region, RequestError> {
         self.memory.deregister(handle)
     }
@@ -111,7 +111,7 @@ impl Nic {
     /// Returns the attributes of a registered memory.
     ///
     /// # Errors
-    /// [`Refusal::UnknownMemory`].
+    /// [`RequestError::UnknownMemory`].
     pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
         self.memory.attributes(handle)
     }
@@ -119,7 +119,7 @@ impl Nic {
     /// Changes the attributes of a registered memory.
     ///
     /// # Errors
-    /// [`Refusal::UnknownMemory`], or [`Refusal::UnknownTag`].
+    /// [`RequestError::UnknownMemory`], or [`RequestError::UnknownTag`].
     pub fn set_memory_attributes(
         &mut self,
         handle: u32,
@@ -133,7 +133,7 @@ impl Nic {
     /// Creates a completion queue for up to `entries` completions.
     ///
     /// # Errors
-    /// [`Refusal::TooMany`].
+    /// [`RequestError::TooMany`].
     pub fn create_queue(&mut self, entries: usize) -> Result<u32, RequestError> {
         let queue = CompletionQueue { entries: VecDeque::new(), most: entries, users: 0 };
         self.outputs.queues.insert(queue).ok_or(RequestError::TooMany)
@@ -142,7 +142,8 @@ impl Nic {
     /// Changes the capacity of a completion queue.
     ///
     /// # Errors
-    /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] if it holds more completions than `entries`.
+    /// [`RequestError::UnknownQueue`], or [`RequestError::InUse`] if it holds more completions than
+    /// `entries`.
     pub fn resize_queue(&mut self, queue: u32, entries: usize) -> Result<(), RequestError> {
         let queue = self.outputs.queues.get_mut(queue).ok_or(RequestError::UnknownQueue)?;
         if entries < queue.entries.len() {
@@ -155,7 +156,7 @@ impl Nic {
     /// Destroys a completion queue.
     ///
     /// # Errors
-    /// [`Refusal::UnknownQueue`], or [`Refusal::InUse`] while a VI uses it.
+    /// [`RequestError::UnknownQueue`], or [`RequestError::InUse`] while a VI uses it.
     pub fn destroy_queue(&mut self, queue: u32) -> Result<(), RequestError> {
         match self.outputs.queues.get(queue) {
             None => Err(RequestError::UnknownQueue),
@@ -168,7 +169,7 @@ impl Nic {
     /// it is on the receive queue.
     ///
     /// # Errors
-    /// [`Refusal::UnknownQueue`].
+    /// [`RequestError::UnknownQueue`].
     #[inline]
     pub fn queue_done(&mut self, queue: u32) -> Result<Option<(u32, bool)>, RequestError> {
         Ok(self.outputs.queues.get_mut(queue).ok_or(RequestError::UnknownQueue)?.entries.pop_front())
@@ -180,8 +181,8 @@ impl Nic {
     /// queues.
     ///
     /// # Errors
-    /// [`Refusal::RdmaRead`] or [`Refusal::TransferBytes`] for attributes that the NIC does not support;
-    /// [`Refusal::UnknownQueue`], [`Refusal::UnknownTag`], [`Refusal::TooMany`].
+    /// [`RequestError::RdmaRead`] or [`RequestError::TransferBytes`] for attributes that the NIC does not
+    /// support; [`RequestError::UnknownQueue`], [`RequestError::UnknownTag`], [`RequestError::TooMany`].
     pub fn create_vi(
         &mut self,
         attributes: ViAttributes,
@@ -218,8 +219,8 @@ impl Nic {
     /// Destroys a VI.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] unless it is idle; [`Refusal::InUse`] unless its queues
-    /// are empty.
+    /// [`RequestError::UnknownVi`]; [`RequestError::BadState`] unless it is idle; [`RequestError::InUse`]
+    /// unless its queues are empty.
     pub fn destroy_vi(&mut self, number: u32) -> Result<(), RequestError> {
         let vi = self.vis.get(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
@@ -242,7 +243,7 @@ impl Nic {
     /// Returns a VI's state, its attributes, and whether its send and receive queues are empty.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), RequestError> {
         let vi = self.vis.get(vi).ok_or(RequestError::UnknownVi)?;
         Ok((vi.state, vi.attributes, vi.send.len() == 0, vi.receive.len() == 0))
@@ -251,7 +252,7 @@ impl Nic {
     /// Returns the completion queues of a VI, for sends and for receives.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     pub fn queues_of(&self, vi: u32) -> Result<(Option<u32>, Option<u32>), RequestError> {
         let vi = self.vis.get(vi).ok_or(RequestError::UnknownVi)?;
         Ok((vi.send_queue, vi.receive_queue))
@@ -260,8 +261,8 @@ impl Nic {
     /// Changes the attributes of an idle VI.
     ///
     /// # Errors
-    /// [`Refusal::RdmaRead`], [`Refusal::TransferBytes`], [`Refusal::UnknownVi`], [`Refusal::UnknownTag`];
-    /// [`Refusal::BadState`] unless the VI is idle.
+    /// [`RequestError::RdmaRead`], [`RequestError::TransferBytes`], [`RequestError::UnknownVi`],
+    /// [`RequestError::UnknownTag`]; [`RequestError::BadState`] unless the VI is idle.
     pub fn set_vi(&mut self, number: u32, attributes: ViAttributes) -> Result<(), RequestError> {
         self.check(&attributes)?;
         let vi = self.vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
@@ -280,8 +281,8 @@ impl Nic {
     /// An invalid descriptor is accepted and completes with an error status.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`]; [`Refusal::BadState`] if the VI is idle or connecting; [`Refusal::TooMany`] if
-    /// the queue is full.
+    /// [`RequestError::UnknownVi`]; [`RequestError::BadState`] if the VI is idle or connecting;
+    /// [`RequestError::TooMany`] if the queue is full.
     pub fn post_send(&mut self, number: u32, work: Work<'_>) -> Result<(), RequestError> {
         self.post_failed_send(number, work, Status::OK)
     }
@@ -310,7 +311,7 @@ impl Nic {
     /// once.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`], or [`Refusal::TooMany`] if the queue is full.
+    /// [`RequestError::UnknownVi`], or [`RequestError::TooMany`] if the queue is full.
     pub fn post_receive(
         &mut self,
         number: u32,
@@ -340,7 +341,7 @@ impl Nic {
     /// Dequeues the next completed descriptor of a send queue.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     #[inline]
     pub fn send_done(&mut self, vi: u32) -> Result<Option<Completion>, RequestError> {
         Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.send.dequeue())
@@ -349,7 +350,7 @@ impl Nic {
     /// Dequeues the next completed descriptor of a receive queue.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     #[inline]
     pub fn receive_done(&mut self, vi: u32) -> Result<Option<Completion>, RequestError> {
         Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.receive.dequeue())
@@ -372,7 +373,7 @@ impl Nic {
     /// packet fits.
     ///
     /// # Errors
-    /// [`Refusal::TooMany`].
+    /// [`RequestError::TooMany`].
     pub fn open_path(&mut self, traits: PathTraits) -> Result<u32, RequestError> {
         let path = Path { traits, control_packets: VecDeque::new(), ready: VecDeque::new() };
         self.paths.insert(path).ok_or(RequestError::TooMany)

@@ -97,7 +97,7 @@ pub enum Control {
     },
     /// Deregisters the memory with this handle.
     Deregister(u32),
-    /// Listens at a discriminator; each incoming request is a [`Told::Request`].
+    /// Listens at a discriminator; each incoming request is a [`Indication::Request`].
     Listen(Vec<u8>),
     /// Accepts a request with a VI.
     Accept {
@@ -398,7 +398,7 @@ impl Host {
         self.push(&entry)
     }
 
-    /// Posts a control request; its [`Told::Reply`] has the same cookie.
+    /// Posts a control request; its [`Indication::Reply`] has the same cookie.
     ///
     /// # Errors
     /// As for [`Host::send`].
@@ -539,7 +539,7 @@ impl Attachment {
     /// Attaches a host with two new rings and its arena.
     ///
     /// # Errors
-    /// [`Refusal::TooMany`] if the NIC has no protection tag or completion queue left.
+    /// [`RequestError::TooMany`] if the NIC has no protection tag or completion queue left.
     pub fn new(
         nic: &mut Nic,
         work: Consumer,

@@ -144,7 +144,7 @@ impl Nic {
     /// Starts listening for requests at a discriminator.
     ///
     /// # Errors
-    /// [`Refusal::BadAddress`] if the discriminator is too long, or [`Refusal::TooMany`].
+    /// [`RequestError::BadAddress`] if the discriminator is too long, or [`RequestError::TooMany`].
     pub fn listen(&mut self, local: &[u8]) -> Result<(), RequestError> {
         if local.len() > self.config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX) {
             return Err(RequestError::BadAddress);
@@ -186,9 +186,9 @@ impl Nic {
     /// Accepts a request with an idle VI.
     ///
     /// # Errors
-    /// [`Refusal::Reliability`], [`Refusal::TransferBytes`] or [`Refusal::Qos`] if that attribute differs
-    /// from the peer's; [`Refusal::UnknownRequest`], [`Refusal::UnknownVi`], [`Refusal::BadState`],
-    /// [`Refusal::UnknownPath`].
+    /// [`RequestError::Reliability`], [`RequestError::TransferBytes`] or [`RequestError::Qos`] if that
+    /// attribute differs from the peer's; [`RequestError::UnknownRequest`], [`RequestError::UnknownVi`],
+    /// [`RequestError::BadState`], [`RequestError::UnknownPath`].
     pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), RequestError> {
         let Nic { config, vis, paths, incoming, outputs, rng, .. } = self;
         let asked = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
@@ -216,7 +216,7 @@ impl Nic {
     /// Rejects a request.
     ///
     /// # Errors
-    /// [`Refusal::UnknownRequest`].
+    /// [`RequestError::UnknownRequest`].
     pub fn reject(&mut self, request: u32) -> Result<(), RequestError> {
         self.reject_with(request, refusal::REJECTED)
     }
@@ -234,8 +234,8 @@ impl Nic {
     /// latest at `until`.
     ///
     /// # Errors
-    /// [`Refusal::BadAddress`] if a discriminator is too long; [`Refusal::UnknownVi`], [`Refusal::BadState`],
-    /// [`Refusal::UnknownPath`].
+    /// [`RequestError::BadAddress`] if a discriminator is too long; [`RequestError::UnknownVi`],
+    /// [`RequestError::BadState`], [`RequestError::UnknownPath`].
     pub fn request(
         &mut self,
         number: u32,
@@ -279,7 +279,7 @@ impl Nic {
     /// Returns the result of a VI's request, once.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     pub fn outcome(&mut self, vi: u32) -> Result<Option<Result<PeerAttributes, ConnectError>>, RequestError> {
         Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.outcome.take())
     }
@@ -288,7 +288,7 @@ impl Nic {
     /// flushed.
     ///
     /// # Errors
-    /// [`Refusal::UnknownVi`].
+    /// [`RequestError::UnknownVi`].
     pub fn disconnect(&mut self, number: u32) -> Result<(), RequestError> {
         let Nic { vis, outputs, .. } = self;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;

@@ -12,8 +12,9 @@
 //! 32  payload
 //! ```
 //!
-//! RDMA      the payload of every packet of an RDMA Write starts with its [`Place`], so that each packet can
-//!           be placed independently; the payload of a read request is the place with the length to read.
+//! RDMA      the payload of every packet of an RDMA Write starts with its [`RemoteRange`], so that each
+//!           packet can be placed independently; the payload of a read request is the place with the length
+//!           to read.
 //! Order     network byte order. The 32-byte header and 24 bytes of payload fit one slot of a ring
 //!           (`kiban_base::ring`).
 //! Set-up    the payload of connection requests and of their acceptance is a [`Setup`].
@@ -23,7 +24,7 @@ use kiban_base::crc::Crc32c;
 
 /// Size of the header in bytes.
 pub const HEADER_BYTES: usize = 32;
-/// Size of a [`Place`] in bytes.
+/// Size of a [`RemoteRange`] in bytes.
 pub const REMOTE_RANGE_BYTES: usize = 16;
 /// Maximum length in bytes of a discriminator, the part of an address that selects an endpoint on a host.
 pub const DISCRIMINATOR_BYTES_MAX: usize = 64;

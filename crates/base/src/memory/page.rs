@@ -157,7 +157,7 @@ impl Page {
     }
 
     /// Returns the unwritten bytes, into which a link lets the system write received data (see
-    /// [`Page::land`]).
+    /// [`Page::commit`]).
     #[inline]
     pub fn unwritten(&mut self) -> &mut [u8] {
         // SAFETY: bytes after `filled` are in no slice, and `&mut self` is the only writer.
@@ -192,7 +192,7 @@ impl Page {
     }
 
     /// Returns a slice of the next `count` bytes, which the caller has written into [`Page::unwritten`]. Its
-    /// sum is unknown: compute it with [`Slice::sum_again`] if needed, or mark the PDU as verified.
+    /// sum is unknown: compute it with [`Slice::recompute_sum`] if needed, or mark the PDU as verified.
     ///
     /// # Panics
     /// If fewer than `count` bytes are unwritten.

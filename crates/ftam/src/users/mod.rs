@@ -12,8 +12,8 @@
 //!                  which users exist nor, in reasonable time, their passwords.
 //! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name costs as much as a known
 //!                  one: a hash that no password fits is verified instead.
-//! Delays           after failures, by user and by address: [`Attempts`]; [`Gate`](super::door::Gate)
-//!                  combines all of this for a responder.
+//! Delays           after failures, by user and by address: [`Attempts`];
+//!                  [`AuthService`](super::door::AuthService) combines all of this for a responder.
 //! Errors           name the file, the line, the key, and what to write there.
 //! Limits           [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`],
 //!                  [`PASSES_MAX`].

@@ -10,8 +10,9 @@
 //!           of another build of the same version.
 //! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
 //!           that the next run repeats it. The other trials continue.
-//! Lost peer with [`Options::patience`], a trial whose peer is lost is repeated for that time. Then the sweep
-//!           ends early, because the remaining trials would fail too; the next run continues from there.
+//! Lost peer with [`Options::peer_timeout`], a trial whose peer is lost is repeated for that time. Then the
+//!           sweep ends early, because the remaining trials would fail too; the next run continues from
+//!           there.
 //! Limits    the load guard sees CPU use, not use of the network or the disk.
 
 use super::key::VERSION;
@@ -107,7 +108,7 @@ pub struct Progress<'a> {
     pub now: Option<&'a Trial>,
 }
 
-/// The clock and the delay of [`Options::patience`]; tests replace it.
+/// The clock and the delay of [`Options::peer_timeout`]; tests replace it.
 pub trait RetryClock {
     /// Returns the monotonic time.
     fn now(&self) -> Instant;

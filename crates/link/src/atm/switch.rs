@@ -10,8 +10,8 @@
 //!                  answered there and go no further; all other OAM cells follow their circuit or path.
 //! Sleep            on all links, and until waiting cells have left: the end of a frame, or `PAUSE` if no
 //!                  frame ends.
-//! Errors           a link that is gone is detached from its port and reported ([`SwitchDriver::gone`]); the
-//!                  others continue.
+//! Errors           a link that is gone is detached from its port and reported
+//!                  ([`SwitchDriver::take_lost_links`]); the others continue.
 
 use crate::{Link, LinkContext, LinkCounters};
 use kiban_atm::wire::atm::{Header, Interface, PTI_OAM_SEGMENT, VCI_F4_SEGMENT};

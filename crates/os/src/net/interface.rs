@@ -37,7 +37,7 @@ pub fn explain_error(name: &str, what: &str, error: io::Error) -> io::Error {
     explain_error_with(name, what, "CAP_NET_ADMIN", error)
 }
 
-/// Like [`told`], for operations that need another privilege.
+/// Like [`explain_error`], for operations that need another privilege.
 pub fn explain_error_with(name: &str, what: &str, privilege: &str, error: io::Error) -> io::Error {
     let more = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => format!(
@@ -124,17 +124,17 @@ pub enum Property {
     Mac,
 }
 
-/// The answer to an [`Asked`] query.
+/// The answer to an [`Property`] query.
 pub struct PropertyValue(libc::ifreq);
 
 impl PropertyValue {
-    /// Returns the interface index, the answer to [`Asked::Index`].
+    /// Returns the interface index, the answer to [`Property::Index`].
     pub fn index(&self) -> libc::c_int {
         // SAFETY: a request is plain bytes, and every view of its union read here is integers.
         unsafe { self.0.ifr_ifru.ifru_ifindex }
     }
 
-    /// Returns the MAC address, the answer to [`Asked::Mac`].
+    /// Returns the MAC address, the answer to [`Property::Mac`].
     pub fn mac(&self) -> Mac {
         // SAFETY: as above.
         let bytes = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
@@ -145,7 +145,7 @@ impl PropertyValue {
 /// Queries a property of an interface.
 ///
 /// # Errors
-/// There is no such interface, or, for [`Asked::Mac`], it carries no Ethernet frames.
+/// There is no such interface, or, for [`Property::Mac`], it carries no Ethernet frames.
 pub fn query(name: &str, what: Property) -> io::Result<PropertyValue> {
     let mut request = request(name)?;
     let (number, word) = match what {

@@ -102,7 +102,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     }
 
     /// Closes the turn for all its clones after running `last` on the machine; waiting threads return
-    /// [`Ended::Closed`].
+    /// [`WaitError::Closed`].
     pub fn close(&self, last: impl FnOnce(&mut M, Instant)) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.work(last);

@@ -91,8 +91,8 @@ impl Acse {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`Misuse::State`] where the table is blank; [`Misuse::Unit`] for authentication that was not proposed;
-    /// [`Misuse::Value`] if ACSE's own context is missing, and for contradictory answers.
+    /// [`RequestError::State`] where the table is blank; [`RequestError::Unit`] for authentication that was
+    /// not proposed; [`RequestError::Value`] if ACSE's own context is missing, and for contradictory answers.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         let Cell::Go(next) = cell(self.state, event_of(&request)) else { return Err(RequestError::State) };
         let down = match request {

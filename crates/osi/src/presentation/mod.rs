@@ -145,9 +145,9 @@ impl Presentation {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`Misuse::State`] where the table is blank; [`Misuse::Value`] for values in contexts that do not
-    /// exist, for missing values, and for answers that do not match the request; [`Misuse::Length`] for too
-    /// many contexts.
+    /// [`RequestError::State`] where the table is blank; [`RequestError::Value`] for values in contexts that
+    /// do not exist, for missing values, and for answers that do not match the request;
+    /// [`RequestError::Length`] for too many contexts.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         let event = event_of(&request);
         let next = match cell(self.state, event) {

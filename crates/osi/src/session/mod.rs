@@ -175,7 +175,7 @@ impl Session {
     /// Accepts a request or a response.
     ///
     /// # Errors
-    /// [`Misuse`]: it is not allowed in this state, or a parameter is invalid; nothing has changed.
+    /// [`RequestError`]: it is not allowed in this state, or a parameter is invalid; nothing has changed.
     #[inline]
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         if let Request::Data(ssdu) = request {

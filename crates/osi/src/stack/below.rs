@@ -21,7 +21,7 @@ pub trait NetworkService {
     fn push(&mut self, now: Instant) -> bool;
     /// Returns the number of bytes that wait.
     fn waiting_bytes(&self) -> usize;
-    /// Returns when [`Below::settle`] must be called even if nothing arrives.
+    /// Returns when [`NetworkService::settle`] must be called even if nothing arrives.
     fn deadline(&self) -> Instant;
     /// Does what is due at `now`.
     fn settle(&mut self, now: Instant);

@@ -2,10 +2,11 @@
 //!
 //! Purpose          transport sees the network service of X.213; the driver sees frames received and frames
 //!                  to send.
-//! Transmit path    a unit waits until the module has room ([`Below::push`]); then it is cut into packets,
-//!                  one per frame. Payload is shared, never copied.
-//! Receive path     a unit stays in the packet layer until the board takes it ([`Below::poll`]), and only
-//!                  then is its last packet acknowledged: a slow board stops its peer through the window.
+//! Transmit path    a unit waits until the module has room ([`NetworkService::push`]); then it is cut into
+//!                  packets, one per frame. Payload is shared, never copied.
+//! Receive path     a unit stays in the packet layer until the board takes it ([`NetworkService::poll`]), and
+//!                  only then is its last packet acknowledged: a slow board stops its peer through the
+//!                  window.
 //! Connecting       a connect request sets the link up, waits for the restart and then calls. An incoming
 //!                  call for transport is indicated; one that comes during a connection is refused.
 //! Disconnecting    a disconnect waits until all pending data is sent, then clears. The link stays up for the
@@ -13,7 +14,7 @@
 //! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are the module's work, the rest is its host's:
 //!                  a driver may run them on two processors.
 //! Limits           the packet layer's `outgoing_bytes_max` is the module's memory; the caller bounds what
-//!                  waits in front of it ([`Below::waiting_bytes`]).
+//!                  waits in front of it ([`NetworkService::waiting_bytes`]).
 //! Not implemented  a second circuit at a time, permanent circuits; addresses other than those of the
 //!                  configured call.
 

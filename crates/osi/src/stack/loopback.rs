@@ -1,7 +1,8 @@
 //! The internal loopback of paper \[5\]: two ends of one board, joined below transport.
 //!
 //! Purpose    runs the whole tower with nothing below it: units move between the two ends' queues as ropes.
-//! Limits     the sender bounds what waits ([`Below::waiting_bytes`]); it waits until the other end takes it.
+//! Limits     the sender bounds what waits ([`NetworkService::waiting_bytes`]); it waits until the other end
+//!            takes it.
 
 use super::below::NetworkService;
 use crate::network::{Indication, Origin, Request};

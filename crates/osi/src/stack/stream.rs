@@ -10,7 +10,8 @@
 //!                  more memory than its length.
 //! Limits           one incomplete unit, at most `nsdu_bytes_max`; a header that announces a longer one ends
 //!                  the connection.
-//! Not implemented  making and closing connections: the driver does that, as [`Stream::wish`] says.
+//! Not implemented  making and closing connections: the driver does that, as [`Stream::connection_action`]
+//!                  says.
 
 use crate::network::{Indication, Origin, Reason, Request};
 use crate::wire::tpkt;

@@ -3,7 +3,7 @@
 //!
 //! Purpose    all control flow between the layers in one file: the output of one is carried into its
 //!            neighbour.
-//! Above      [`Request`] and [`Told`]: ACSE's primitives, and those of presentation that bypass ACSE.
+//! Above      [`Request`] and [`Indication`]: ACSE's primitives, and those of presentation that bypass ACSE.
 //! Below      [`network`]'s primitives: a [`Stream`](super::stream::Stream) of TPKTs, a channel of X.25, or
 //!            another tower.
 //! Crossing   a request that crosses with the end of its connection is counted and dropped: the indication of
@@ -104,10 +104,10 @@ impl Stack {
         }
     }
 
-    /// Accepts a request of the user; [`Tower::settle`] carries it down.
+    /// Accepts a request of the user; [`Stack::settle`] carries it down.
     ///
     /// # Errors
-    /// [`Misuse`]: nothing has changed.
+    /// [`RequestError`]: nothing has changed.
     pub fn request(&mut self, request: Request, meter: &mut impl Meter) -> Result<(), RequestError> {
         meter.turn_to(Task::Presentation, bytes_of(&request));
         match request {
@@ -123,7 +123,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Accepts an indication of the network; [`Tower::settle`] carries it up.
+    /// Accepts an indication of the network; [`Stack::settle`] carries it up.
     pub fn arrive(&mut self, indication: network::Indication, now: Instant, meter: &mut impl Meter) {
         let bytes = if let network::Indication::Data(unit) = &indication { unit.len() } else { 0 };
         meter.turn_to(Task::Transport, bytes);
@@ -141,7 +141,7 @@ impl Stack {
         while self.step(now, meter) {}
     }
 
-    /// Returns when [`Tower::settle`] must be called even without input.
+    /// Returns when [`Stack::settle`] must be called even without input.
     pub fn deadline(&self) -> Instant {
         self.transport.deadline().min(self.session.deadline())
     }

@@ -143,7 +143,7 @@ impl Transport {
     /// Accepts a request or a response.
     ///
     /// # Errors
-    /// [`Misuse`]: it is not allowed in this state, or a parameter is too long; nothing has changed.
+    /// [`RequestError`]: it is not allowed in this state, or a parameter is too long; nothing has changed.
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         let mut cause = Cause::default();
         let event = match request {

@@ -64,8 +64,8 @@ pub enum CmEvent {
 
 /// A receiver of connection events. It is called while the NIC is locked, and must not call the engine.
 pub trait CmEventHandler: Send + Sync {
-    /// Receives an event. For [`Told::Asked`], returns the owner of the connection's further events; `None`
-    /// refuses the request.
+    /// Receives an event. For [`CmEvent::ConnectRequest`], returns the owner of the connection's further
+    /// events; `None` refuses the request.
     fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>>;
 }
 

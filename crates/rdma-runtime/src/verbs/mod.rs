@@ -6,7 +6,7 @@
 //!                  helper thread drives. A device is an address ([`QueuePair::address`]).
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
-//!                  ([`Engine::ready_to_receive`]); docs/out-of-band.md.
+//!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
 //! Events           are reported through [`Channel`]s, whose files programs poll, and for connections through
 //!                  [`CmEventHandler`]. These are called while the NIC is locked: they must record the event and
 //!                  return.

@@ -8,10 +8,10 @@
 //!                  [`Stream::chunks`] are its bytes, some of them in the host's memory itself. One gathering
 //!                  write sends a burst.
 //! Receive path     [`Stream::arrive`] takes received bytes. For a long frame without CRC, the header is
-//!                  validated as soon as it is complete, and [`Stream::landing`] returns where the next bytes
-//!                  of the byte stream go, so that a socket stores them there. Short frames, and all frames
-//!                  with a CRC, are copied once when they are complete and correct; [`Stream::rest`] reads
-//!                  the remainder of a long one from the socket.
+//!                  validated as soon as it is complete, and [`Stream::placement_buffers`] returns where the
+//!                  next bytes of the byte stream go, so that a socket stores them there. Short frames, and
+//!                  all frames with a CRC, are copied once when they are complete and correct;
+//!                  [`Stream::frame_remainder`] reads the remainder of a long one from the socket.
 //! Limits           a stream holds at most one incomplete frame (64 KiB), and nothing between frames. The
 //!                  buffers of a burst and of a frame are passed from stream to stream; the core keeps one
 //!                  spare of each. A stream whose message waits for a receive also holds what was read after
@@ -632,7 +632,7 @@ impl Stream {
     }
 
     /// Finds where the next bytes of the byte stream go if they belong to a long payload, and returns how
-    /// many they are. Report how many arrived with [`Stream::landed`], before any other call.
+    /// many they are. Report how many arrived with [`Stream::on_placed`], before any other call.
     pub fn placement_buffers(&mut self, rnic: &mut Rnic, places: &mut PlacementBuffers) -> usize {
         places.clear();
         let (Some(qp), Some((placement, _)), false) = (self.qp, &self.landing, self.ignores_input) else {
@@ -645,7 +645,7 @@ impl Stream {
         places.iter().map(Region::len).sum()
     }
 
-    /// Records that `bytes` bytes were stored where [`Stream::landing`] said.
+    /// Records that `bytes` bytes were stored where [`Stream::placement_buffers`] said.
     pub fn on_placed(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let (Some(qp), Some((placement, _))) = (self.qp, &mut self.landing) {
             rnic.on_placed(qp, placement, bytes);
@@ -672,7 +672,7 @@ impl Stream {
         &mut self.partial_frame[self.partial_bytes..self.wanted]
     }
 
-    /// Records that `bytes` bytes were stored where [`Stream::rest`] said.
+    /// Records that `bytes` bytes were stored where [`Stream::frame_remainder`] said.
     pub fn on_remainder_received(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let Some(qp) = self.qp {
             self.partial_bytes = self.wanted.min(self.partial_bytes + bytes);

@@ -28,7 +28,7 @@ impl Plan {
     /// Parses and validates a configuration; `name` is the board's name if the text gives none.
     ///
     /// # Errors
-    /// [`Mistake`]: the first that was found.
+    /// [`ConfigError`]: the first that was found.
     pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         Plan::read_in(text, name, Path::new(""))
     }

@@ -147,7 +147,7 @@ impl Plan {
     /// Parses and validates a plan; `name` is the switch's name if the text gives none.
     ///
     /// # Errors
-    /// [`Mistake`]: the first that was found.
+    /// [`ConfigError`]: the first that was found.
     pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         let name = match &tables.name {

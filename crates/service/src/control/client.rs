@@ -138,7 +138,7 @@ impl ControlClient {
     /// called once it has started, with a value that ends it.
     ///
     /// # Errors
-    /// Those of [`Caller::ask`]; a refusal or an incomplete file is a [`Reply`].
+    /// Those of [`ControlClient::ask`]; a refusal or an incomplete file is a [`Reply`].
     pub fn capture(
         mut self,
         question: &Question,

@@ -3,9 +3,9 @@
 //! Purpose          answer and send pings, report packets that cannot be processed, and match received errors
 //!                  to our packets.
 //! Receive path     an echo request is answered in its own PDU, without moving its payload. Replies to our
-//!                  requests are indicated; so are received errors, as a [`Trouble`] with the content of the
-//!                  quoted packet. Neighbour discovery messages are passed on whole, for the port on which
-//!                  they arrived.
+//!                  requests are indicated; so are received errors, as an [`IcmpError`] with the content of
+//!                  the quoted packet. Neighbour discovery messages are passed on whole, for the port on
+//!                  which they arrived.
 //! Transmit path    a [`IcmpErrorRequest`] of IP becomes an error that quotes the packet by reference: up to 576
 //!                  bytes with IPv4 (RFC 1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
 //! Limits           at most [`ERRORS_PER_SECOND`] errors are sent, so that a flood does not cause another. No

@@ -36,7 +36,7 @@ pub enum Reason {
     Aborted,
 }
 
-/// An event for the host (or, for [`Indication::Doubtful`], for IP).
+/// An event for the host (or, for [`Indication::NegativeAdvice`], for IP).
 #[derive(Debug)]
 pub enum Indication {
     /// A session that the host opened is established.

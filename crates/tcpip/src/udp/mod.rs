@@ -9,7 +9,7 @@
 //!                  IPv6's accepts IPv4 as well if configured (`v6_only`, RFC 3493 §5.3), and sees the peer's
 //!                  IPv4 address.
 //! Errors           an ICMP error about a datagram is matched to the socket that sent it
-//!                  ([`Udp::on_trouble`], RFC 1122 §4.1.3.3).
+//!                  ([`Udp::on_icmp_error`], RFC 1122 §4.1.3.3).
 //! Limits           [`Udp::sockets_max`] sockets; the host limits how many datagrams wait for a slow reader.
 
 use crate::families::{is_any6, overlap};

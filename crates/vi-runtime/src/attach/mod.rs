@@ -4,8 +4,8 @@
 //!           protocols; the host keeps its memory and polls its completions, with any wait policy.
 //! Memory    one memfd: bells, work ring, completion ring, and the arena, which contains all memory that the
 //!           board may access. Addresses in descriptors are relative to the start of the arena.
-//! Calls     [`BoardHost::ask`] waits for the reply; descriptors are posted without waiting. Indications that
-//!           arrive meanwhile are kept.
+//! Calls     [`BoardHost::control`] waits for the reply; descriptors are posted without waiting. Indications
+//!           that arrive meanwhile are kept.
 //! End       when the host is dropped or dies, everything it had is released. If the board ends, every call
 //!           reports it.
 //! Limits    one thread at a time; an arena of at most [`ARENA_BYTES_MAX`].

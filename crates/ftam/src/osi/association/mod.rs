@@ -4,8 +4,9 @@
 //!                  without TLS, and need not know the six layers below it.
 //! Initiator        [`Association::connect`] with [`Parameters`]: names, the application context, the
 //!                  presentation contexts.
-//! Responder        [`Listener::accept`] gives an [`Arrival`]; [`Arrival::asked`] waits for its A-ASSOCIATE;
-//!                  [`Asked::accept`] or [`Asked::refuse`] answers. A silent arrival blocks no other.
+//! Responder        [`Listener::accept`] gives an [`IncomingConnection`], and [`IncomingConnection::request`]
+//!                  waits for its A-ASSOCIATE. [`AssociateRequest::accept`] or [`AssociateRequest::refuse`]
+//!                  answers. A silent connection blocks no other.
 //! Data             [`Association::send`] and [`Association::receive`], which may be called from different
 //!                  tasks: all methods take `&self`.
 //! End              [`Association::release`] in order, [`Association::abort`] at once. Dropping an
@@ -164,7 +165,8 @@ impl Association {
     /// Sends values in a P-DATA. Waits while too much data waits to be sent.
     ///
     /// # Errors
-    /// [`Failure::Misuse`]: nothing was sent, and nothing has changed; otherwise, how the association ended.
+    /// [`Failure::InvalidRequest`]: nothing was sent, and nothing has changed; otherwise, how the association
+    /// ended.
     pub async fn send(&self, values: Vec<Pdv>) -> Result<(), Failure> {
         self.request(presentation::Request::Data(values)).await
     }

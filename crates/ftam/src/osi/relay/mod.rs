@@ -16,9 +16,10 @@
 //! Flow control     what one side does not take is not read from the other: [`WAITING_BYTES_MAX`] wait each
 //!                  way, in addition to one unit.
 //! Limits           a maximum number of circuits; further connections are closed at once.
-//!                  [`Settings::patience`] limits every intermediate state: a call not yet received, accepted
-//!                  or cleared; a TCP connection not yet established, or one that does not take the rest.
-//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of its own:
+//!                  [`Settings::state_timeout`] limits every intermediate state: a call not yet received,
+//!                  accepted or cleared; a TCP connection not yet established, or one that does not take the
+//! rest. Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of its
+//! own:
 //!                  both ends speak class 0.
 
 mod circuit;

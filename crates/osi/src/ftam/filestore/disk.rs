@@ -115,20 +115,20 @@ pub trait Disk {
     /// Returns information on the object at `path`.
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;
 
-    /// Returns the names in a directory, sorted; [`Trouble::TooMany`] if there are more than `names_max`.
+    /// Returns the names in a directory, sorted; [`DiskError::TooMany`] if there are more than `names_max`.
     fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError>;
 
     /// Opens a file for reading.
     fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError>;
 
     /// Reads at most `bytes_max` from offset `at`: fewer only at the end, none beyond it.
-    /// [`Trouble::Changed`] if the file has changed since it was opened.
+    /// [`DiskError::Changed`] if the file has changed since it was opened.
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
     fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError>;
 
-    /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::settle`] covered is
+    /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::sync`] covered is
     /// there.
     fn resume(
         &mut self,
@@ -139,7 +139,7 @@ pub trait Disk {
     ) -> Result<OpenedContents, DiskError>;
 
     /// Writes at offset `at`, relative to the beginning of the new contents, and not beyond their end. An
-    /// error may be reported later, at the latest by [`Disk::settle`] or [`Disk::finish`].
+    /// error may be reported later, at the latest by [`Disk::sync`] or [`Disk::finish`].
     fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError>;
 
     /// Makes written data durable, as far as the disk's policy requires it at a checkpoint.
@@ -158,7 +158,7 @@ pub trait Disk {
     /// Removes contents that were left and will not be resumed.
     fn discard(&mut self, path: &Path, token: &str);
 
-    /// Renames a file; [`Trouble::Exists`] if the new name is taken.
+    /// Renames a file; [`DiskError::Exists`] if the new name is taken.
     fn rename(&mut self, from: &Path, to: &Path) -> Result<(), DiskError>;
 
     /// Removes a file, or an empty directory.

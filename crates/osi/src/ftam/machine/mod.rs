@@ -184,7 +184,7 @@ impl Machine {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`Misuse`]: nothing has changed.
+    /// [`RequestError`]: nothing has changed.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         match request {
             Request::Initialize(initialize) => self.initialize(*initialize),

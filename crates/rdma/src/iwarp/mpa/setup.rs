@@ -113,7 +113,7 @@ pub struct Agreed {
     /// The ready-to-receive message: an initiator sends it before anything else, a responder sends nothing
     /// before it arrives.
     pub rtr: Option<Rtr>,
-    /// Private data of the reply. Empty for a responder, which had it in [`Asked`].
+    /// Private data of the reply. Empty for a responder, which had it in [`PeerRequest`].
     pub private_data: Vec<u8>,
     /// Number of bytes that the reply took from the last run given to [`Initiator::take`]; FPDUs follow them.
     /// Zero for a responder.
@@ -530,7 +530,7 @@ impl Responder {
     /// [`PrivateDataTooLong`].
     ///
     /// # Panics
-    /// If [`Responder::take`] has not returned [`Asked`].
+    /// If [`Responder::take`] has not returned [`PeerRequest`].
     pub fn accept(
         &self,
         private_data: &[u8],
@@ -566,7 +566,7 @@ impl Responder {
     /// [`PrivateDataTooLong`].
     ///
     /// # Panics
-    /// If [`Responder::take`] has not returned [`Asked`].
+    /// If [`Responder::take`] has not returned [`PeerRequest`].
     pub fn reject(&self, private_data: &[u8]) -> Result<Vec<u8>, PrivateDataTooLong> {
         let (start, theirs) = self.asked.expect("a request is rejected after it was asked");
         let (ird, ord) = self.depths(theirs.as_ref());

@@ -12,9 +12,9 @@ pub enum Event {
         /// The reason sent to the peer, if one was sent.
         reason: Option<Reason>,
     },
-    /// A queue pair that stays after its peer's orderly close (see [`super::Rnic::stay`]) has work that no
-    /// peer will take. In InfiniBand the work stays pending while requests to the silent peer are retried;
-    /// the receiver of this event decides when to give up ([`super::Rnic::give_up`]).
+    /// A queue pair that stays after its peer's orderly close (see [`super::Rnic::outlive_peer_close`]) has
+    /// work that no peer will take. In InfiniBand the work stays pending while requests to the silent peer
+    /// are retried; the receiver of this event decides when to give up ([`super::Rnic::give_up`]).
     Abandoned {
         /// The queue pair.
         qp: u32,

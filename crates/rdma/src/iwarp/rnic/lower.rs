@@ -168,7 +168,7 @@ impl Rnic {
     }
 
     /// Returns where the next bytes of a payload go, for a lower layer that stores them there itself and then
-    /// calls [`Rnic::landed`]. The result is invalid after any other call.
+    /// calls [`Rnic::on_placed`]. The result is invalid after any other call.
     #[inline]
     pub fn placement_buffers(
         &mut self,
@@ -184,7 +184,7 @@ impl Rnic {
         found
     }
 
-    /// Records that `bytes` bytes were stored where [`Rnic::landing`] said.
+    /// Records that `bytes` bytes were stored where [`Rnic::placement_buffers`] said.
     #[inline]
     pub fn on_placed(&mut self, qp: u32, placement: &mut Placement, bytes: usize) {
         if let Ok((qp, outputs)) = self.qp(qp) {

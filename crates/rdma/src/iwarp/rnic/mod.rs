@@ -8,9 +8,9 @@
 //! Transmit path    [`Rnic::pop_tx_queue`] returns a queue pair with something to send,
 //!                  [`Rnic::next_segment`] builds its next DDP segment; the lower layer reports segments that
 //!                  it no longer holds ([`Rnic::confirm`]).
-//! Receive path     [`Rnic::judge`] validates the header of a segment and decides where the payload goes. The
-//!                  lower layer passes the payload in ([`Rnic::place`]) or stores it there itself
-//!                  ([`Rnic::landing`]), then calls [`Rnic::finish`].
+//! Receive path     [`Rnic::validate`] validates the header of a segment and decides where the payload goes.
+//!                  The lower layer passes the payload in ([`Rnic::place`]) or stores it there itself
+//!                  ([`Rnic::placement_buffers`]), then calls [`Rnic::deliver`].
 //! Streams          a connected queue pair runs over one reliable, ordered stream of segments: MPA on TCP, or
 //!                  EFE. Stream setup is outside the core; [`Rnic::connect`] reports its result.
 //! Datagrams        datagram queue pairs have no stream. [`Rnic::next_datagram`] builds the next outgoing

@@ -60,7 +60,7 @@ impl Rnic {
     }
 
     /// Sets whether a datagram queue pair receives and sends, and its Q_Key; clears the stop after a send
-    /// error. Its name must fit in 24 bits ([`Rnic::set_name`]) before it may receive or send. Posted work
+    /// error. Its name must fit in 24 bits ([`Rnic::set_qpn`]) before it may receive or send. Posted work
     /// stays queued and is sent when allowed.
     pub fn set_datagram_state(
         &mut self,
