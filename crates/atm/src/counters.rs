@@ -30,7 +30,7 @@ kiban_base::counters! {
         /// Management cells of open circuits (F5 OAM, RM), delivered.
         cells_management,
         /// Cells of frames dropped for lack of room: oversized, no page, no block, no slice.
-        cells_given_up,
+        cells_abandoned,
         /// Frames delivered.
         frames_in,
         /// Frames with a wrong CRC-32: cells were lost or damaged, or two frames were merged.

@@ -248,7 +248,7 @@ impl Failure {
     #[cold]
     fn count(self, cells: usize, counters: &mut ReassemblyCounters) {
         if matches!(self, Failure::Oversized | Failure::Pages | Failure::Blocks | Failure::Slices) {
-            counters.cells_given_up += cells as u64;
+            counters.cells_abandoned += cells as u64;
         }
         *match self {
             Failure::Crc => &mut counters.frames_crc_wrong,
@@ -323,7 +323,7 @@ impl Assembly {
         counters: &mut ReassemblyCounters,
     ) {
         if self.skipping {
-            counters.cells_given_up += run.len() as u64;
+            counters.cells_abandoned += run.len() as u64;
             return;
         }
         self.low_priority |= low_priority;
@@ -419,7 +419,7 @@ impl Assembly {
     ) -> Option<(Pdu, Trailer)> {
         if self.skipping {
             self.skipping = false;
-            counters.cells_given_up += 1;
+            counters.cells_abandoned += 1;
             return None;
         }
         let frame = self.try_last(cell, cx);

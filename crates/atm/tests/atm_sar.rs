@@ -281,7 +281,7 @@ fn starvation_costs_one_frame_and_no_memory() {
         let (_, mut up) = ports(1, 9188, 1);
         bench.memory.pdus.fail_nth_take(n);
         assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 3);
-        assert_eq!((up.counters().frames_out_of_blocks, up.counters().cells_given_up), (1, 15));
+        assert_eq!((up.counters().frames_out_of_blocks, up.counters().cells_abandoned), (1, 15));
         assert!(bench.memory.is_all_free());
     }
 }

@@ -22,11 +22,11 @@ kiban_base::counters! {
         /// Cells or packets lost.
         lost,
         /// Cells or packets with a bit flipped.
-        flipped,
+        corrupted,
         /// Cells or packets that were duplicated.
-        doubled,
+        duplicated,
         /// Times that a circuit or a packet was held back.
-        held_back,
+        reordered,
         /// Times that the line stalled.
         stalls,
     }
@@ -136,13 +136,13 @@ impl Harmful {
                 continue;
             }
             if self.chance.happens(self.harm.bit_error) {
-                self.counters.flipped += 1;
+                self.counters.corrupted += 1;
                 self.flip(&mut cell);
             }
             cell.at = self.moment(&cell);
             cells.push(cell);
             if self.chance.happens(self.harm.duplicate) {
-                self.counters.doubled += 1;
+                self.counters.duplicated += 1;
                 cells.push(cell);
             }
         }
@@ -159,18 +159,18 @@ impl Harmful {
             return;
         }
         if self.chance.happens(self.harm.bit_error) && !bytes.is_empty() {
-            self.counters.flipped += 1;
+            self.counters.corrupted += 1;
             let bit = self.chance.below(8 * bytes.len() as u64) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         self.stall(at);
         let mut at = at.max(self.stalled_until);
         if self.chance.happens(self.harm.reorder) {
-            self.counters.held_back += 1;
+            self.counters.reordered += 1;
             at += self.up_to(self.harm.hold_back);
         }
         if self.chance.happens(self.harm.duplicate) {
-            self.counters.doubled += 1;
+            self.counters.duplicated += 1;
             put(at, bytes.clone());
         }
         put(at, bytes);
@@ -211,7 +211,7 @@ impl Harmful {
         self.stall(cell.at);
         let name = cell.header & NAME_BITS;
         if self.chance.happens(self.harm.reorder) {
-            self.counters.held_back += 1;
+            self.counters.reordered += 1;
             let until = cell.at + self.up_to(self.harm.hold_back);
             match self.held.iter_mut().find(|held| held.0 == name) {
                 Some(held) => held.1 = held.1.max(until),

@@ -105,7 +105,7 @@ fn large_segments_are_cut_and_merged_over_both_families() {
     let configs = [0, 1].map(|side| {
         let mut config = config(link(side));
         config.tcp.segment_bytes_max = 10 * 1460;
-        config.tcp.cut_below = true;
+        config.tcp.segmentation_offload = true;
         let kiban_board::PortConfig::Ethernet(port) = &mut config.ports[0] else { panic!() };
         (port.cuts, port.merges) = (true, true);
         config
@@ -332,7 +332,7 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
         for doubts in [true, false] {
             let configs = [0, 1].map(|side| {
                 let mut config = config(link(side));
-                config.tcp.doubt_retries = if doubts { 3 } else { 1000 };
+                config.tcp.negative_advice_retries = if doubts { 3 } else { 1000 };
                 config
             });
             let mut hub = Hub::of(&configs);

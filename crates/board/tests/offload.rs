@@ -10,7 +10,7 @@ fn pair(cuts: bool, merges: bool) -> Pair {
     Pair::of([0, 1].map(|side| {
         let mut config = config(side);
         config.tcp.segment_bytes_max = if cuts { 20 * 1460 } else { 1460 };
-        config.tcp.cut_below = cuts;
+        config.tcp.segmentation_offload = cuts;
         for port in &mut config.ports {
             if let PortConfig::Ip(ip) = port {
                 (ip.cuts, ip.merges, ip.packets_max) = (cuts, merges, 256);

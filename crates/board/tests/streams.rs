@@ -179,7 +179,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     rig.ask(Request::Close { slot });
     assert_eq!(rig.told.back(), Some(&Indication::Free { slot }));
     let counters = rig.desk.counters();
-    assert_eq!((counters.opened, counters.ended, counters.cut, counters.misuse), (1, 1, 0, 0));
+    assert_eq!((counters.opened, counters.ended, counters.reset, counters.invalid_requests), (1, 1, 0, 0));
     assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
     rig.is_home();
 }
@@ -354,7 +354,7 @@ fn what_cannot_be_is_said_with_its_reason() {
         rig.ask(ask);
     }
     assert!(rig.told.is_empty());
-    assert_eq!(rig.desk.counters().misuse, 7);
+    assert_eq!(rig.desk.counters().invalid_requests, 7);
     rig.ask(Request::Abort { slot });
     rig.is_home();
 }

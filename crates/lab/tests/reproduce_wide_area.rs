@@ -42,7 +42,7 @@ fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
     for message in [1000, 4000, 6000] {
         let turns = mbps(today(), 12_000, message);
         assert!(turns < 40.0, "{message}: {turns}");
-        let eager = Config { ack_segments: 1, offer: Offer::Whole, ..today() };
+        let eager = Config { ack_segments: 1, window_advertisement: Offer::Whole, ..today() };
         let better = [mbps(eager, 12_000, message), mbps(today(), 36_000, message)];
         assert!(better[0] > 40.0 && better[1] > 50.0, "{message}: {better:?}");
     }

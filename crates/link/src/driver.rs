@@ -245,7 +245,7 @@ impl Driver {
             PortLink::Packets(joint) => Some(joint.link.counters()),
             PortLink::Cells(joint) => {
                 let counters = joint.link.counters();
-                Some(LinkCounters { refused: counters.refused + joint.lost, ..counters })
+                Some(LinkCounters { send_errors: counters.send_errors + joint.lost, ..counters })
             }
         }
     }

@@ -180,7 +180,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
     /// Passes units that have travelled to the link below.
     fn push(&mut self, lent: &mut LinkContext<'_>) -> io::Result<()> {
         let Impaired { outward, page, leaving, counters, .. } = self;
-        outward.leave(page, lent, leaving, &mut counters.starved);
+        outward.leave(page, lent, leaving, &mut counters.no_memory);
         self.retry_at = Instant::NEVER;
         if self.leaving.is_empty() {
             return Ok(());
@@ -212,7 +212,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
             }
         }
         let before = into.len();
-        self.inward.leave(&mut self.page, lent, into, &mut self.counters.starved);
+        self.inward.leave(&mut self.page, lent, into, &mut self.counters.no_memory);
         for unit in into.range(before..) {
             self.counters.units_in += 1;
             self.counters.bytes_in += unit.bytes() as u64;
@@ -243,16 +243,16 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
         let below = self.link.counters();
         let harm = |of: fn(&HarmCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
         LinkCounters {
-            starved: self.counters.starved + below.starved,
+            no_memory: self.counters.no_memory + below.no_memory,
             malformed: below.malformed,
-            strangers: below.strangers,
+            wrong_sender: below.wrong_sender,
             overrun: below.overrun,
-            refused: below.refused,
-            harm_lost: harm(|counters| counters.lost),
-            harm_queue_full: self.impaired.queue_full,
-            harm_flipped: harm(|counters| counters.flipped),
-            harm_doubled: harm(|counters| counters.doubled),
-            harm_held_back: harm(|counters| counters.held_back),
+            send_errors: below.send_errors,
+            impair_lost: harm(|counters| counters.lost),
+            impair_queue_full: self.impaired.queue_full,
+            impair_corrupted: harm(|counters| counters.corrupted),
+            impair_duplicated: harm(|counters| counters.duplicated),
+            impair_reordered: harm(|counters| counters.reordered),
             ..self.counters
         }
     }

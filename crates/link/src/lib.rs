@@ -73,27 +73,27 @@ kiban_base::counters! {
         /// Bytes of the units that were sent.
         bytes_out,
         /// Arrivals for which there was no memory.
-        starved,
+        no_memory,
         /// Arrivals that are not valid units of the link: too short, too long, or malformed.
         malformed,
         /// Arrivals from a sender that is not the link's peer.
-        strangers,
+        wrong_sender,
         /// Datagrams or frames that the system dropped before the link read them, because its queue was full.
         /// Devices of this host (TUN, TAP) keep this count themselves (`ip -s link`).
         overrun,
         /// Units that could not be sent: the link is down, its queue is full, or it cannot carry them.
-        refused,
+        send_errors,
         /// Units dropped on purpose (`loss=`), in both directions, like all counters of impairment.
-        harm_lost,
+        impair_lost,
         /// Units dropped because too many were waiting or in transit on a link with a rate or a delay
         /// (`queue=`).
-        harm_queue_full,
+        impair_queue_full,
         /// Units with a flipped bit (`corrupt=`).
-        harm_flipped,
+        impair_corrupted,
         /// Units that were duplicated (`duplicate=`).
-        harm_doubled,
+        impair_duplicated,
         /// Times that units were held back (`reorder=`).
-        harm_held_back,
+        impair_reordered,
     }
 }
 

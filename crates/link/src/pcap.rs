@@ -330,7 +330,7 @@ impl<U: Unit> Link<U> for Replay {
                     self.counters.bytes_in += record.len() as u64;
                 }
                 Err(UnitError::Malformed) => self.counters.malformed += 1,
-                Err(UnitError::Starved) => self.counters.starved += 1,
+                Err(UnitError::Starved) => self.counters.no_memory += 1,
             }
             self.next += 1;
             self.skip();

@@ -282,7 +282,7 @@ fn two_boards_move_a_megabyte_each_way() {
                     }
                     let counters = counted.expect("the link was there");
                     assert_eq!(
-                        (counters.malformed, counters.strangers, counters.starved),
+                        (counters.malformed, counters.wrong_sender, counters.no_memory),
                         (0, 0, 0),
                         "{name}"
                     );
@@ -380,7 +380,7 @@ fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
             peer.join().expect("the peer is content");
         });
         let counters = driver.link_counters(0).expect("the link is there");
-        assert_eq!((counters.starved, counters.malformed, counters.refused), (0, 0, 0), "{address}");
+        assert_eq!((counters.no_memory, counters.malformed, counters.send_errors), (0, 0, 0), "{address}");
         let packets = bytes / 1500;
         assert_eq!(counters.units_out < packets / 4, whole, "{} units of {packets}", counters.units_out);
         // The kernel's segments arrive whole in any case: a veth does not split them. In addition its
@@ -497,6 +497,6 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     driver.turn();
     let counters = driver.link_counters(0).expect("the link is there");
     let cells = driver.board().counter("segmentation", "cells_out");
-    assert_eq!(counters.units_out + counters.refused, cells, "{counters:?}");
-    assert!(counters.refused > 0, "{counters:?}");
+    assert_eq!(counters.units_out + counters.send_errors, cells, "{counters:?}");
+    assert!(counters.send_errors > 0, "{counters:?}");
 }

@@ -428,7 +428,7 @@ fn items_go_through_whole_and_in_order_both_ways() {
             }
         }
         for end in [&first, &second] {
-            let LinkCounters { starved, malformed, strangers, refused, units_in, units_out, .. } =
+            let LinkCounters { no_memory: starved, malformed, wrong_sender: strangers, send_errors: refused, units_in, units_out, .. } =
                 end.counters();
             assert_eq!((starved, malformed, strangers, refused), (0, 0, 0, 0), "{name}");
             assert!(units_in > 300 && units_out > 300, "{name}: {:?}", end.counters());
@@ -489,7 +489,7 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
         end.take_until(|end| end.deadline() == Instant::NEVER).expect("it is there");
         let mut room = [0; 16];
         assert_eq!(socket.recv(&mut room).expect("it comes"), 5, "{address}");
-        assert_eq!(end.counters().refused - before.refused, 1, "{address}");
+        assert_eq!(end.counters().send_errors - before.send_errors, 1, "{address}");
     }
 }
 
@@ -582,14 +582,14 @@ fn an_interface_goes_down_and_up_and_away() {
         let bytes = if one.starts_with("tun:") { datagram(b"here") } else { item(&end, 64, 1) };
         end.send(&bytes).expect("it is there");
         let up = end.counters();
-        assert_eq!((up.units_out, up.refused), (1, 0), "{one}");
+        assert_eq!((up.units_out, up.send_errors), (1, 0), "{one}");
         for _ in 0..2 {
             interface::set_down(name).expect("down");
             let before = end.counters();
             end.send(&bytes).expect("it is down, not gone");
             end.pull().expect("it is down, not gone");
             let after = end.counters();
-            assert_eq!((after.units_out, after.refused), (before.units_out, before.refused + 1), "{one}");
+            assert_eq!((after.units_out, after.send_errors), (before.units_out, before.send_errors + 1), "{one}");
             interface::set_up(name).expect("up");
             end.pull().expect("it is up");
             end.send(&bytes).expect("it is up");
@@ -628,7 +628,7 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
         stranger.send_to(&good, loopback(7000)).expect("sent");
         peer.send_to(&good, loopback(7000)).expect("sent");
         let all = bad.len() as u64 + 2;
-        let seen = |its: LinkCounters| its.malformed + its.strangers + its.units_in;
+        let seen = |its: LinkCounters| its.malformed + its.wrong_sender + its.units_in;
         let into = &mut VecDeque::new();
         let mut lent = LinkContext { now: Instant::ZERO, memory: &mut end.memory };
         match &mut end.link {
@@ -639,7 +639,7 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
         }
         let counters = end.counters();
         assert_eq!(seen(counters), all, "{address}: {counters:?}");
-        assert_eq!((counters.strangers, counters.units_in), (1, 1), "{address}");
+        assert_eq!((counters.wrong_sender, counters.units_in), (1, 1), "{address}");
     }
 }
 
@@ -709,7 +709,7 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
         }
         let counters = end.counters();
         let cells = address == "atmtcp";
-        assert_eq!(counters.refused > 0, cells, "{counters:?}");
+        assert_eq!(counters.send_errors > 0, cells, "{counters:?}");
         assert_eq!(end.packets.is_empty(), cells, "{counters:?}");
         // When the peer reads, the rest is sent, and only complete messages.
         let each = if cells { 8 + 9000 } else { 4 + 9000 };
@@ -891,7 +891,7 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
     let mut room = vec![0; wanted.len()];
     peer.read_exact(&mut room).expect("it comes");
     assert_eq!(room, wanted);
-    assert_eq!(end.counters().refused, 1);
+    assert_eq!(end.counters().send_errors, 1);
     // The circuit is opened again with AAL5: 52 bytes are now a frame.
     peer.write_all(&[message(0, 0, b"O 0.42 0.0.42 ubr,aal5:max_sdu=9188"), message(0, 42, &raw)].concat())
         .expect("sent");
@@ -1030,8 +1030,8 @@ fn what_an_interface_has_no_room_for_is_refused_and_counted() {
         first.send(&frame).expect("the queue is full, and the link is there");
     }
     let counters = first.counters();
-    assert_eq!(counters.units_out + counters.refused, 200, "{counters:?}");
-    assert!(counters.refused > 150 && counters.units_out > 0, "{counters:?}");
+    assert_eq!(counters.units_out + counters.send_errors, 200, "{counters:?}");
+    assert!(counters.send_errors > 150 && counters.units_out > 0, "{counters:?}");
     let wanted = counters.units_out as usize;
     let is_it = |came: &&Vec<u8>| **came == frame;
     second.take_until(|end| end.came.iter().filter(is_it).count() == wanted).expect("it is there");
@@ -1084,7 +1084,7 @@ fn who_is_slow_holds_back_and_loses_nothing() {
         }
     }
     let counters = first.counters();
-    assert_eq!((counters.units_out, counters.refused), (sent as u64, 0), "{counters:?}");
+    assert_eq!((counters.units_out, counters.send_errors), (sent as u64, 0), "{counters:?}");
 }
 
 #[test]
@@ -1103,7 +1103,7 @@ fn what_the_system_throws_away_since_nobody_looks_is_counted() {
         let count = 100_000_000 / bytes as u64;
         let thrown = thrown_away();
         let mut pages = 0;
-        while first.counters().units_out + first.counters().refused < count {
+        while first.counters().units_out + first.counters().send_errors < count {
             first.send(&frame).expect("it is there");
             pages += 1;
         }

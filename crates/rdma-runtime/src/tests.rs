@@ -158,7 +158,7 @@ fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at
         one.qp.post_send(Wr::read(9, probe.all(), target.remote())).expect("room");
         one.done();
         let counters = two.context.counters();
-        let (landed, placed) = (counters.landed_bytes, counters.placed_bytes);
+        let (landed, placed) = (counters.direct_bytes, counters.placed_bytes);
         assert_eq!(landed + placed, 4 * (8 << 20), "{over:?}");
         match over {
             Over::Tcp => assert!(landed > 8 * placed, "{landed} landed, {placed} were copied"),

@@ -778,7 +778,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
     let opened = &opened[..plan.ports.len()];
     let any_whole = may_be_whole && opened[..own].iter().any(is_whole);
     board.tcp.segment_bytes_max = if any_whole { SEGMENT_BYTES } else { board.tcp.mss.into() };
-    board.tcp.cut_below = any_whole && !opened[..own].iter().all(is_whole);
+    board.tcp.segmentation_offload = any_whole && !opened[..own].iter().all(is_whole);
     for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
         let whole = is_whole(opened);
         // Packets to the host pass unchanged.

@@ -227,6 +227,6 @@ fn a_peer_that_takes_hardly_anything_does_not_keep_the_streams_of_a_program_that
         assert_eq!(rig.sessions(), 0, "{reads} bytes a second");
         let counters = rig.services.borrow().views().next().expect("one").counters;
         // Who takes bytes at a rate has all of them.
-        assert_eq!(counters.cut, u64::from(reads < 512), "{reads} bytes a second");
+        assert_eq!(counters.aborted, u64::from(reads < 512), "{reads} bytes a second");
     }
 }

@@ -191,7 +191,7 @@ fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
     run(&mut world, 40);
     let services = world.program::<Services>(boards[1]).expect("it was given");
     let view = services.views().next().expect("one");
-    assert_eq!((view.sessions, view.counters.idle, view.counters.cut), (0, 3, 3));
+    assert_eq!((view.sessions, view.counters.idle_timeouts, view.counters.aborted), (0, 3, 3));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_full_service_takes_a_place_from_the_address_that_has_most() {
             let view = services.views().next().expect("one");
             let counters = view.counters;
             assert_eq!(
-                (view.sessions, counters.accepted, counters.cut),
+                (view.sessions, counters.accepted, counters.aborted),
                 (3, accepted, displaced),
                 "{fairness:?}"
             );
@@ -569,7 +569,7 @@ fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
     assert!((1..=(512 << 10) + 1000).contains(&view.counters.bytes_out), "{}", view.counters.bytes_out);
     run(&mut world, 60);
     let view = world.program::<Services>(boards[1]).expect("given").views().next().expect("one");
-    assert_eq!((view.sessions, view.counters.idle), (0, 1));
+    assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
 /// Runs this caller, with a small receive buffer, against an `http` with this `idle`: its first visit.

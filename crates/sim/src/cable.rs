@@ -34,7 +34,7 @@ kiban_base::counters! {
         /// Packets dropped because the queue was full.
         queue_full,
         /// Packets lost on arrival because there was no memory.
-        starved,
+        no_memory,
     }
 }
 
@@ -201,7 +201,7 @@ impl Cable {
         while let Some(bytes) = self.arrive_bytes(now) {
             match lay_down(&bytes, memory) {
                 Some(pdu) => out.push_back(pdu),
-                None => self.counters.starved += 1,
+                None => self.counters.no_memory += 1,
             }
         }
     }

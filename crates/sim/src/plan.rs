@@ -76,7 +76,7 @@ impl CostModel {
                 receive_buffer_bytes: window_bytes,
                 mss: plan.tcp.mss,
                 segment_bytes_max: plan.tcp.segment_bytes_max,
-                shares: false,
+                memory_shares: false,
                 sessions_max: self.memory.sessions_max(window_bytes),
                 ..config.clone()
             },

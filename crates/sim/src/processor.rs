@@ -43,7 +43,7 @@ impl Done {
         Done {
             segments_out: tcp.segments_out,
             bytes_out: tcp.bytes_out,
-            again: tcp.retransmissions,
+            again: tcp.retransmits,
             waiters: board.page_waits().1,
         }
     }

@@ -45,8 +45,8 @@ fn sum(star: &Star, hosts: usize, of: impl Fn(&EfeCounters) -> u64) -> u64 {
 
 /// No receiver has dropped what it had given credit for, and nothing was changed on the way up.
 fn check_promises(star: &Star, hosts: usize) {
-    assert_eq!(sum(star, hosts, |counters| counters.beyond_credit), 0);
-    assert_eq!(sum(star, hosts, |counters| counters.impossible), 0);
+    assert_eq!(sum(star, hosts, |counters| counters.sent_beyond_credit), 0);
+    assert_eq!(sum(star, hosts, |counters| counters.acks_invalid), 0);
     assert!(star.streams.iter().all(|stream| stream.wrong == 0), "every segment once, in order, and intact");
 }
 
@@ -234,7 +234,7 @@ fn sixteen_send_a_megabyte_to_one() {
             first.as_secs_f64() * 1e3,
             last.as_secs_f64() * 1e3,
             star.switch.port_counters().queue_full,
-            sum(&star, 17, |counters| counters.resends),
+            sum(&star, 17, |counters| counters.retransmits),
             sum(&star, 17, |counters| counters.timeouts),
         );
         if name == "delay-based" {
@@ -289,7 +289,7 @@ fn whatever_the_wire_does_everything_arrives() {
         println!(
             "| {name} | {:.1} % | {:.2} % | {} |",
             used * 100.0,
-            sum(&star, 2, |counters| counters.resends) as f64 * 100.0 / segments as f64,
+            sum(&star, 2, |counters| counters.retransmits) as f64 * 100.0 / segments as f64,
             sum(&star, 2, |counters| counters.timeouts)
         );
         assert!(used > floor, "{name}: {used}");

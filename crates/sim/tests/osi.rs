@@ -62,7 +62,7 @@ fn a_file_goes_there_and_back_whatever_joins_the_ends() {
             let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(join) };
             let (boards, _) = there_and_back(&setup, &noise(bytes));
             if let Some(line) = boards.line(0) {
-                assert_eq!(line.counters().broken, 0);
+                assert_eq!(line.counters().invalid_frames, 0);
             }
         }
     }
@@ -78,12 +78,12 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
         let join = Join::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
         let (boards, _) = there_and_back(&Setup::new(join), &noise(300_000));
         let module = boards.module(0).expect("on a line");
-        assert!(module.link().counters().resent > 0, "{harm:?}");
+        assert!(module.link().counters().retransmits > 0, "{harm:?}");
         assert_eq!(module.link().counters().resets, 0);
         assert_eq!(module.layer().counters().resets_for_errors, 0);
         let lines = [0, 1].map(|from| boards.line(from).expect("on a line"));
-        let broken: u64 = lines.iter().map(|line| line.counters().broken).sum();
-        let flipped: u64 = lines.iter().map(|line| line.harm_counters().flipped).sum();
+        let broken: u64 = lines.iter().map(|line| line.counters().invalid_frames).sum();
+        let flipped: u64 = lines.iter().map(|line| line.harm_counters().corrupted).sum();
         assert_eq!(broken, flipped, "the FCS finds every bit error");
     }
 }

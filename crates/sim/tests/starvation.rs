@@ -82,7 +82,7 @@ fn refusals_that_go_on_and_on_lose_nothing() {
         let harm = if seed % 2 == 0 { Harm::NONE } else { Harm::of_seed(seed) };
         let mut plan = Plan { seed, harm, ..Plan::with_window(24 << 10) };
         // Who is refused three times out of four is given up some day: not here.
-        plan.tcp.retries = 100;
+        plan.tcp.rto_retries = 100;
         let mut pair = Pair::new(&plan);
         let sources: Vec<_> = parts.clone();
         // A look every millisecond: whoever was refused is soon refused again.

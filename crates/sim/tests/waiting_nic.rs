@@ -171,7 +171,7 @@ impl Nics {
     /// Messages that found no descriptor, and messages that arrived.
     fn seen(&self) -> [u64; 2] {
         let counters = self.receiver.nic.counters();
-        [counters.dry, counters.messages_in]
+        [counters.no_descriptor, counters.messages_in]
     }
 
     /// Messages that are still with the sender and may yet leave.

@@ -33,7 +33,7 @@ fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
     }
     assert_eq!(talk.got.len() as u32, read, "no byte of another stream is lost");
     assert_eq!(talk.station.tcp.sessions(), 1 + 128);
-    assert_eq!(talk.station.tcp.counters().requests_dropped, 100_000 - 128);
+    assert_eq!(talk.station.tcp.counters().syns_dropped, 100_000 - 128);
     talk.pass(SECOND * 300);
     talk.frames.clear();
     assert_eq!((talk.station.tcp.sessions(), talk.session), (1, good));
@@ -74,7 +74,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
         talk.settle();
     }
     assert_eq!(talk.station.tcp.sessions(), 3000);
-    assert_eq!(talk.station.tcp.counters().requests_dropped, 2000);
+    assert_eq!(talk.station.tcp.counters().syns_dropped, 2000);
     assert_eq!(talk.station.memory.pdus.available(), blocks);
     assert_eq!(talk.station.memory.receive.available(), talk.station.memory.receive.capacity());
     for _ in 0..70 {
@@ -89,7 +89,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
 #[test]
 fn a_closed_window_does_not_keep_what_its_host_has_left() {
     for leaves in [true, false] {
-        let mut talk = Talk::established(Config { abandoned_timeout: SECOND * 100, ..Config::default() });
+        let mut talk = Talk::established(Config { orphan_timeout: SECOND * 100, ..Config::default() });
         talk.hear(seg(ACK, 1, 1, 0), b"");
         talk.write(&bytes(5000));
         let (id, now) = (talk.id(), talk.now);
@@ -144,7 +144,7 @@ fn a_clock_of_the_future_is_taken_from_nobody_who_guesses() {
     talk.told();
     talk.hear(Header { options: stamps(1001), ..seg(ACK, 1, 1, 60_000) }, b"true");
     assert_eq!(talk.told(), ["data 4"]);
-    assert_eq!(talk.station.tcp.counters().old_timestamps, 0);
+    assert_eq!(talk.station.tcp.counters().paws_rejected, 0);
     talk.abort();
     talk.check_home();
 }
@@ -204,7 +204,7 @@ fn blocks_of_bytes_never_sent_open_no_window() {
     assert_eq!(info(&talk).congestion_window_bytes, before.congestion_window_bytes);
     assert_eq!(info(&talk).outstanding_bytes, out);
     assert!(talk.frames.is_empty(), "nothing follows from a lie");
-    assert!(talk.station.tcp.counters().sack_unbelieved >= 200);
+    assert!(talk.station.tcp.counters().sack_blocks_invalid >= 200);
 }
 
 /// A clock that jumps by an hour and more, forwards, in every state: at most one retransmission is due, the

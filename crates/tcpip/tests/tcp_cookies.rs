@@ -52,7 +52,7 @@ fn a_session_is_made_by_the_last_segment_and_knows_what_was_agreed() {
     talk.write(b"answer");
     assert_eq!(talk.said_briefly(), ["ACK 1+0 ack 13", "PSH ACK 1+6 ack 13"]);
     talk.finish().unwrap();
-    assert_eq!(talk.station.tcp.counters().cookies_in, 1);
+    assert_eq!(talk.station.tcp.counters().syn_cookies_accepted, 1);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
         assert_eq!(talk.station.tcp.sessions(), 0);
         assert!(talk.said()[0].starts_with("RST"));
     }
-    assert_eq!(talk.station.tcp.counters().cookies_wrong, 4);
+    assert_eq!(talk.station.tcp.counters().syn_cookies_invalid, 4);
     for (wait, sessions) in [(127, 1), (193, 0)] {
         let mut talk = Talk::listening(always());
         given(&mut talk);
@@ -103,7 +103,7 @@ fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
     // Nobody was given one: nothing is looked for.
     let mut talk = Talk::listening(always());
     talk.hear(seg(ACK, 1, 1, 500), b"");
-    assert_eq!((talk.said().len(), talk.station.tcp.counters().cookies_wrong), (1, 0));
+    assert_eq!((talk.said().len(), talk.station.tcp.counters().syn_cookies_invalid), (1, 0));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_million_requests_take_no_memory_and_a_real_client_comes_through() {
         }
     }
     let counters = talk.station.tcp.counters();
-    assert_eq!((talk.station.tcp.sessions(), counters.requests_dropped), (129, 0));
-    assert_eq!(counters.cookies_out, 1_000_001 - 128);
+    assert_eq!((talk.station.tcp.sessions(), counters.syns_dropped), (129, 0));
+    assert_eq!(counters.syn_cookies_sent, 1_000_001 - 128);
     assert!(talk.station.memory.pdus.available() >= blocks - 129);
     talk.pass(SECOND * 300);
     assert_eq!(talk.station.tcp.sessions(), 1);
@@ -149,6 +149,6 @@ fn where_cookies_are_off_what_is_beyond_the_backlog_is_dropped() {
         talk.peer_port = 6000 + port;
         talk.hear(seg(SYN, 0, 0, 8000), b"");
     }
-    assert_eq!((talk.said().len(), talk.station.tcp.counters().requests_dropped), (1, 2));
+    assert_eq!((talk.said().len(), talk.station.tcp.counters().syns_dropped), (1, 2));
     talk.pass(ms(1));
 }

@@ -26,7 +26,7 @@ fn flight(detection: LossDetection, out: usize) -> (Talk, u32) {
         loss_detection: detection,
         send_buffer_bytes: 4 << 20,
         initial_window_segments: 1,
-        shares: false,
+        memory_shares: false,
         ..Config::default()
     };
     let mut talk = Talk::listening(config.clone());

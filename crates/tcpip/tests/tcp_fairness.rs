@@ -40,7 +40,7 @@ fn a_full_backlog_makes_room_for_an_address_that_has_less_of_it() {
         assert!(request(&mut talk, peer(address), port), "{address} {port}");
     }
     let counters = talk.station.tcp.counters();
-    assert_eq!((counters.half_open_displaced, counters.requests_dropped), (3, 8));
+    assert_eq!((counters.half_open_evicted, counters.syns_dropped), (3, 8));
     assert_eq!(talk.station.tcp.sessions(), 32);
     // The oldest went.
     let first =
@@ -59,7 +59,7 @@ fn one_address_cannot_have_all_sessions() {
     let mut talk = Talk::listening(config(Fairness::Address));
     let taken = (0..100).filter(|port| request(&mut talk, peer(1), 1000 + port)).count();
     assert_eq!(taken, 56, "all but an eighth");
-    assert_eq!(talk.station.tcp.counters().sessions_limited_by_address, 44);
+    assert_eq!(talk.station.tcp.counters().sessions_limited_by_share, 44);
     let taken = (0..100).filter(|port| request(&mut talk, peer(2), 1000 + port)).count();
     assert_eq!(taken, 7, "all but an eighth of what the first has left");
     assert!(request(&mut talk, peer(3), 1));

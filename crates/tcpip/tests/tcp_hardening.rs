@@ -72,13 +72,13 @@ fn ports_are_drawn_at_random_and_those_in_use_are_passed_over() {
 fn a_reset_in_time_wait_frees_the_name_only_where_it_is_set() {
     // RFC 1337 §3.
     for (resets_end_time_wait, left) in [(false, 1), (true, 0)] {
-        let mut talk = Talk::established(Config { resets_end_time_wait, ..Config::default() });
+        let mut talk = Talk::established(Config { time_wait_accepts_rst: resets_end_time_wait, ..Config::default() });
         talk.finish().unwrap();
         talk.hear(seg(ACK | FIN, 1, 2, 60_000), b"");
         assert_eq!(talk.state(), Some(State::TimeWait));
         talk.hear(seg(RST, 2, 0, 0), b"");
         assert_eq!(talk.station.tcp.sessions(), left);
-        assert_eq!(talk.station.tcp.counters().assassinations, left as u64);
+        assert_eq!(talk.station.tcp.counters().time_wait_resets_ignored, left as u64);
     }
 }
 
@@ -87,19 +87,19 @@ fn an_icmp_error_is_believed_only_about_a_byte_that_is_on_its_way() {
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(500));
     for (sequence, believed) in [(0, false), (1, true), (500, true), (501, false), (0x9000_0000, false)] {
-        let before = talk.station.tcp.counters().troubles;
+        let before = talk.station.tcp.counters().icmp_errors;
         icmp(&mut talk, sequence, IcmpErrorClass::PortUnreachable);
-        assert_eq!(talk.station.tcp.counters().troubles - before, u64::from(believed), "{sequence}");
+        assert_eq!(talk.station.tcp.counters().icmp_errors - before, u64::from(believed), "{sequence}");
     }
     // RFC 5927 §5.2: remembered, and no more.
     let info = talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!((info.state, info.icmp_error), (State::Established, Some(IcmpErrorClass::PortUnreachable)));
     talk.hear(seg(ACK, 1, 501, 60_000), b"");
     icmp(&mut talk, 501, IcmpErrorClass::Unreachable);
-    assert_eq!(talk.station.tcp.counters().troubles_disbelieved, 4, "nothing is on its way");
+    assert_eq!(talk.station.tcp.counters().icmp_errors_rejected, 4, "nothing is on its way");
     talk.peer_port = 9;
     icmp(&mut talk, 1, IcmpErrorClass::Unreachable);
-    assert_eq!(talk.station.tcp.counters().troubles_disbelieved, 5, "nobody");
+    assert_eq!(talk.station.tcp.counters().icmp_errors_rejected, 5, "nobody");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
 #[test]
 fn a_way_that_three_syns_do_not_find_is_none() {
     for (syn_troubles, ends) in [(3, true), (4, false)] {
-        let mut talk = Talk::opening(Config { syn_troubles, ..Config::default() });
+        let mut talk = Talk::opening(Config { syn_unreachable_max: syn_troubles, ..Config::default() });
         // Told often of one SYN is told once.
         for silence in [1000, 2000, 4000] {
             assert_eq!(talk.told().len(), 0);
@@ -136,7 +136,7 @@ fn a_way_that_three_syns_do_not_find_is_none() {
         // The third timeout has come meanwhile.
         assert_eq!(told, [if ends { "gone: Unreachable" } else { "doubtful 10.0.0.9" }]);
         assert_eq!(sessions, usize::from(!ends));
-        assert_eq!(talk.station.tcp.counters().unreachable, u64::from(ends));
+        assert_eq!(talk.station.tcp.counters().connects_unreachable, u64::from(ends));
         // It can still be made where it was not ended.
         if !ends {
             talk.hear(seg(SYN | ACK, 0, 1, 8000), b"");

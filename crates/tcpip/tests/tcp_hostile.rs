@@ -73,7 +73,7 @@ fn a_storm_of_nonsense_harms_nobody() {
         }
         world.stations.iter_mut().for_each(|station| {
             let counters = station.tcp.counters();
-            assert!(counters.checksum_wrong > 0 && counters.malformed > 0, "{counters:?}");
+            assert!(counters.checksum_errors > 0 && counters.malformed > 0, "{counters:?}");
         });
     }
 }
@@ -120,7 +120,7 @@ fn a_peer_that_keeps_no_rule() {
             segment_bytes_max: pick(&mut chance, &[1460, 60_000]),
             send_buffer_bytes: pick(&mut chance, &[2000, 256 << 10]),
             nagle: if chance.happens(0.5) { Nagle::Classic } else { Nagle::Off },
-            retries: 3,
+            rto_retries: 3,
             ..Config::default()
         };
         let mut talk = if chance.happens(0.7) { Talk::listening(config) } else { Talk::opening(config) };

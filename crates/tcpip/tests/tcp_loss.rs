@@ -18,7 +18,7 @@ fn newreno() -> Config {
     Config {
         congestion: CongestionControl::Reno,
         loss_detection: LossDetection::NewReno,
-        rate_reduction: false,
+        proportional_rate_reduction: false,
         limited_transmit: false,
         sack: false,
         ..Config::default()
@@ -117,7 +117,7 @@ fn the_backed_off_timeout_stays_until_a_new_measurement() {
     world.converse(Role::eager(50_000), Role::eager(0));
     world.run().unwrap();
     let counters = world.stations[0].tcp.counters();
-    assert!(counters.timeouts <= 2 && counters.retransmissions <= 3, "{counters:?}");
+    assert!(counters.timeouts <= 2 && counters.retransmits <= 3, "{counters:?}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn newreno_fills_a_hole_an_acknowledgement_and_leaves_with_half_the_window() {
     // §3.2 step 3, option 1: min(ssthresh, max(FlightSize, SMSS) + SMSS).
     assert_eq!((info.congestion_window_bytes, info.outstanding_bytes), (2000, 0));
     let counters = talk.station.tcp.counters();
-    assert_eq!((counters.timeouts, counters.retransmissions, counters.fast_retransmits), (0, 3, 1));
+    assert_eq!((counters.timeouts, counters.retransmits, counters.fast_retransmits), (0, 3, 1));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn several_holes_in_one_window_are_recovered_without_a_timeout() {
         world.run().unwrap();
         let counters = world.stations[0].tcp.counters();
         assert_eq!((counters.timeouts, counters.fast_retransmits), (0, 1), "{counters:?}");
-        assert_eq!(counters.retransmissions, 4);
+        assert_eq!(counters.retransmits, 4);
     }
 }
 

@@ -294,7 +294,7 @@ fn a_full_backlog_drops_requests_silently_and_frees_itself() {
         syn(&mut talk, port);
     }
     assert_eq!(talk.station.tcp.sessions(), 3);
-    assert_eq!(talk.station.tcp.counters().requests_dropped, 2);
+    assert_eq!(talk.station.tcp.counters().syns_dropped, 2);
     assert!(talk.frames.iter().all(|frame| frame.header().0.flags == SYN | ACK));
     talk.pass(SECOND * 200);
     assert_eq!(talk.station.tcp.sessions(), 0, "half-open sessions are given up");
@@ -315,7 +315,7 @@ fn the_table_has_a_bound() {
     assert!(open(&mut talk).is_ok() && open(&mut talk).is_ok());
     assert_eq!(open(&mut talk), Err(Refusal::TooMany));
     talk.hear(seg(SYN, 0, 0, 8000), b"");
-    assert_eq!(talk.station.tcp.counters().requests_dropped, 1);
+    assert_eq!(talk.station.tcp.counters().syns_dropped, 1);
 }
 
 #[test]

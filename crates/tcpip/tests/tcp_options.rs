@@ -17,7 +17,7 @@ const MODERN: Options = Options {
 };
 
 fn modern() -> Talk {
-    let mut talk = Talk::listening(Config { tail_probe: false, ..Config::default() });
+    let mut talk = Talk::listening(Config { tail_loss_probe: false, ..Config::default() });
     talk.hear(Header { options: MODERN, ..seg(SYN, 0, 0, 60_000) }, b"");
     assert_eq!(talk.said(), ["SYN ACK 0+0 ack 1 win 65535 mss 1460 sack-permitted echo 100"]);
     talk.hear(at(101, seg(ACK, 1, 1, 60_000)), b"");
@@ -108,7 +108,7 @@ fn segments_of_another_age_are_answered_and_dropped() {
     talk.pass(ms(50));
     talk.said();
     talk.hear(at(499, seg(ACK, 8, 1, 60_000)), b"");
-    assert_eq!((talk.said().len(), talk.station.tcp.counters().old_timestamps), (0, 2));
+    assert_eq!((talk.said().len(), talk.station.tcp.counters().paws_rejected), (0, 2));
     // RFC 7323 §5.2: a reset is not judged by its timestamp.
     talk.hear(at(1, seg(RST, 8, 1, 0)), b"");
     assert_eq!(talk.told(), ["gone: Reset"]);
@@ -236,7 +236,7 @@ fn what_is_given_up_is_not_told() {
     talk.said();
     talk.hear(seg(ACK, 3001, 1, 60_000), &bytes(1000));
     assert_eq!(talk.said(), ["ACK 1+0 ack 1 win 65535"]);
-    assert!(talk.station.tcp.counters().early_dropped >= 2);
+    assert!(talk.station.tcp.counters().out_of_order_dropped >= 2);
     drop(pages);
 }
 

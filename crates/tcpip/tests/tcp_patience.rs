@@ -124,7 +124,7 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
     wait(&mut talk, 100);
     assert_eq!(talk.told(), ["gone: TimedOut"]);
     assert_eq!(talk.said_briefly().last().map(String::as_str), Some("RST ACK 4+0 ack 1"));
-    assert_eq!(talk.station.tcp.counters().stuck_sessions_aborted, 1);
+    assert_eq!(talk.station.tcp.counters().persist_sessions_aborted, 1);
     drop(pages);
     talk.check_home();
 
@@ -139,7 +139,7 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
 
     // Not before its time, and not where a board is to wait for ever.
     for config in
-        [Config { stuck_patience: None, ..Config::default() }, Config { shares: false, ..Config::default() }]
+        [Config { stuck_timeout: None, ..Config::default() }, Config { memory_shares: false, ..Config::default() }]
     {
         let mut talk = closed(config);
         let _pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
@@ -292,7 +292,7 @@ fn ten_of_fifty_rest(config: Config) {
         talk.pass(SECOND);
     }
     assert_eq!(talk.station.tcp.sessions(), 10);
-    assert_eq!(talk.station.tcp.counters().time_wait_cut, 40);
+    assert_eq!(talk.station.tcp.counters().time_wait_overflow, 40);
     let ports: Vec<_> = talk.station.tcp.infos().map(|info| info.remote.port()).collect();
     assert!(ports.iter().all(|port| *port >= 6040), "{ports:?}");
     talk.pass(SECOND * 61);

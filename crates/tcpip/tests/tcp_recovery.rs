@@ -64,7 +64,7 @@ fn only_the_holes_are_filled_and_each_once() {
         sack(&mut talk, 10_001, &[]);
         assert!(talk.said().is_empty());
         let counters = talk.station.tcp.counters();
-        assert_eq!((counters.retransmissions, counters.timeouts, counters.fast_retransmits), (2, 0, 1));
+        assert_eq!((counters.retransmits, counters.timeouts, counters.fast_retransmits), (2, 0, 1));
         // CUBIC: 0.7 of the ten segments that were out.
         assert_eq!(info(&talk).congestion_window_bytes, 7000);
     }
@@ -162,7 +162,7 @@ fn blocks_of_what_was_never_sent_are_not_believed() {
     sack(&mut talk, 1, &[(1, 4_000_000), (0x8000_0000, 0x8000_1000)]);
     assert!(talk.said().is_empty());
     let counters = talk.station.tcp.counters();
-    assert!(counters.sack_unbelieved >= 3, "{counters:?}");
+    assert!(counters.sack_blocks_invalid >= 3, "{counters:?}");
     assert_eq!((counters.fast_retransmits, info(&talk).outstanding_bytes), (0, 4000));
 }
 
@@ -256,7 +256,7 @@ fn the_tail_is_asked_about_after_two_round_trips() {
     talk.pass(ms(30));
     assert_eq!(talk.said_briefly(), ["ACK 1+1000 ack 1", "ACK 1001+1000 ack 1"]);
     let counters = talk.station.tcp.counters();
-    assert_eq!((counters.tail_probes, counters.timeouts), (1, 0));
+    assert_eq!((counters.zero_window_probes, counters.timeouts), (1, 0));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_probe_that_repaired_a_loss_lowers_the_window_and_one_that_came_twice_does_n
         // All ten are acknowledged, the window doubles; whether the probe was needed shows in what comes
         // next.
         sack(&mut talk, 10_001, if twice { &[(9001, 10_001)] } else { &[] });
-        assert_eq!(talk.station.tcp.counters().duplicate_sacks, u64::from(twice));
+        assert_eq!(talk.station.tcp.counters().dsacks_in, u64::from(twice));
         talk.write(&bytes(1000));
         sack(&mut talk, 11_001, &[]);
         assert_eq!(info(&talk).congestion_window_bytes, window);

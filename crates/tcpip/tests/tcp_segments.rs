@@ -230,7 +230,7 @@ fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_forgotten() {
     talk.station.arrive(&Frame { bytes: good.bytes[..19].to_vec(), ..good }, talk.now);
     talk.settle();
     let counters = talk.station.tcp.counters();
-    assert_eq!((counters.checksum_wrong + counters.malformed, talk.got.len()), (25 * 8 + 3, 1000));
+    assert_eq!((counters.checksum_errors + counters.malformed, talk.got.len()), (25 * 8 + 3, 1000));
     assert_eq!(talk.said().len(), 0);
 }
 
@@ -368,7 +368,7 @@ fn a_fin_in_every_state() {
         assert_eq!(talk.said_briefly().len(), 1);
         // Data behind a FIN is nobody's.
         talk.hear(seg(ACK, 1002, 1, 60_000), b"late");
-        assert_eq!((talk.told().len(), talk.station.tcp.counters().after_finish), (0, 1));
+        assert_eq!((talk.told().len(), talk.station.tcp.counters().data_after_fin), (0, 1));
     }
 }
 

@@ -68,7 +68,7 @@ fn sixty_sessions_share_a_slow_port_evenly() {
 /// Sixty sessions with windows and buffers of 256 KB over 8 MB.
 fn sixty(readers: impl Fn(usize) -> Role, bytes: usize) -> World {
     // Nobody is given up for others: what sessions hold is the subject here.
-    let config = Config { stuck_patience: None, ..Config::default() };
+    let config = Config { stuck_timeout: None, ..Config::default() };
     let nature = Nature { delay: ms(5), rate: 200_000_000, port_frames: 16, ..Nature::default() };
     // The ledger counts bytes and the pool pages, which segments do not fill: 8 MB are promised, 10 MB are
     // there.

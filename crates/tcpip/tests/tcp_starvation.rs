@@ -101,7 +101,7 @@ fn an_empty_pool_says_so_and_asks_to_be_woken() {
     for _ in 0..5 {
         assert!(world.step().unwrap());
     }
-    assert!(world.stations[0].tcp.counters().starved >= 4);
+    assert!(world.stations[0].tcp.counters().no_memory >= 4);
     assert_eq!(world.now, at_ms(5), "it looks again every millisecond");
     drop(hoard);
     world.run().unwrap();

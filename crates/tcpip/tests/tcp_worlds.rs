@@ -25,7 +25,7 @@ fn some_config(chance: &mut SimRng) -> Config {
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
         nagle: if chance.happens(0.7) { Nagle::Classic } else { Nagle::Off },
         // Harm is no reason to give up here, and no FIN comes after TIME-WAIT.
-        retries: 60,
+        rto_retries: 60,
         syn_retries: 60,
         time_wait: Duration::from_secs(7200),
         ..Config::default()

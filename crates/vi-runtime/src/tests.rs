@@ -273,7 +273,7 @@ fn a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does() {
         let mut peer = spawn(story, &name);
         server.serve();
         server.received();
-        let before = server.nic.counters().broken;
+        let before = server.nic.counters().connections_broken;
         peer.0.kill().expect("it lives");
         let (clock, killed_at) = (server.nic.clone(), server.nic.now());
         // Messages sent before are still received; then the rest is flushed, and the connection is lost.
@@ -292,7 +292,7 @@ fn a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does() {
         assert!(survived < Duration::from_secs(1), "{survived:?}");
         assert_eq!(done.status, Status::FLUSHED);
         assert_eq!(server.nic.vi(server.vi).expect("there").0, ViState::Error);
-        assert_eq!(server.nic.counters().broken, before + 1);
+        assert_eq!(server.nic.counters().connections_broken, before + 1);
         let lost = std::iter::from_fn(|| server.nic.event()).last();
         let vi = server.vi;
         assert!(

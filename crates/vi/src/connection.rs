@@ -168,7 +168,7 @@ impl Connection {
             let first = self.flights.front().map_or(self.acknowledged, |flight| flight.first_sequence);
             self.cursor = (0, self.acknowledged.wrapping_sub(first));
             self.timed = None;
-            outputs.counters.resends += 1;
+            outputs.counters.retransmits += 1;
         }
     }
 

@@ -16,15 +16,15 @@ kiban_base::counters! {
         /// Complete messages received.
         messages_in,
         /// Unreliable messages lost because no receive descriptor was posted.
-        dry,
+        no_descriptor,
         /// Packets received after a gap in the sequence.
         gaps,
         /// Duplicate packets.
-        doubled,
+        duplicates,
         /// Go-back-N retransmissions, counted once per rewind and not per packet.
-        resends,
+        retransmits,
         /// Connections that broke.
-        broken,
+        connections_broken,
         /// Events dropped because the event queue was full.
         events_dropped,
         /// Completions dropped because the completion queue was full.

@@ -133,7 +133,7 @@ impl Vi {
         self.broken = Some(BrokenConnection { path, key, peer_vi, peer_key, fault: why });
         self.state = ViState::Error;
         self.flush(number, outputs);
-        outputs.counters.broken += 1;
+        outputs.counters.connections_broken += 1;
         outputs.event(Event::ConnectionLost { vi: number, fault: why });
     }
 

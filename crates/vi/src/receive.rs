@@ -164,7 +164,7 @@ impl Vi {
             return true;
         }
         if ahead < 0 {
-            outputs.counters.doubled += 1;
+            outputs.counters.duplicates += 1;
             if reliable {
                 connection.ack_now = true;
                 outputs.ready.push(number);
@@ -241,7 +241,7 @@ impl Vi {
                 }
             }
             Verdict::ReceiveQueueEmpty => {
-                outputs.counters.dry += 1;
+                outputs.counters.no_descriptor += 1;
                 connection.message = None;
                 connection.rcv_nxt = connection.rcv_nxt.wrapping_add(1);
             }

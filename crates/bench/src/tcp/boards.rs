@@ -56,7 +56,7 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
     let tcp = tcp::Config {
         mss: MSS as u16,
         segment_bytes_max: segment_bytes_max as u32,
-        cut_below: way == Way::Cut,
+        segmentation_offload: way == Way::Cut,
         receive_buffer_bytes: window_bytes,
         send_buffer_bytes: window_bytes.max(2 * segment_bytes_max as u32),
         timestamps: setting.timestamps,

@@ -20,7 +20,7 @@ pub(crate) fn forward(ports: &mut [Port], at: usize, from: usize, mut pdu: Pdu, 
                 }
                 match copy(&pdu, &mut cx.memory.pdus) {
                     Some(copy) => hand(ports, at, member, copy, cx),
-                    None => count(ports, at, |counters| counters.starved += 1),
+                    None => count(ports, at, |counters| counters.no_memory += 1),
                 }
             }
         }

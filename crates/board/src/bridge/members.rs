@@ -26,7 +26,7 @@ kiban_base::counters! {
         /// Frames too long for a circuit.
         too_long,
         /// Frames that found no memory.
-        starved,
+        no_memory,
     }
 }
 

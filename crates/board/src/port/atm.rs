@@ -193,7 +193,7 @@ impl AtmPort {
                 Ok(Carried::Bridged { with_fcs }) if !with_fcs || take_fcs(&mut pdu) => {
                     self.news.push(News::Frame { circuit: circuit.0, pdu });
                 }
-                Ok(Carried::Bridged { .. }) => self.counters.fcs_wrong += 1,
+                Ok(Carried::Bridged { .. }) => self.counters.fcs_errors += 1,
                 Ok(_) => self.counters.not_ethernet += 1,
                 Err(_) => {}
             }
@@ -221,7 +221,7 @@ impl AtmPort {
             return false;
         }
         if with_fcs && !put_fcs(&mut pdu, cx) {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return true;
         }
         if encapsulation.push(Carried::Bridged { with_fcs }, &mut pdu).is_err() {
@@ -266,7 +266,7 @@ impl AtmPort {
         inarp.settle(now, &mut |due| {
             let InArpDue::Packet { circuit, bytes } = due else { return };
             let Some(mut pdu) = cx.memory.pdus.take() else {
-                counters.starved += 1;
+                counters.no_memory += 1;
                 return;
             };
             pdu.push_head(bytes.len()).copy_from_slice(bytes);

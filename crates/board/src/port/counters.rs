@@ -12,13 +12,13 @@ kiban_base::counters! {
         /// Frames that carried none of Ethernet, on a circuit of a bridge.
         not_ethernet,
         /// Frames of Ethernet whose FCS was wrong.
-        fcs_wrong,
+        fcs_errors,
         /// Packets that found no memory.
-        starved,
+        no_memory,
         /// Packets that passed to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
-        passed,
+        host_packets,
         /// Packets of the host's that no route leads on, or for many.
-        no_way,
+        no_route,
     }
 }
 

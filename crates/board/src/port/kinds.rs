@@ -75,8 +75,8 @@ impl Port {
     pub(crate) fn pass(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
         if let Some(counters) = self.port_counters() {
             match next {
-                Some(_) => counters.passed += 1,
-                None => counters.no_way += 1,
+                Some(_) => counters.host_packets += 1,
+                None => counters.no_route += 1,
             }
         }
         if let Some(next) = next {

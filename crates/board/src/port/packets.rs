@@ -154,7 +154,7 @@ impl PacketPort {
                 queue.push_back(piece);
             };
             if !offload::cut(pdu, blocks, &mut emit) {
-                counters.starved += 1;
+                counters.no_memory += 1;
             }
         } else {
             frame(&mut pdu);

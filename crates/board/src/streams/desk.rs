@@ -28,13 +28,13 @@ kiban_base::counters! {
         /// Streams that ended in order.
         ended,
         /// Streams that were reset, or given up.
-        cut,
+        reset,
         /// Bytes that came for it.
         bytes_in,
         /// Bytes that it sent.
         bytes_out,
         /// What it asked that means nothing.
-        misuse,
+        invalid_requests,
     }
 }
 
@@ -190,7 +190,7 @@ impl Desk {
             self.taken += 1;
             let ask = Request::read(&entry).ok_or(Poisoned)?;
             if !self.act(ask, host)? {
-                self.counters.misuse += 1;
+                self.counters.invalid_requests += 1;
             }
         }
         // A client that found the ring full has filled more than this since.
@@ -277,7 +277,7 @@ impl Desk {
             Completion::Ended { .. } => {
                 listener.callers.retain(|caller| caller.stream != stream);
                 self.places.remove(&stream);
-                self.counters.cut += 1;
+                self.counters.reset += 1;
                 let _ = host.close(stream);
             }
             _ => {}
@@ -429,7 +429,7 @@ impl Desk {
         let _ = host.unlisten(state.number);
         for caller in state.callers {
             self.places.remove(&caller.stream);
-            self.counters.cut += 1;
+            self.counters.reset += 1;
             let _ = host.abort(caller.stream);
         }
         state.offered.into_iter().for_each(|slot| self.free(slot));
@@ -450,7 +450,7 @@ impl Desk {
     fn abort(&mut self, slot: u32, host: &mut Host<'_>) {
         if let Some(stream) = self.slots[slot as usize].as_mut().and_then(|state| state.stream.take()) {
             self.places.remove(&stream);
-            self.counters.cut += 1;
+            self.counters.reset += 1;
             let _ = host.abort(stream);
         }
         self.free(slot);
@@ -483,7 +483,7 @@ impl Desk {
                     state.outward.is_empty() && (state.client_finished || state.out.readable()? == 0);
                 if is_empty || state.ended.is_some() {
                     let in_order = is_empty && state.ended.is_none_or(|why| why == EndReason::Closed);
-                    *(if in_order { &mut counters.ended } else { &mut counters.cut }) += 1;
+                    *(if in_order { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
                     // It may have ended in this moment.
@@ -493,7 +493,7 @@ impl Desk {
                 moved |= state.go_in(stream, host, counters)?;
                 let is_read = state.inward.is_none() && host.readable(stream).unwrap_or(0) == 0;
                 if let (Some(why), true) = (state.ended, is_read) {
-                    *(if why == EndReason::Closed { &mut counters.ended } else { &mut counters.cut }) += 1;
+                    *(if why == EndReason::Closed { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
                     let _ = host.close(stream);

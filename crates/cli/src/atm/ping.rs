@@ -124,7 +124,7 @@ impl Ping {
             if pinger.sent() < most && now >= next {
                 pinger.send().map_err(say)?;
                 next = now + if pinger.sent() < most { self.interval.0 } else { self.timeout.0 };
-                let so_far = pinger.link_counters().refused;
+                let so_far = pinger.link_counters().send_errors;
                 if so_far > refused {
                     refused = so_far;
                     teller.tell(&format!("cell {}: not accepted by the link", pinger.sent() - 1))?;

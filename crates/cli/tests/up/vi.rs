@@ -187,7 +187,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         }
         // All that was one path: nothing was lost, nothing was sent again.
         let counters = [near.counters(), far.counters()];
-        assert!(counters.iter().all(|it| (it.malformed, it.gaps, it.resends, it.broken) == (0, 0, 0, 0)));
+        assert!(counters.iter().all(|it| (it.malformed, it.gaps, it.retransmits, it.connections_broken) == (0, 0, 0, 0)));
         // Nobody has anything to do.
         near.set_wait(Wait::Interrupt);
         far.set_wait(Wait::Interrupt);
@@ -259,7 +259,7 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
         join(&server, &client);
         exchange([&server, &client], &[1000]);
         server.receive(1, 0, 8);
-        let broken = near.counters().broken;
+        let broken = near.counters().connections_broken;
         std::thread::scope(|threads| {
             let receives = threads.spawn(|| server.received());
             let waits = threads.spawn(|| near.connect_wait(b"late", Duration::MAX));
@@ -270,7 +270,7 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
             assert_eq!(waits.join().expect("no panic"), Err(Failure::Gone));
         });
         assert_eq!(near.vi(server.vi).expect("there").0, ViState::Error);
-        assert_eq!(near.counters().broken, broken + 1);
+        assert_eq!(near.counters().connections_broken, broken + 1);
         let lost = near.event().expect("it is told");
         assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
         // Nothing comes of it any more.

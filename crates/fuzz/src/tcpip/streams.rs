@@ -187,7 +187,7 @@ fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
     let cuts = chance.happens(0.3);
     tcp.mss = mtu as u16 - 40;
     tcp.segment_bytes_max = if cuts { 20_000 } else { u32::from(tcp.mss) };
-    tcp.cut_below = cuts;
+    tcp.segmentation_offload = cuts;
     tcp.send_buffer_bytes = one_of(chance, &[4_000, 20_000, 128 << 10]);
     tcp.receive_buffer_bytes = one_of(chance, &[3_000, 16_000, 65_536, 200_000]);
     tcp.floor_bytes = one_of(chance, &[4 << 10, 16 << 10]);
@@ -195,7 +195,7 @@ fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
         tcp.nagle = Nagle::Off;
     }
     // Harm is no reason to give up here, and no FIN comes after TIME-WAIT.
-    (tcp.retries, tcp.syn_retries) = (60, 60);
+    (tcp.rto_retries, tcp.syn_retries) = (60, 60);
     tcp.time_wait = Duration::from_secs(7200);
     let port = IpPortConfig {
         address: address(side),

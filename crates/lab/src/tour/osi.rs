@@ -156,7 +156,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
         None => boards.files(side).tower().layers().0.counters().tpdus_out,
     });
     let received = boards.disk(1).contents(&file()).unwrap_or_default().to_vec();
-    let resent = |side| boards.module(side).map_or(0, |module| module.link().counters().resent);
+    let resent = |side| boards.module(side).map_or(0, |module| module.link().counters().retransmits);
     Ok(Measured {
         seconds,
         wall_seconds,

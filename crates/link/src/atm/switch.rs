@@ -118,7 +118,7 @@ impl SwitchDriver {
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
         let place = &self.places[port];
         let counters = place.link.as_ref()?.counters();
-        Some(LinkCounters { refused: counters.refused + place.lost, ..counters })
+        Some(LinkCounters { send_errors: counters.send_errors + place.lost, ..counters })
     }
 
     /// Returns the number of segment loopbacks answered at a port.

@@ -150,7 +150,7 @@ impl Link<TimedCell> for AtmTcp {
                         continue;
                     }
                     Reassembled::Management | Reassembled::Wrong => {
-                        counters.refused += 1;
+                        counters.send_errors += 1;
                         continue;
                     }
                 }
@@ -159,7 +159,7 @@ impl Link<TimedCell> for AtmTcp {
                 connection.flush()?;
             }
             if !connection.has_room() {
-                counters.refused += 1;
+                counters.send_errors += 1;
                 continue;
             }
             let length = parts[0].len() + parts[1].len();

@@ -109,7 +109,7 @@ impl Datagrams {
             }
             match self.receive()? {
                 ReceiveResult::Nothing => break,
-                ReceiveResult::UnknownSender => counters.strangers += 1,
+                ReceiveResult::UnknownSender => counters.wrong_sender += 1,
                 ReceiveResult::Datagrams([], _) => counters.malformed += 1,
                 ReceiveResult::Datagrams(bytes, each) => {
                     bytes.chunks(each).for_each(|datagram| take(datagram, counters, into));

@@ -198,7 +198,7 @@ impl Link<TimedCell> for Pseudowire {
                     TimedCell::new(lent.now, word, *payload)
                 }));
             }
-            Err(Fault::UnknownLabel) => counters.strangers += 1,
+            Err(Fault::UnknownLabel) => counters.wrong_sender += 1,
             Err(Fault::Malformed) => counters.malformed += 1,
             Err(Fault::Late) => {}
         };
@@ -228,7 +228,7 @@ impl Link<TimedCell> for Pseudowire {
                     self.counters.bytes_out += self.packet.len() as u64;
                 }
                 SendResult::Some(_) => break,
-                SendResult::None => self.counters.refused += count as u64,
+                SendResult::None => self.counters.send_errors += count as u64,
             }
             units.drain(..count);
         }

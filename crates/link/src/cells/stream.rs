@@ -89,7 +89,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
                 Err(UnitError::Malformed) => counters.malformed += 1,
                 Err(UnitError::Starved) => {
                     // The unit stays in the buffer until there is memory, and TCP holds back the peer.
-                    counters.starved += 1;
+                    counters.no_memory += 1;
                     break;
                 }
             }
@@ -101,7 +101,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
     fn send(&mut self, units: &mut VecDeque<U>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let TcpUnits { connection, counters, .. } = self;
         if !connection.is_open() {
-            counters.refused += units.len() as u64;
+            counters.send_errors += units.len() as u64;
             units.clear();
         }
         while let Some(unit) = units.front() {
@@ -187,7 +187,7 @@ impl<U: Unit> Link<U> for UdpUnits<U> {
                     into.push_back(unit);
                 }
                 Err(UnitError::Malformed) => counters.malformed += 1,
-                Err(UnitError::Starved) => counters.starved += 1,
+                Err(UnitError::Starved) => counters.no_memory += 1,
             };
         datagrams.each(into, counters, take).map_err(|error| with_name(name, error))
     }
@@ -203,7 +203,7 @@ impl<U: Unit> Link<U> for UdpUnits<U> {
                     counters.bytes_out += buffer.len() as u64;
                 }
                 SendResult::Some(_) => break,
-                SendResult::None => counters.refused += 1,
+                SendResult::None => counters.send_errors += 1,
             }
             units.pop_front();
         }

@@ -90,7 +90,7 @@ impl Link<TimedCell> for UdpCells {
                 SendResult::All => (count, false),
                 SendResult::Some(datagrams) => ((datagrams * self.packed).min(count), true),
                 SendResult::None => {
-                    self.counters.refused += count as u64;
+                    self.counters.send_errors += count as u64;
                     units.drain(..count);
                     continue;
                 }

@@ -217,7 +217,7 @@ impl Link<Pdu> for EthernetLink {
                 Ok(pdu) => pdu,
                 Err(ReadError::Starved) => {
                     // The frame stays in the socket's queue until there is memory.
-                    counters.starved += 1;
+                    counters.no_memory += 1;
                     break;
                 }
                 Err(ReadError::Short) => {
@@ -261,10 +261,10 @@ impl Link<Pdu> for EthernetLink {
                 Err(Errno::INTR) => continue,
                 // No memory; the queue is full; too long; or the system considers it invalid.
                 Err(Errno::NOBUFS | Errno::NOMEM | Errno::MSGSIZE | Errno::INVAL) => {
-                    self.counters.refused += 1
+                    self.counters.send_errors += 1
                 }
                 Err(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
-                    self.counters.refused += 1;
+                    self.counters.send_errors += 1;
                     self.check_interface(error, "write to")?;
                 }
                 Err(error) => {

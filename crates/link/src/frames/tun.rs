@@ -129,7 +129,7 @@ impl Link<Pdu> for TunLink {
                 Ok(pdu) => pdu,
                 Err(ReadError::Starved) => {
                     // The packet stays in the device's queue until there is memory.
-                    counters.starved += 1;
+                    counters.no_memory += 1;
                     break;
                 }
                 Err(ReadError::Short) => {
@@ -163,7 +163,7 @@ impl Link<Pdu> for TunLink {
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
                 // Down; no memory; or the system considers the packet invalid.
-                Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.refused += 1,
+                Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.send_errors += 1,
                 Err(error) => return Err(explain_error(&self.name, "write to", error.into())),
             }
             units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));

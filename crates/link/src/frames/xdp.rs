@@ -163,7 +163,7 @@ impl Link<Pdu> for XdpLink {
                 }
                 Err(UnitError::Starved) => {
                     // The frame stays in the ring until there is memory.
-                    self.counters.starved += 1;
+                    self.counters.no_memory += 1;
                     break;
                 }
                 Err(UnitError::Malformed) => self.counters.malformed += 1,
@@ -188,12 +188,12 @@ impl Link<Pdu> for XdpLink {
         match interface::is_up(&self.name) {
             Ok(true) => {}
             Ok(false) => {
-                self.counters.refused += units.len() as u64;
+                self.counters.send_errors += units.len() as u64;
                 units.clear();
                 return Ok(());
             }
             Err(error) => {
-                self.counters.refused += units.len() as u64;
+                self.counters.send_errors += units.len() as u64;
                 units.clear();
                 return self.check_interface(&error, "write to");
             }
@@ -203,7 +203,7 @@ impl Link<Pdu> for XdpLink {
             if !(HEADER_BYTES..=self.xsk.frame_bytes()).contains(&length)
                 || length > self.traits.mtu_bytes + TAGGED_HEADER_BYTES
             {
-                self.counters.refused += 1;
+                self.counters.send_errors += 1;
             } else if self.xsk.put(pdu.runs()) {
                 self.counters.units_out += 1;
                 self.counters.bytes_out += length as u64;

@@ -100,7 +100,7 @@ impl Link {
             let control = Control::Information { n_s, n_r: self.v_r };
             self.next += 1;
             if self.next <= self.sent {
-                self.counters.resent += 1;
+                self.counters.retransmits += 1;
             }
             self.sent = self.sent.max(self.next);
             if self.reply_due == Instant::NEVER {

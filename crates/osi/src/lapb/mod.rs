@@ -151,11 +151,11 @@ counters! {
         /// Frames received.
         frames_in,
         /// I frames retransmitted.
-        resent,
+        retransmits,
         /// I frames received out of sequence.
         out_of_sequence,
         /// I frames received while this end was busy.
-        while_busy,
+        dropped_while_busy,
         /// Frames too short, or not addressed to this link (§2.3.5.3).
         invalid,
         /// Frames rejected (FRMR).

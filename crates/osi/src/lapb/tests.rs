@@ -192,7 +192,7 @@ fn a_reject_brings_the_rest_again_and_copies_nothing() {
     assert_eq!(again.len(), 2);
     again[0].skip(2);
     assert_eq!(again.remove(0).into_bytes().as_ptr(), payload.as_ptr());
-    assert_eq!(link.counters().resent, 2);
+    assert_eq!(link.counters().retransmits, 2);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
         link.arrive(Rope::copied(&[3, control, 9]), Instant::ZERO);
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
-    assert_eq!(link.counters().while_busy, 1);
+    assert_eq!(link.counters().dropped_while_busy, 1);
     assert_eq!(told(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
     // The host may say it as well.

@@ -78,7 +78,7 @@ impl Link {
 
     pub(super) fn on_information(&mut self, n_s: u8, packet: Rope, now: Instant) {
         if self.is_busy() {
-            self.counters.while_busy += 1;
+            self.counters.dropped_while_busy += 1;
             self.dropped_while_busy = true;
             self.owed_state = true;
         } else if n_s == self.v_r {

@@ -93,7 +93,7 @@ fn megabytes_pass_a_line_that_loses_and_doubles_frames() {
         assert_eq!(resets(&world), before);
         for station in &world.stations {
             assert_eq!(station.layer.counters().resets_for_errors, 0);
-            assert!(station.link.counters().resent > 0, "the line did no harm");
+            assert!(station.link.counters().retransmits > 0, "the line did no harm");
         }
     }
 }

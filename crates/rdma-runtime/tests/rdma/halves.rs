@@ -51,7 +51,7 @@ fn memory_goes_at_once_under_half_a_frame_and_the_other_half_is_refused() {
         // otherwise nothing.
         let here = if agreed.crc { 100 } else { 100 + 30_000 - 2 - 14 };
         let begun = Watch::start();
-        let moved = || side.context.counters().placed_bytes + side.context.counters().landed_bytes;
+        let moved = || side.context.counters().placed_bytes + side.context.counters().direct_bytes;
         while moved() < here {
             assert!(begun.elapsed() < LONG, "{crc:?}: {} bytes", moved());
             side.context.progress();

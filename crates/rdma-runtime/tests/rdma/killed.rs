@@ -76,7 +76,7 @@ fn who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way() {
         }
         let moved = || {
             let counters = side.context.counters();
-            counters.placed_bytes + counters.landed_bytes + counters.payload_out_bytes
+            counters.placed_bytes + counters.direct_bytes + counters.payload_out_bytes
         };
         let begun = Watch::start();
         while midst != Midst::Nothing && moved() < MIDDLE_BYTES {

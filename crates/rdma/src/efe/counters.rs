@@ -16,34 +16,34 @@ kiban_base::counters! {
         /// Flows connected.
         connected,
         /// Flows whose peer was given up.
-        vanished,
+        peers_lost,
         /// Frames that violate the format, or whose CRC is wrong or missing.
         malformed,
         /// Frames for an unknown flow.
         no_flow,
         /// Frames with a wrong key, or not from the flow's peer.
-        strangers,
+        wrong_sender,
         /// Frames that acknowledge data never sent, or grant more credit than possible.
-        impossible,
+        acks_invalid,
         /// Frames not allowed in the state of their flow.
         unexpected,
         /// Connection requests dropped for lack of a slot.
-        asks_dropped,
+        requests_dropped,
         /// Duplicate segments.
-        doubled,
+        duplicates,
         /// Segments received out of order.
         out_of_order,
         /// Segments sent without credit.
-        beyond_credit,
+        sent_beyond_credit,
         /// Frames retransmitted.
-        resends,
+        retransmits,
         /// Frames considered lost because later ones arrived.
         lost,
         /// Retransmission timeouts.
         timeouts,
         /// Probes sent, for keep-alive or for credit.
-        questions,
+        probes,
         /// Requests from receivers to pause.
-        breaths,
+        pause_requests,
     }
 }

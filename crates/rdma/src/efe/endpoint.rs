@@ -380,7 +380,7 @@ impl Endpoint {
             return;
         };
         if flow.peer != peer || flow.key != header.key {
-            self.counters.strangers += 1;
+            self.counters.wrong_sender += 1;
             return;
         }
         let was_half_open = flow.is_half_open();
@@ -415,7 +415,7 @@ impl Endpoint {
         }
         // Do not let events accumulate for a host that does not poll them.
         if self.half_open >= self.config.asked_max || self.events.len() >= self.config.flows_max {
-            self.counters.asks_dropped += 1;
+            self.counters.requests_dropped += 1;
             return;
         }
         let (key, initial) = self.draw_key();
@@ -423,7 +423,7 @@ impl Endpoint {
         let mut flow = Flow::new(peer, stage, setup.service, key, initial);
         flow.learn(header, &setup, &self.config);
         let Some(number) = self.flows.insert(flow) else {
-            self.counters.asks_dropped += 1;
+            self.counters.requests_dropped += 1;
             return;
         };
         self.flows.get_mut(number).expect("just inserted").number = number;
@@ -527,7 +527,7 @@ impl Endpoint {
             EndReason::Rejected | EndReason::Forgotten => return self.forget(number),
             EndReason::Finished | EndReason::PeerAborted | EndReason::PeerTimeout | EndReason::NoAnswer => {}
         }
-        self.counters.vanished += u64::from(why == EndReason::PeerTimeout);
+        self.counters.peers_lost += u64::from(why == EndReason::PeerTimeout);
         self.events.push_back(Event::Ended { flow: number, why });
         if why == EndReason::Finished {
             self.linger(number, false, now);

@@ -300,13 +300,13 @@ impl Flow {
         let has_room = match sender.on_acknowledgement(header, map, config, counters, now) {
             Ok(has_room) => has_room,
             Err(Impossible) => {
-                counters.impossible += 1;
+                counters.acks_invalid += 1;
                 return None;
             }
         };
         if header.has(flag::DRAIN) != self.peer_drain_flag {
             self.peer_drain_flag = !self.peer_drain_flag;
-            counters.breaths += 1;
+            counters.pause_requests += 1;
             sender.on_drain_epoch(rng.unit(), config, now);
         }
         let is_new = header.kind.is_sequenced() && {
@@ -544,7 +544,7 @@ impl Flow {
                     if self.control_frames_sent > config.resends_max {
                         return Some(EndReason::NoAnswer);
                     }
-                    cx.counters.resends += 1;
+                    cx.counters.retransmits += 1;
                     self.control_frame_due = true;
                     if self.control_frames_sent >= ACCEPTS_MAX && matches!(self.stage, Stage::Accepted { .. })
                     {
@@ -575,7 +575,7 @@ impl Flow {
                 return Some(EndReason::PeerTimeout);
             }
             self.probe_now = !waits;
-            cx.counters.questions += u64::from(!waits);
+            cx.counters.probes += u64::from(!waits);
             self.credit_probes += u32::from(self.probes_credit);
             let often = config.probe_after / 4;
             self.probe_at = now

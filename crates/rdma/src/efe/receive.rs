@@ -124,16 +124,16 @@ impl Receiver {
         let ahead = header.sequence.wrapping_sub(self.rcv_nxt);
         let was_complete = self.sack_map == 0;
         if (ahead as i32) < 0 {
-            counters.doubled += 1;
+            counters.duplicates += 1;
             self.ack_now = true;
             return false;
         }
         if ahead >= self.credit() || self.is_finished {
-            counters.beyond_credit += 1;
+            counters.sent_beyond_credit += 1;
             return false;
         }
         if ahead > 0 && self.sack_map & (1 << (ahead - 1)) != 0 {
-            counters.doubled += 1;
+            counters.duplicates += 1;
             self.ack_now = true;
             return false;
         }

@@ -218,7 +218,7 @@ impl Sender {
         if slot.state == State::Lost {
             self.lost -= 1;
             slot.is_retransmitted = true;
-            counters.resends += 1;
+            counters.retransmits += 1;
         } else {
             self.snd_nxt = sequence.wrapping_add(1);
         }
@@ -502,8 +502,8 @@ mod tests {
             for (initial, transmission) in [(0, 1), (u32::MAX - 20, TRANSMISSIONS - 30), (1 << 31, 1 << 23)] {
                 let (read, counters) = transfer(initial, transmission, 300, lose_every);
                 assert!(read.iter().copied().eq(0..300), "{initial:#x} {lose_every}");
-                assert_eq!(counters.beyond_credit, 0);
-                assert_eq!(counters.resends == 0, lose_every == 0, "{counters:?}");
+                assert_eq!(counters.sent_beyond_credit, 0);
+                assert_eq!(counters.retransmits == 0, lose_every == 0, "{counters:?}");
                 // Every loss but those at the very end is detected by later arrivals.
                 assert!(lose_every != 7 || counters.timeouts <= 1, "{counters:?}");
             }

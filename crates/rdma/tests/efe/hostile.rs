@@ -18,7 +18,7 @@ fn state(pair: &Pair, flows: [FlowNumber; 2]) -> Vec<(usize, usize, usize)> {
 }
 
 fn blamed(counters: &EfeCounters) -> u64 {
-    let EfeCounters { malformed, no_flow, strangers, impossible, unexpected, doubled, beyond_credit, .. } =
+    let EfeCounters { malformed, no_flow, wrong_sender: strangers, acks_invalid: impossible, unexpected, duplicates: doubled, sent_beyond_credit: beyond_credit, .. } =
         counters;
     malformed + no_flow + strangers + impossible + unexpected + doubled + beyond_credit
 }
@@ -51,9 +51,9 @@ fn genuine(pair: &Pair, kind: Kind) -> (Header, Vec<u8>) {
 fn frames_that_are_forged_have_a_name_and_no_effect() {
     type Forge = fn(&mut Header);
     type Count = fn(&EfeCounters) -> u64;
-    let strangers: Count = |counters| counters.strangers;
-    let impossible: Count = |counters| counters.impossible;
-    let beyond: Count = |counters| counters.beyond_credit;
+    let strangers: Count = |counters| counters.wrong_sender;
+    let impossible: Count = |counters| counters.acks_invalid;
+    let beyond: Count = |counters| counters.sent_beyond_credit;
     let rows: [(&str, Kind, Forge, Count); 15] = [
         ("a key that is one off", Kind::Data, |h| h.key ^= 1, strangers),
         ("an acknowledgement with a wrong key", Kind::Ack, |h| h.key = 0, strangers),
@@ -70,9 +70,9 @@ fn frames_that_are_forged_have_a_name_and_no_effect() {
             "a segment from long ago",
             Kind::Data,
             |h| h.sequence = h.sequence.wrapping_sub(1 << 30),
-            |c| c.doubled,
+            |c| c.duplicates,
         ),
-        ("a segment once more", Kind::Data, |_| {}, |c| c.doubled),
+        ("a segment once more", Kind::Data, |_| {}, |c| c.duplicates),
         (
             "a refusal in the middle",
             Kind::Data,
@@ -117,7 +117,7 @@ fn a_map_with_what_never_left_is_impossible() {
     frame[HEADER_BYTES..].fill(0xff);
     let before = state(&pair, flows);
     pair.ends[1].arrive(peer(0), &frame, pair.now);
-    assert_eq!((pair.ends[1].counters().impossible, state(&pair, flows)), (1, before));
+    assert_eq!((pair.ends[1].counters().acks_invalid, state(&pair, flows)), (1, before));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_frame_from_another_place_is_a_strangers() {
     for frame in &frames {
         pair.ends[1].arrive(Peer(666), frame, pair.now);
     }
-    assert_eq!(pair.ends[1].counters().strangers, frames.len() as u64 - requests);
+    assert_eq!(pair.ends[1].counters().wrong_sender, frames.len() as u64 - requests);
     assert_eq!(state(&pair, flows), before);
     assert!(
         matches!(pair.events(1)[..], [Event::ConnectRequest { peer: Peer(666), .. }]),

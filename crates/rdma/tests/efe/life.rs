@@ -123,7 +123,7 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     pair.run(Duration::from_secs(10));
     let asked = pair.log.len() - before;
     assert!((20..400).contains(&asked), "{asked} frames in ten seconds");
-    assert_eq!(pair.ends.each_ref().map(|end| end.counters().vanished), [0, 0]);
+    assert_eq!(pair.ends.each_ref().map(|end| end.counters().peers_lost), [0, 0]);
 
     // The first free slot is advertised at once.
     let mut first = Vec::new();
@@ -143,7 +143,7 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     assert!(pair.events(0).contains(&Event::Writable { flow: flows[0] }));
     read.append(&mut pair.read_all(1, flows[1]));
     assert!(read.iter().cloned().eq((1..128u32).map(|n| n.to_be_bytes().to_vec())), "{}", read.len());
-    assert_eq!(pair.ends[1].counters().beyond_credit, 0);
+    assert_eq!(pair.ends[1].counters().sent_beyond_credit, 0);
     pair.transfer(flows, 500);
 }
 
@@ -195,7 +195,7 @@ fn an_answer_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon()
     pair.send(1, flows[1], b"answer");
     pair.run(A_WHILE);
     assert_eq!(pair.read_all(0, flows[0]), [b"answer".to_vec()]);
-    assert_eq!(pair.ends.each_ref().map(|end| end.counters().resends), [0, 0]);
+    assert_eq!(pair.ends.each_ref().map(|end| end.counters().retransmits), [0, 0]);
     assert_eq!([pair.ends[0].unacknowledged(flows[0]), pair.ends[1].unacknowledged(flows[1])], [0, 0]);
     assert!(pair.log.len() - before <= 5, "{} frames", pair.log.len() - before);
 }
@@ -208,8 +208,8 @@ fn a_lost_frame_is_sent_again_once() {
     pair.loses = Box::new(move |_, header| header.kind == Kind::Data && core::mem::take(&mut lose));
     pair.transfer(flows, 200);
     let counters = pair.ends[0].counters();
-    assert_eq!((counters.resends, counters.lost, counters.timeouts), (1, 1, 0), "its followers tell of it");
-    assert_eq!(pair.ends[1].counters().doubled, 0);
+    assert_eq!((counters.retransmits, counters.lost, counters.timeouts), (1, 1, 0), "its followers tell of it");
+    assert_eq!(pair.ends[1].counters().duplicates, 0);
 }
 
 #[test]
@@ -274,6 +274,6 @@ fn a_lossy_path_delivers_everything_once_and_in_order() {
         let loss = [0.01, 0.1, 0.3, 0.5][seed as usize % 4];
         pair.loses = Box::new(move |_, _| chance.happens(loss));
         pair.transfer(flows, 500);
-        assert_eq!(pair.ends[1].counters().beyond_credit, 0);
+        assert_eq!(pair.ends[1].counters().sent_beyond_credit, 0);
     }
 }

@@ -128,7 +128,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
         end.arrive(peer(7), &request(n, n, SERVICE), now);
     }
     assert_eq!(pair.ends[1].flows(), 8);
-    assert_eq!(pair.ends[1].counters().asks_dropped, 2 * 992);
+    assert_eq!(pair.ends[1].counters().requests_dropped, 2 * 992);
     let asked: Vec<_> = pair.events(1);
     assert_eq!(asked.len(), 8, "asked once each");
     // Half of them are accepted, but their peers never confirm.

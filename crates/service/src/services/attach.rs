@@ -327,10 +327,10 @@ fn add(counters: &mut ServiceCounters, desk: &Desk) {
     counters.accepted += own.opened + own.accepted;
     counters.refused += own.refused;
     counters.ended += own.ended;
-    counters.cut += own.cut;
+    counters.aborted += own.reset;
     counters.bytes_in += own.bytes_in;
     counters.bytes_out += own.bytes_out;
-    counters.errors += own.misuse;
+    counters.errors += own.invalid_requests;
 }
 
 impl Service for Attach {

@@ -60,9 +60,9 @@ kiban_base::counters! {
         /// Sessions that ended in order.
         ended,
         /// Sessions that were reset, timed out, or cut by the service.
-        cut,
+        aborted,
         /// Sessions cut because they were idle.
-        idle,
+        idle_timeouts,
         /// Sessions cut to make room for another address.
         displaced,
         /// Payload bytes received.

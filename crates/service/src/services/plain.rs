@@ -75,7 +75,7 @@ impl Plain {
         }
         match reason {
             Reason::Closed => self.counters.ended += 1,
-            _ => self.counters.cut += 1,
+            _ => self.counters.aborted += 1,
         }
         let _ = host.close(stream);
     }
@@ -185,7 +185,7 @@ impl Service for Plain {
                 };
                 if let Some(displaced) = displaced {
                     self.sessions.remove(&displaced);
-                    self.counters.cut += 1;
+                    self.counters.aborted += 1;
                     self.counters.displaced += 1;
                     let _ = host.abort(displaced);
                 }
@@ -215,8 +215,8 @@ impl Service for Plain {
         sessions.retain(|stream, session| {
             let stays = session.moved_at + idle > now;
             if !stays {
-                counters.idle += 1;
-                counters.cut += 1;
+                counters.idle_timeouts += 1;
+                counters.aborted += 1;
                 let _ = host.abort(*stream);
             }
             stays
@@ -231,7 +231,7 @@ impl Service for Plain {
 
     fn cut(&mut self, host: &mut Host<'_>) {
         for stream in std::mem::take(&mut self.sessions).into_keys() {
-            self.counters.cut += 1;
+            self.counters.aborted += 1;
             let _ = host.abort(stream);
         }
     }

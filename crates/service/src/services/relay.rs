@@ -349,7 +349,7 @@ impl Relays {
         relays.retain(|stream, relay| {
             let stays = relay.moved_at + idle > now;
             if !stays {
-                counters.idle += 1;
+                counters.idle_timeouts += 1;
                 by_number.remove(&relay.number);
                 cut_off(relay, EndReason::TimedOut, fates, counters);
                 let _ = host.abort(*stream);
@@ -375,7 +375,7 @@ fn cut_off(
     fates: &mut VecDeque<(Ends, EndReason)>,
     counters: &mut ServiceCounters,
 ) {
-    counters.cut += 1;
+    counters.aborted += 1;
     if let Some(ends) = relay.ends {
         if fates.len() >= FATES_MAX {
             fates.pop_front();

@@ -22,7 +22,7 @@ kiban_base::counters! {
         /// Bits that zero insertion put in.
         stuffed_bits,
         /// Frames whose FCS was wrong.
-        broken,
+        invalid_frames,
     }
 }
 
@@ -105,7 +105,7 @@ impl Serial {
                 frame.truncate(frame.len() - lapb::FCS_BYTES);
                 return Some(frame);
             }
-            self.counters.broken += 1;
+            self.counters.invalid_frames += 1;
         }
         None
     }

@@ -74,7 +74,7 @@ impl Link {
             return;
         }
         if self.autoconf.own.len() >= self.config.autoconf.addresses_max {
-            self.counters.autoconf_excess += 1;
+            self.counters.autoconf_table_full += 1;
             return;
         }
         self.due.push_back(Output::Group(solicited_node(address), true));
@@ -119,7 +119,7 @@ impl Link {
     /// Handles a duplicate address (RFC 4862 §5.4.5): gives it up, and replaces an opaque one by another.
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
-        self.counters.duplicates += 1;
+        self.counters.duplicate_addresses += 1;
         self.due.push_back(Output::Group(solicited_node(address), false));
         let own = &mut self.autoconf.own[at];
         own.standing = AddressState::Taken;
@@ -252,11 +252,11 @@ impl Link {
                     Ok(mtu) if (1280..=self.config.mtu_bytes).contains(&mtu) => {
                         self.due.push_back(Output::Mtu(mtu));
                     }
-                    _ => self.counters.autoconf_refused += 1,
+                    _ => self.counters.autoconf_invalid += 1,
                 },
                 Item::Prefix { bits, on_link, autonomous, valid_seconds, preferred_seconds, prefix } => {
                     if prefix.is_unicast_link_local() || prefix.is_multicast() || bits > 128 {
-                        self.counters.autoconf_refused += 1;
+                        self.counters.autoconf_invalid += 1;
                         continue;
                     }
                     if on_link {
@@ -281,7 +281,7 @@ impl Link {
         if let Some(known) = self.autoconf.routers.iter_mut().find(|router| router.address == address) {
             known.until = until;
         } else if self.autoconf.routers.len() >= self.config.autoconf.routers_max {
-            self.counters.autoconf_excess += 1;
+            self.counters.autoconf_table_full += 1;
         } else {
             self.autoconf.routers.push(Router { address, until });
             self.due.push_back(default_route(address, true));
@@ -316,7 +316,7 @@ impl Link {
         } else if valid_seconds == 0 {
             // An unknown prefix with a zero lifetime is ignored.
         } else if self.autoconf.prefixes.len() >= self.config.autoconf.prefixes_max {
-            self.counters.autoconf_excess += 1;
+            self.counters.autoconf_table_full += 1;
         } else {
             self.autoconf.prefixes.push(OnLink { prefix, valid_until });
             self.due.push_back(Output::Route(prefix, None, true));
@@ -327,7 +327,7 @@ impl Link {
     fn set_address(&mut self, prefix: Ipv6Addr, bits: u8, valid: u32, preferred: u32, now: Instant) {
         // Interface identifiers have 64 bits, so prefixes must have 64 as well.
         if bits != 64 || preferred > valid {
-            self.counters.autoconf_refused += 1;
+            self.counters.autoconf_invalid += 1;
             return;
         }
         let prefix = opaque::join(prefix, 0);
@@ -345,7 +345,7 @@ impl Link {
         } else if remaining > TWO_HOURS {
             own.valid_until = now + TWO_HOURS;
         } else {
-            self.counters.autoconf_refused += 1;
+            self.counters.autoconf_invalid += 1;
         }
         own.preferred_until = preferred_until;
         let deprecated = preferred_until <= now;

@@ -140,7 +140,7 @@ impl Cache {
             };
             if let Some(gone) = self.known.remove(&oldest) {
                 self.queued -= gone.queue.len();
-                counters.waiting_dropped += gone.queue.len() as u64;
+                counters.unresolved_discards += gone.queue.len() as u64;
                 counters.neighbours_evicted += 1;
             }
         }
@@ -192,10 +192,10 @@ impl Cache {
         if known.queue.len() >= config.queue_max.max(1) {
             known.queue.pop_front();
             self.queued -= 1;
-            counters.waiting_dropped += 1;
+            counters.unresolved_discards += 1;
         }
         if self.queued >= config.queued_max {
-            counters.waiting_dropped += 1;
+            counters.unresolved_discards += 1;
             return;
         }
         self.queued += 1;
@@ -297,10 +297,10 @@ impl Cache {
                 }
                 Reach::Delay => {
                     (known.reach, known.tries) = (Reach::Probe, 0);
-                    config.probes
+                    config.unicast_solicits
                 }
-                Reach::Probe => config.probes,
-                Reach::Incomplete => config.questions,
+                Reach::Probe => config.unicast_solicits,
+                Reach::Incomplete => config.multicast_solicits,
             };
             if known.tries >= most {
                 let gone = self.known.remove(&address).expect("it is there");

@@ -55,9 +55,9 @@ pub struct NeighbourConfig {
     /// Interval between solicitations (RFC 4861 §10, RFC 1122 §2.3.2.1: 1 s).
     pub retransmit: Duration,
     /// Multicast solicitations (or ARP broadcasts) for one neighbour (RFC 4861 §10: 3).
-    pub questions: u8,
+    pub multicast_solicits: u8,
     /// Unicast probes of a neighbour (RFC 4861 §10: 3).
-    pub probes: u8,
+    pub unicast_solicits: u8,
 }
 
 impl Default for NeighbourConfig {
@@ -69,8 +69,8 @@ impl Default for NeighbourConfig {
             reachable: Duration::from_secs(30),
             delay: Duration::from_secs(5),
             retransmit: Duration::from_secs(1),
-            questions: 3,
-            probes: 3,
+            multicast_solicits: 3,
+            unicast_solicits: 3,
         }
     }
 }

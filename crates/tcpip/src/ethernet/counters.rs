@@ -12,7 +12,7 @@ kiban_base::counters! {
         /// Frames of an unknown type.
         unknown_type,
         /// Frames to a group address with a packet for a single host (RFC 1122 §3.3.6).
-        to_group,
+        unicast_in_multicast,
         /// Malformed ARP packets.
         arp_malformed,
         /// ARP packets about neither us nor a known neighbour.
@@ -38,24 +38,24 @@ kiban_base::counters! {
         /// Router advertisements accepted.
         router_advertisements_in,
         /// Prefixes, routers or addresses rejected because a table was full.
-        autoconf_excess,
+        autoconf_table_full,
         /// Unusable prefixes, and implausibly short lifetimes (RFC 4862 §5.5.3).
-        autoconf_refused,
+        autoconf_invalid,
         /// Duplicate addresses: ours, but in use by another station (RFC 4862 §5.4).
-        duplicates,
+        duplicate_addresses,
         /// Redirects accepted.
         redirects_in,
         /// Redirects rejected.
-        redirects_refused,
+        redirects_rejected,
         /// Neighbours evicted from a full cache.
         neighbours_evicted,
         /// Neighbours whose MAC address changed.
         neighbours_moved,
         /// Neighbours that did not answer.
-        neighbours_gone,
+        neighbours_failed,
         /// Packets dropped while they waited for a neighbour.
-        waiting_dropped,
+        unresolved_discards,
         /// Solicitations, requests or answers not sent for lack of memory.
-        starved,
+        no_memory,
     }
 }

@@ -138,7 +138,7 @@ impl Link {
             self.on_duplicate(who, cx);
         } else if self.has6(who) {
             // RFC 4862 §5.4.4: the address is already in use here, so keep it and only count the conflict.
-            self.counters.duplicates += 1;
+            self.counters.duplicate_addresses += 1;
         } else if self.cache.reach(who.into()).is_none() {
             self.counters.discovery_ignored += 1;
         } else {
@@ -159,7 +159,7 @@ impl Link {
         let is_first_hop = self.autoconf.first_hop(destination) == Some(source);
         let is_hop = better == destination || better.is_unicast_link_local();
         if !self.config.autoconf.accept_redirects || !is_first_hop || !is_hop || destination.is_multicast() {
-            self.counters.redirects_refused += 1;
+            self.counters.redirects_rejected += 1;
             return;
         }
         self.counters.redirects_in += 1;
@@ -227,7 +227,7 @@ impl Link {
         cx: &mut Context<'_>,
     ) -> Option<Pdu> {
         let Some(mut pdu) = cx.memory.pdus.take() else {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return None;
         };
         let length = message.length() + option.map_or(0, |option| option.length());

@@ -169,7 +169,7 @@ impl Link {
         pdu.pull_head(length);
         match header.ether_type {
             ether_type::IPV4 | ether_type::IPV6 if to_group && !self.is_for_group(&mut pdu, cx) => {
-                self.counters.to_group += 1;
+                self.counters.unicast_in_multicast += 1;
                 None
             }
             ether_type::IPV4 | ether_type::IPV6 => Some(pdu),
@@ -204,7 +204,7 @@ impl Link {
             match passed {
                 CacheEvent::Ask(neighbour, mac) => self.solicit(neighbour, mac, cx),
                 CacheEvent::Gone { neighbour, was_router, was_known, queue } => {
-                    self.counters.neighbours_gone += 1;
+                    self.counters.neighbours_failed += 1;
                     self.due.extend(queue.into_iter().map(Output::Undelivered));
                     // RFC 4861 §6.3.6: a router that was never resolved counts as one that has gone.
                     if (was_router || !was_known)
@@ -252,7 +252,7 @@ impl Link {
         cx: &mut Context<'_>,
     ) -> bool {
         let Some(mut pdu) = cx.memory.pdus.take() else {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return false;
         };
         pdu.push_head(bytes.len()).copy_from_slice(bytes);

@@ -44,7 +44,7 @@ kiban_base::counters! {
         /// Messages too short or otherwise malformed.
         malformed,
         /// Messages with a wrong checksum.
-        checksum_wrong,
+        checksum_errors,
         /// Echo requests answered.
         echoes_answered,
         /// Echo requests to a group, not answered.
@@ -54,19 +54,19 @@ kiban_base::counters! {
         /// Errors received.
         errors_in,
         /// Errors received whose quotation is too short, or does not match a packet of ours.
-        errors_strange,
+        errors_unmatched,
         /// Errors sent.
         errors_out,
         /// Errors not sent because of the rate limit.
-        errors_withheld,
+        errors_rate_limited,
         /// Packets that must not be answered with an error.
-        errors_unfit,
+        errors_not_allowed,
         /// Neighbour discovery messages received.
         discovery_in,
         /// Messages of other types received.
         others_in,
         /// Messages that could not be sent for lack of memory.
-        starved,
+        no_memory,
     }
 }
 
@@ -253,7 +253,7 @@ impl Icmp {
         let mut beginning = [0; LOOK_BYTES];
         let seen = look(&pdu, &mut beginning);
         if error::is_not_to_be_answered(&beginning[..seen]) {
-            self.counters.errors_unfit += 1;
+            self.counters.errors_not_allowed += 1;
             return;
         }
         if cx.now.since(self.ration_since).as_secs() >= 1 {
@@ -261,7 +261,7 @@ impl Icmp {
             self.errors_this_second = 0;
         }
         if self.errors_this_second >= ERRORS_PER_SECOND {
-            self.counters.errors_withheld += 1;
+            self.counters.errors_rate_limited += 1;
             return;
         }
         let is_ipv4 = remote.is_ipv4();
@@ -271,7 +271,7 @@ impl Icmp {
         });
         // Move the packet's headers into a page, so that there is room for ours in front.
         if pdu.freeze(&mut cx.memory.receive).is_none() {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return;
         }
         self.errors_this_second += 1;
@@ -304,7 +304,7 @@ impl Icmp {
         let after = &head[HEADER_BYTES..];
         let payload = checksum::of_header(after).then(after.len(), pdu.body_sum());
         if icmp::verify(head, pseudo(source, target, pdu.len()).plus(payload)).is_err() {
-            self.counters.checksum_wrong += 1;
+            self.counters.checksum_errors += 1;
             return;
         }
         let is_ipv4 = source.is_ipv4();
@@ -339,7 +339,7 @@ impl Icmp {
                     Some(trouble) if trouble.source.is_ipv4() == is_ipv4 => {
                         up.push_back(Indication::Error(trouble));
                     }
-                    _ => self.counters.errors_strange += 1,
+                    _ => self.counters.errors_unmatched += 1,
                 }
             }
             Content::Discovery => {
@@ -352,6 +352,6 @@ impl Icmp {
 
     /// Counts a received error about a packet that this host did not send.
     pub fn on_implausible_error(&mut self) {
-        self.counters.errors_strange += 1;
+        self.counters.errors_unmatched += 1;
     }
 }

@@ -9,11 +9,11 @@ kiban_base::counters! {
         packets_out,
         /// Packets to one of our own addresses, delivered without leaving (RFC 1122 §3.3.1.5 treats them like
         /// any other).
-        looped,
+        loopback,
         /// Packets with a malformed header.
         malformed,
         /// Packets with a wrong header checksum.
-        checksum_wrong,
+        checksum_errors,
         /// Packets shorter than their length field.
         truncated,
         /// Packets dropped because they are addressed to another host.
@@ -23,7 +23,7 @@ kiban_base::counters! {
         /// Packets for an unknown protocol.
         unknown_protocol,
         /// Packets without a route.
-        unreachable,
+        no_route,
         /// Packets longer than the MTU.
         too_long,
         /// IPv4 packets with malformed options.
@@ -31,17 +31,17 @@ kiban_base::counters! {
         /// Packets dropped because of an IPv4 source route, or an IPv6 routing header with segments left.
         source_routed,
         /// IPv6 packets with an unknown option that requires discarding.
-        options_refused,
+        options_unknown,
         /// IPv6 packets whose extension headers are out of order, too many, or too long.
-        headers_refused,
+        extension_headers_invalid,
         /// IPv6 packets without an upper-layer header (RFC 8200 §4.7).
-        nothing_inside,
+        no_upper_layer_header,
         /// Fragments that arrived.
         fragments_in,
         /// Fragments with an invalid length.
         fragments_malformed,
         /// Fragments that would end beyond the longest packet.
-        fragments_beyond,
+        fragments_beyond_max,
         /// Fragments too short for the headers that a filter would check (RFC 1858, RFC 3128, RFC 7112).
         fragments_tiny,
         /// Duplicate fragments.
@@ -51,7 +51,7 @@ kiban_base::counters! {
         /// Fragments of datagrams that were already dropped.
         fragments_late,
         /// Fragments beyond the number that a datagram may have; their datagram is dropped.
-        fragments_excess,
+        fragments_too_many,
         /// Atomic fragments: IPv6 packets that are their only fragment (RFC 6946).
         fragments_atomic,
         /// Datagrams reassembled.
@@ -61,7 +61,7 @@ kiban_base::counters! {
         /// Datagrams dropped because newer ones arrived at the limit.
         reassembly_evicted,
         /// Datagrams dropped for lack of memory, in either direction.
-        starved,
+        no_memory,
         /// Datagrams that were fragmented.
         fragmented,
         /// Fragments sent.
@@ -71,6 +71,6 @@ kiban_base::counters! {
         /// Implausible reports of a lower path MTU.
         path_mtu_implausible,
         /// Packets reported to their sender through ICMP.
-        complaints,
+        icmp_errors_requested,
     }
 }

@@ -260,14 +260,14 @@ impl Ip {
         match (packet.source, packet.target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => self.send4(packet, source, target, cx, hop),
             (IpAddr::V6(source), IpAddr::V6(target)) => self.send6(packet, source, target, cx, hop),
-            _ => self.counters.unreachable += 1,
+            _ => self.counters.no_route += 1,
         }
     }
 
     /// A packet to this host itself needs neither header nor link nor checksum.
     fn loop_back(&mut self, packet: Packet) {
         let Packet { source, target, protocol, traffic_class, mut pdu } = packet;
-        self.counters.looped += 1;
+        self.counters.loopback += 1;
         pdu.set_verified();
         let brief = HeaderInfo { traffic_class, hop_limit: self.config.hop_limit, ..HeaderInfo::default() };
         self.looped.push_back(Delivery { source, target, protocol, pdu, brief });
@@ -336,7 +336,7 @@ impl Ip {
         if remote.is_unspecified() || remote.is_multicast() {
             return;
         }
-        self.counters.complaints += 1;
+        self.counters.icmp_errors_requested += 1;
         self.error_requests.push_back(IcmpErrorRequest { kind, local, remote, pdu });
     }
 

@@ -173,7 +173,7 @@ impl Reassembly {
             }
         };
         if self.datagrams[at].parts.len() >= self.config.fragments_of_one_max {
-            counters.fragments_excess += 1;
+            counters.fragments_too_many += 1;
             self.give_up(at);
             return None;
         }
@@ -211,7 +211,7 @@ impl Reassembly {
                 Some(Whole { pdu, next_header: datagram.next_header, brief })
             }
             None => {
-                counters.starved += 1;
+                counters.no_memory += 1;
                 None
             }
         }

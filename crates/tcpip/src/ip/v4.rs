@@ -57,7 +57,7 @@ impl Ip {
     ) {
         let Packet { protocol, traffic_class, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
-            self.counters.unreachable += 1;
+            self.counters.no_route += 1;
             return;
         };
         let total = pdu.len() + HEADER_BYTES;
@@ -112,7 +112,7 @@ impl Ip {
         }
         let Some(pieces) = fragment::cut(pdu, limit.saturating_sub(HEADER_BYTES).max(8) & !7, cx.memory)
         else {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return;
         };
         self.counters.fragmented += 1;
@@ -143,7 +143,7 @@ impl Ip {
         let (header, length) = match Header::read_quoted(pdu.head()) {
             Ok(read) => read,
             Err(Malformed::FragmentRange) => {
-                self.counters.fragments_beyond += 1;
+                self.counters.fragments_beyond_max += 1;
                 return None;
             }
             Err(_) => {
@@ -152,7 +152,7 @@ impl Ip {
             }
         };
         if ipv4::verify(&pdu.head()[..length]).is_err() {
-            self.counters.checksum_wrong += 1;
+            self.counters.checksum_errors += 1;
             return None;
         }
         let total = usize::from(header.total_bytes);

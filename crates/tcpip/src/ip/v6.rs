@@ -61,7 +61,7 @@ impl Ip {
     ) {
         let Packet { protocol, traffic_class, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
-            self.counters.unreachable += 1;
+            self.counters.no_route += 1;
             return;
         };
         let (port, next) = route.hop(packet.target);
@@ -87,7 +87,7 @@ impl Ip {
         }
         let front = HEADER_BYTES + ipv6_extension::HEADER_BYTES;
         let Some(pieces) = fragment::cut(pdu, limit.saturating_sub(front).max(8) & !7, cx.memory) else {
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return;
         };
         self.counters.fragmented += 1;
@@ -202,12 +202,12 @@ impl Ip {
             match next {
                 protocol::TCP | protocol::UDP | protocol::ICMPV6 => return Verdict::Up(next, at),
                 protocol::NOTHING => {
-                    self.counters.nothing_inside += 1;
+                    self.counters.no_upper_layer_header += 1;
                     return Verdict::Drop;
                 }
                 protocol::FRAGMENT => {
                     if is_whole {
-                        self.counters.headers_refused += 1;
+                        self.counters.extension_headers_invalid += 1;
                         return Verdict::Drop;
                     }
                     let Some(moved) = pdu.pull_up(at + ipv6_extension::HEADER_BYTES) else {
@@ -229,7 +229,7 @@ impl Ip {
                     (next, named_at, at) = (fragment.next_header, at, at + length);
                 }
                 protocol::HOP_BY_HOP if at != HEADER_BYTES => {
-                    self.counters.headers_refused += 1;
+                    self.counters.extension_headers_invalid += 1;
                     return parameter_problem(UNKNOWN_HEADER, named_at, false);
                 }
                 protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING => {
@@ -246,7 +246,7 @@ impl Ip {
                             return parameter_problem(WRONG_FIELD, at + 2, false);
                         }
                     } else if let Some(verdict) = check_options(extension, at) {
-                        self.counters.options_refused += 1;
+                        self.counters.options_unknown += 1;
                         return verdict;
                     }
                     (next, named_at, at) = (extension[0], at, end);
@@ -257,7 +257,7 @@ impl Ip {
                 }
             }
         }
-        self.counters.headers_refused += 1;
+        self.counters.extension_headers_invalid += 1;
         Verdict::Drop
     }
 
@@ -276,7 +276,7 @@ impl Ip {
         }
         let Some(moved) = pdu.pull_up(at + length) else {
             // The header is longer than the head holds; RFC 8504 §5.3 permits such a limit.
-            self.counters.headers_refused += 1;
+            self.counters.extension_headers_invalid += 1;
             return None;
         };
         cx.copies.header_bytes += moved as u64;
@@ -303,7 +303,7 @@ impl Ip {
             self.counters.fragments_malformed += 1;
             Some(PAYLOAD_LENGTH_AT)
         } else if from + bytes > usize::from(u16::MAX) {
-            self.counters.fragments_beyond += 1;
+            self.counters.fragments_beyond_max += 1;
             Some(at as u32 + 2)
         } else {
             None

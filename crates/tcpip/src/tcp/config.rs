@@ -100,10 +100,10 @@ kiban_base::settings! {
         segment_bytes_max: u32 = 1460,
         /// Whether a lower layer segments large segments. The host's slices then end at every `mss`, so that
         /// the checksums of the parts are known.
-        cut_below: bool = false,
+        segmentation_offload: bool = false,
         /// Retransmissions in a row after which IP is told that the route is in doubt (RFC 9293 §3.8.3: R1,
         /// at least 3).
-        doubt_retries: u32 = 3,
+        negative_advice_retries: u32 = 3,
         /// DSCP of a session's packets, unless its host sets another (RFC 9293 §3.9.2, RFC 2474 §3).
         dscp: u8 = 0,
         /// Size of the send buffer, bytes: unsent and unacknowledged data.
@@ -132,7 +132,7 @@ kiban_base::settings! {
         send_round_to_mss: bool = false,
         /// How far a write that begins within the send buffer may exceed it, bytes (System V streams accept a
         /// whole write while the queue is below its high-water mark).
-        write_beyond_bytes: u32 = 0,
+        write_overshoot_bytes: u32 = 0,
         /// Free room in the send buffer (before rounding) at which a blocked writer is woken, bytes; at most
         /// all of it. With less room, no part of a write that does not fit is accepted (4.3BSD: `sb_lowat`).
         /// None: half of the buffer, at most 16 KB.
@@ -143,7 +143,7 @@ kiban_base::settings! {
         /// Whether buffers and windows are shares of the available memory. If off, every session is promised
         /// its full buffers whatever is left (paper \[1\]'s board): memory can then run out, and writers wait
         /// for pages.
-        shares: bool = true,
+        memory_shares: bool = true,
         /// Whether memory, sessions and the backlog are shared among peer addresses first, or among sessions
         /// only, because many users share one address. No effect without `shares`.
         fairness: Fairness = Fairness::Address,
@@ -151,7 +151,7 @@ kiban_base::settings! {
         floor_bytes: u32 = 16 << 10,
         /// Overhead charged to a session that has data to send, bytes: partly filled pages. Two pages: the
         /// one being written and the one being acknowledged.
-        holder_bytes: u32 = 8 << 10,
+        session_overhead_bytes: u32 = 8 << 10,
         /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
         delayed_ack: Duration = Duration::from_millis(40),
         /// Tick of the delayed-ACK timer: the delay ends at a multiple of this, after the full delay at the
@@ -170,7 +170,7 @@ kiban_base::settings! {
         /// … or by this part of the receive buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
         update_percent: u32 = 50,
         /// How the right edge moves in segments that are sent anyway.
-        offer: Offer = Offer::Steps,
+        window_advertisement: Offer = Offer::Steps,
         /// Which short segments wait.
         nagle: Nagle = Nagle::Classic,
         /// Length from which a segment does not wait under [`Nagle::Limit`], bytes.
@@ -185,14 +185,14 @@ kiban_base::settings! {
         /// Greatest retransmission timeout (RFC 6298 §2.5).
         rto_max: Duration = Duration::from_secs(60),
         /// Timeouts in a row before a session is aborted (RFC 9293 §3.8.3, R2).
-        retries: u32 = 15,
+        rto_retries: u32 = 15,
         /// Timeouts in a row before a connection attempt fails: three minutes at least (RFC 9293 §3.8.3,
         /// MUST-23; Linux: 6, two of them).
         syn_retries: u32 = 7,
         /// Number of SYNs, each sent after the last, for which ICMP must report the net or host unreachable
         /// before the connection attempt fails (RFC 5461 §4.1: Linux at the first, 4.4BSD later). More than
         /// `syn_retries`: never, as RFC 9293 has it (MUST-56).
-        syn_troubles: u32 = 3,
+        syn_unreachable_max: u32 = 3,
         /// Initial congestion window, segments (RFC 6928).
         initial_window_segments: u32 = 10,
         /// The congestion control algorithm.
@@ -200,14 +200,14 @@ kiban_base::settings! {
         /// The loss detection algorithm.
         loss_detection: LossDetection = LossDetection::Rack,
         /// Proportional rate reduction during recovery (RFC 6937); otherwise RFC 6675 §5 and RFC 6582.
-        rate_reduction: bool = true,
+        proportional_rate_reduction: bool = true,
         /// Limited transmit: each of the first two duplicate acknowledgements admits one new segment (RFC
         /// 3042).
         limited_transmit: bool = true,
         /// Send a tail loss probe before the retransmission timer fires (RFC 8985 §7); requires SACK.
-        tail_probe: bool = true,
+        tail_loss_probe: bool = true,
         /// Least time added to two round trips before a tail loss probe, for timers and bursts (Linux: 2 ms).
-        tail_probe_least: Duration = Duration::from_millis(2),
+        tail_loss_probe_min: Duration = Duration::from_millis(2),
         /// Time added before a tail loss probe when one segment is outstanding, whose acknowledgement the
         /// peer may delay (RFC 8985 §7.2; Linux uses the least RTO).
         peer_ack_delay: Duration = Duration::from_millis(200),
@@ -227,7 +227,7 @@ kiban_base::settings! {
         /// User timeout of a session whose host has closed, if it has none of its own: a peer with a closed
         /// window must not keep the data for ever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
         /// `tcp_orphan_retries`).
-        abandoned_timeout: Duration = Duration::from_secs(180),
+        orphan_timeout: Duration = Duration::from_secs(180),
         /// Idle time before keep-alive probes (RFC 9293 §3.8.4: off by default, and not below two hours by
         /// default). Applies to every session; it can also be set per session.
         keep_alive: Option<Duration> = None,
@@ -241,7 +241,7 @@ kiban_base::settings! {
         /// How long a peer may acknowledge less than `floor_bytes` of the data queued for it, when a quarter
         /// of the transmit memory is left and others want more (RFC 6429 §3); proportionally less when less
         /// is left, down to a fifth. None: for ever; likewise without `shares`.
-        stuck_patience: Option<Duration> = Some(Duration::from_secs(10)),
+        stuck_timeout: Option<Duration> = Some(Duration::from_secs(10)),
         /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
         timestamps: bool = true,
         /// Whether to use selective acknowledgements if the peer does (RFC 2018, RFC 2883; Linux: on).
@@ -250,7 +250,7 @@ kiban_base::settings! {
         /// varied by half so that nobody can count the answers sent to others). Zero: none.
         challenges_per_second: u32 = 1000,
         /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 says why it should not).
-        resets_end_time_wait: bool = false,
+        time_wait_accepts_rst: bool = false,
         /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879's 536 bytes;
         /// Linux `min_pmtu` of 552 bytes less headers is 512).
         mss_min: u16 = 512,

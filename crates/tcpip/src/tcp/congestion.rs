@@ -82,7 +82,7 @@ impl Congestion {
                 CongestionControl::Reno => Rule::Reno { acked: 0 },
                 CongestionControl::Cubic => Rule::Cubic(Cubic::default()),
             },
-            reduces: config.rate_reduction,
+            reduces: config.proportional_rate_reduction,
             out_before: 0,
             delivered: 0,
             sent: 0,

@@ -12,35 +12,35 @@ kiban_base::counters! {
         /// Payload and FIN bytes sent for the first time.
         bytes_out,
         /// Sessions that were established.
-        opened,
+        connections_established,
         /// SYNs accepted by a listener.
-        requests_in,
+        syns_in,
         /// SYNs dropped because the backlog or the session table was full.
-        requests_dropped,
+        syns_dropped,
         /// SYNs answered with a cookie (RFC 4987 §3.6).
-        cookies_out,
+        syn_cookies_sent,
         /// Sessions established from a cookie.
-        cookies_in,
+        syn_cookies_accepted,
         /// ACKs without a valid cookie, at a listener that had sent cookies.
-        cookies_wrong,
+        syn_cookies_invalid,
         /// Segments with a malformed header.
         malformed,
         /// Segments with a wrong checksum.
-        checksum_wrong,
+        checksum_errors,
         /// Segments that match no session, answered with RST.
-        unknown,
+        unmatched,
         /// Segments outside the window, or with an unacceptable ACK.
         unacceptable,
         /// ACKs of data that was never sent.
-        unsent_acknowledged,
+        acks_of_unsent_data,
         /// Segments without ACK on a session that requires it.
         without_ack,
         /// Segments with payload after the peer's FIN.
-        after_finish,
+        data_after_fin,
         /// Challenge ACKs sent (RFC 5961).
-        challenged,
+        challenge_acks_out,
         /// Challenge ACKs suppressed by the limit (RFC 5961 §7).
-        unchallenged,
+        challenge_acks_suppressed,
         /// RSTs that ended a session.
         resets_in,
         /// RSTs sent to segments that match no session.
@@ -52,29 +52,29 @@ kiban_base::counters! {
         /// Segments without timestamps on a session that uses them (RFC 7323 §3.2).
         without_timestamps,
         /// Segments rejected by PAWS because of an old timestamp (RFC 7323 §5).
-        old_timestamps,
+        paws_rejected,
         /// RSTs ignored in TIME-WAIT (RFC 1337).
-        assassinations,
+        time_wait_resets_ignored,
         /// ICMP errors that matched a session and an outstanding sequence number.
-        troubles,
+        icmp_errors,
         /// ICMP errors that matched no session or no outstanding sequence number (RFC 5927 §4.1).
-        troubles_disbelieved,
+        icmp_errors_rejected,
         /// Sessions whose MSS was lowered because of the path MTU.
         mss_lowered,
         /// Segments that arrived out of order.
         out_of_order,
         /// Out-of-order slices dropped for lack of memory or room.
-        early_dropped,
+        out_of_order_dropped,
         /// Duplicate ACKs received.
         duplicate_acks,
         /// SACK blocks ignored because they cover data that is not outstanding.
-        sack_unbelieved,
+        sack_blocks_invalid,
         /// ACKs with a D-SACK (RFC 2883).
-        duplicate_sacks,
+        dsacks_in,
         /// Tail loss probes sent (RFC 8985 §7).
-        tail_probes,
+        zero_window_probes,
         /// Segments retransmitted, for any reason.
-        retransmissions,
+        retransmits,
         /// Recoveries started by ACKs rather than by the timer.
         fast_retransmits,
         /// Retransmission timeouts.
@@ -86,24 +86,24 @@ kiban_base::counters! {
         /// Sessions in TIME-WAIT whose 4-tuple was reused by a new SYN (RFC 6191).
         time_wait_reused,
         /// Sessions that left TIME-WAIT early because there were too many.
-        time_wait_cut,
+        time_wait_overflow,
         /// Acknowledgements that waited for the delayed-ACK timer.
         delayed_acks,
         /// Sessions aborted because the peer did not answer.
         timed_out,
         /// Sessions aborted because their peers accepted little or no data while others needed memory (RFC
         /// 6429).
-        stuck_sessions_aborted,
+        persist_sessions_aborted,
         /// Writes limited because the peer's address, or the attached program, holds its share of memory.
-        memory_limited_by_address,
+        writes_limited_by_share,
         /// SYNs dropped, or connections not opened, because the address or the program has its share of
         /// sessions.
-        sessions_limited_by_address,
+        sessions_limited_by_share,
         /// Half-open connections dropped from a full backlog in favour of an address that has fewer.
-        half_open_displaced,
+        half_open_evicted,
         /// Connection attempts that failed because the peer was unreachable.
-        unreachable,
+        connects_unreachable,
         /// Times that PDU memory or a receive page ran out.
-        starved,
+        no_memory,
     }
 }

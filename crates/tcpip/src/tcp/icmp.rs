@@ -23,7 +23,7 @@ impl Tcp {
     pub fn is_icmp_plausible(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
         let session = self.table.find(local, remote).and_then(|index| self.table.at(index));
         let believed = session.is_some_and(|session| session.is_outstanding(sequence));
-        self.counters.troubles_disbelieved += u64::from(!believed);
+        self.counters.icmp_errors_rejected += u64::from(!believed);
         believed
     }
 
@@ -61,7 +61,7 @@ impl Tcp {
             Some(index) => {
                 self.with(index, cx, out, |session, ctx| session.on_icmp(trouble, sequence, ctx));
             }
-            None => self.counters.troubles_disbelieved += 1,
+            None => self.counters.icmp_errors_rejected += 1,
         }
     }
 }

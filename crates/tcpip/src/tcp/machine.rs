@@ -71,7 +71,7 @@ pub struct Tcp {
 impl Tcp {
     /// Creates TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
     pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, rng: &mut SecureRng) -> Tcp {
-        let (shares, fairness) = (config.shares, config.fairness);
+        let (shares, fairness) = (config.memory_shares, config.fairness);
         let limited = |share: Share| {
             let share = if fairness == Fairness::Flow { share.by_flow() } else { share };
             if shares { share } else { share.without_limits() }
@@ -88,7 +88,7 @@ impl Tcp {
             tx_queues: Vec::new(),
             timers: TimerWheel::new(),
             retry_at: Instant::NEVER,
-            send_share: limited(Share::new(transmit_bytes, config.holder_bytes)),
+            send_share: limited(Share::new(transmit_bytes, config.session_overhead_bytes)),
             receive_share: limited(Share::new(receive_bytes, 0)),
             claims: Claims::default(),
             sweep_at: Instant::NEVER,
@@ -263,7 +263,7 @@ impl Tcp {
             return Err(Refusal::TooMany);
         }
         if !self.may_own_more(owner, remote.ip(), false) {
-            self.counters.sessions_limited_by_address += 1;
+            self.counters.sessions_limited_by_share += 1;
             return Err(Refusal::TooMany);
         }
         let local = if local.port() == 0 { self.choose_port(local, remote, cx)? } else { local };
@@ -284,7 +284,7 @@ impl Tcp {
     /// whether the peer's address may. The limit is seven eighths of the sessions that all others leave. The
     /// board's own services have no limit as an owner.
     pub(in crate::tcp) fn may_own_more(&self, owner: Owner, remote: IpAddr, comes: bool) -> bool {
-        if !self.config.shares {
+        if !self.config.memory_shares {
             return true;
         }
         let (of_owner, of_address) = self.claims.sessions_of(owner, remote);
@@ -299,7 +299,7 @@ impl Tcp {
     /// Returns whether memory, sessions and backlog are shared among peer addresses first, and among sessions
     /// second.
     pub fn shares_by_address(&self) -> bool {
-        self.config.shares && self.config.fairness == Fairness::Address
+        self.config.memory_shares && self.config.fairness == Fairness::Address
     }
 
     /// Removes sessions that have left SYN-SENT from the list of opening sessions.
@@ -334,7 +334,7 @@ impl Tcp {
     /// Returns whether a session has bytes queued for a peer that accepts none, so that memory would not help
     /// its writer yet. Always false without [`Config::shares`].
     pub fn is_window_closed(&self, session: SessionId) -> bool {
-        self.config.shares && self.table.get(session).is_some_and(Session::is_window_closed)
+        self.config.memory_shares && self.table.get(session).is_some_and(Session::is_window_closed)
     }
 
     /// Cancels a writer's wait for room; it has been given memory.
@@ -361,7 +361,7 @@ impl Tcp {
     /// Returns the bytes of transmit memory that are promised to no session; `u64::MAX` without
     /// [`Config::shares`].
     pub fn free_bytes(&self) -> u64 {
-        if self.config.shares { self.send_share.free() } else { u64::MAX }
+        if self.config.memory_shares { self.send_share.free() } else { u64::MAX }
     }
 
     /// Returns a number that changes whenever a session releases transmit memory.
@@ -418,7 +418,7 @@ impl Tcp {
         }
         let (claim, is_bound) = (found.claim, found.is_bound_by_claim(&self.config, &self.send_share));
         if is_bound {
-            self.counters.memory_limited_by_address += 1;
+            self.counters.writes_limited_by_share += 1;
             self.short_claim = Some(claim);
         }
         if is_bound || self.send_share.is_scarce() {
@@ -513,7 +513,7 @@ impl Tcp {
         let head = pdu.head();
         let rest = pdu.body_sum().at(head.len());
         if !pdu.is_verified() && !pseudo.plus(checksum::of_header(head)).plus(rest).is_intact() {
-            self.counters.checksum_wrong += 1;
+            self.counters.checksum_errors += 1;
             return;
         }
         let header = match Header::read(pdu.head()) {
@@ -528,7 +528,7 @@ impl Tcp {
         };
         if !pdu.head().is_empty() && !lower_into_body(&mut pdu, cx) {
             // There is no page for the payload in the head: drop the segment, the peer retransmits it.
-            self.counters.starved += 1;
+            self.counters.no_memory += 1;
             return;
         }
         let (local, remote) =
@@ -634,7 +634,7 @@ impl Tcp {
         for tx_queue in 0..self.tx_queues.len() {
             let room = rooms.get(tx_queue).copied().unwrap_or(0);
             if !self.settle_tx_queue(tx_queue, room, cx, out) {
-                self.counters.starved += 1;
+                self.counters.no_memory += 1;
                 self.retry_at = cx.now + STARVED_RETRY;
                 return;
             }

@@ -53,7 +53,7 @@ impl Config {
             ack_unit: AckUnit::Mss,
             update_segments: 2,
             update_percent: 35,
-            offer: Offer::Room,
+            window_advertisement: Offer::Room,
             nagle: Nagle::Classic,
             silly_window_percent: 50,
             // Slow start begins with one segment (Jacobson 1988).
@@ -62,7 +62,7 @@ impl Config {
             rto_initial: Duration::from_secs(6),
             rto_min: Duration::from_secs(1),
             rto_max: Duration::from_secs(64),
-            retries: 12,
+            rto_retries: 12,
             ..Config::of_1990()
         }
     }
@@ -79,12 +79,12 @@ impl Config {
             window_round_to_mss: true,
             window_segments_min: 4,
             // System V: TCP passes received data to the stream head at once, so the window does not shrink.
-            offer: Offer::Whole,
+            window_advertisement: Offer::Whole,
             // Fitted: with a buffer of 9500 bytes, five writes of 4400 bytes fit between two stalls, so the
             // high-water mark is in 17,601 .. 22,000; two segments of 9140 are 18,280.
             send_round_to_mss: true,
             // System V: `strwrite` queues a whole write if `canput` returns true.
-            write_beyond_bytes: 64 << 10,
+            write_overshoot_bytes: 64 << 10,
             // Fitted: 5101 .. 5500. With a buffer of 9500 bytes, a writer is still blocked with 5100 bytes
             // free; with one of 10,000 it is not with 5500 free.
             send_low_water_bytes: Some(5120),
@@ -112,9 +112,9 @@ impl Config {
         Config {
             congestion: CongestionControl::Reno,
             loss_detection: LossDetection::NewReno,
-            rate_reduction: false,
+            proportional_rate_reduction: false,
             limited_transmit: false,
-            tail_probe: false,
+            tail_loss_probe: false,
             pacing: false,
             sack: false,
             timestamps: false,

@@ -31,7 +31,7 @@ kiban_base::counters! {
         /// Datagrams with a malformed header.
         malformed,
         /// Datagrams with a wrong checksum.
-        checksum_wrong,
+        checksum_errors,
         /// Datagrams to a port without a socket.
         no_socket,
         /// ICMP errors about our datagrams.
@@ -254,7 +254,7 @@ impl Udp {
             IpAddr::V6(_) => udp::verify_over_ipv6(head, rest),
         };
         if !pdu.is_verified() && intact.is_err() {
-            self.counters.checksum_wrong += 1;
+            self.counters.checksum_errors += 1;
             return Arrival::Dropped;
         }
         let (from, to) = (u16::from_be_bytes([head[0], head[1]]), u16::from_be_bytes([head[2], head[3]]));

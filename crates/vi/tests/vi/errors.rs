@@ -28,7 +28,7 @@ fn a_dry_receive_queue_is_what_the_level_makes_of_it() {
     );
     one.receive(1, 1, &to);
     one.run(A_WHILE);
-    assert_eq!((one.received(1), one.sides[1].nic.counters().dry), (None, 1));
+    assert_eq!((one.received(1), one.sides[1].nic.counters().no_descriptor), (None, 1));
     assert_eq!([one.state(0), one.state(1)], [ViState::Connected; 2]);
 
     let mut one = pair(Reliability::Delivery);

@@ -299,7 +299,7 @@ fn isode_gets_from_us_what_its_own_responder_gave_it() {
         }
         assert_eq!((sent.len(), listed, turns_above), (4, 3, 1));
         assert_eq!(ours.end.connection_action(), ConnectionAction::Close, "the initiator has ended it");
-        assert_eq!((ours.end.files().crossed(), ours.responder.counters().misuses), (0, 0));
+        assert_eq!((ours.end.files().crossed(), ours.responder.counters().internal_errors), (0, 0));
         assert_eq!(ours.disk.loose_ends(), (0, 0));
         assert_eq!(ours.locks.holders(), 0);
         // r1k was deleted, rtext was renamed.

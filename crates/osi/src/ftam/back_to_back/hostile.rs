@@ -194,7 +194,7 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
             }
         }
         work(&mut pair, &mut ground);
-        assert_eq!(pair.responder.counters().misuses, 0, "seed {seed}");
+        assert_eq!(pair.responder.counters().internal_errors, 0, "seed {seed}");
         transfers += pair.responder.counters().transfers;
         pair.called.arrive(Up::ProviderAbort);
         work(&mut pair, &mut ground);

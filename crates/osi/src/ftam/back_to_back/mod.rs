@@ -208,7 +208,7 @@ impl Pair {
         for _ in 0..1_000_000 {
             quiet = if self.round(ground) { 0 } else { quiet + 1 };
             if quiet > 4 {
-                assert_eq!(self.responder.counters().misuses, 0);
+                assert_eq!(self.responder.counters().internal_errors, 0);
                 return;
             }
         }

@@ -64,9 +64,9 @@ kiban_base::counters! {
         /// Transfers recovered.
         recovered,
         /// Setbacks that were dropped because nobody fetched them.
-        setbacks_untold,
+        failure_reports_dropped,
         /// Answers that the machine rejected: a defect of this responder.
-        misuses,
+        internal_errors,
     }
 }
 
@@ -257,7 +257,7 @@ impl Responder {
         }
         self.note_setback(&pdu);
         if machine.request(Request::Pdu(pdu)).is_err() {
-            self.counters.misuses += 1;
+            self.counters.internal_errors += 1;
             let item = DiagnosticItem::new(
                 DiagnosticType::PERMANENT,
                 ErrorIdentifier::RESPONDER_ERROR,
@@ -287,7 +287,7 @@ impl Responder {
         }
         if self.setbacks.len() == SETBACKS_MAX {
             self.setbacks.pop_front();
-            self.counters.setbacks_untold += 1;
+            self.counters.failure_reports_dropped += 1;
         }
         let (kind, file, item) = (pdu.kind(), self.file.clone(), item.clone());
         self.setbacks.push_back(FailureReport { kind, file, item });

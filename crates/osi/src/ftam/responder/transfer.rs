@@ -105,7 +105,7 @@ impl Responder {
                     }
                     // The window is full: the peer must answer first.
                     Err(RequestError::Checkpoint) => return Progress::Peer,
-                    Err(_) => self.counters.misuses += 1,
+                    Err(_) => self.counters.internal_errors += 1,
                 }
                 continue;
             }
@@ -121,7 +121,7 @@ impl Responder {
                         // The association has no context for structure: only data is sent.
                         Err(RequestError::Context) if structure => {}
                         Err(_) => {
-                            self.counters.misuses += 1;
+                            self.counters.internal_errors += 1;
                             self.end_data(permanent(ErrorIdentifier::BAD_READ), machine, store);
                         }
                     }

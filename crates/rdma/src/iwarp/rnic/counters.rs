@@ -12,7 +12,7 @@ kiban_base::counters! {
         /// Payload bytes copied into the host's memory.
         placed_bytes,
         /// Payload bytes that the lower layer stored in the host's memory itself.
-        landed_bytes,
+        direct_bytes,
         /// Complete untagged messages received.
         messages_in,
         /// RDMA Writes from peers completely placed.

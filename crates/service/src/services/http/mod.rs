@@ -143,7 +143,7 @@ impl Http {
         }
         match reason {
             Reason::Closed => self.counters.ended += 1,
-            _ => self.counters.cut += 1,
+            _ => self.counters.aborted += 1,
         }
         let _ = host.close(stream);
     }
@@ -161,7 +161,7 @@ impl Http {
                 let _ = host.close(stream);
             }
             Next::Cut => {
-                self.counters.cut += 1;
+                self.counters.aborted += 1;
                 let _ = host.abort(stream);
             }
         }
@@ -466,7 +466,7 @@ impl Service for Http {
                 };
                 if let Some(displaced) = displaced {
                     self.sessions.remove(&displaced);
-                    self.counters.cut += 1;
+                    self.counters.aborted += 1;
                     self.counters.displaced += 1;
                     let _ = host.abort(displaced);
                 }
@@ -504,8 +504,8 @@ impl Service for Http {
             let is_late = collects && session.head_at + config.head_time <= now;
             let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
             if is_late || is_idle {
-                counters.idle += 1;
-                counters.cut += 1;
+                counters.idle_timeouts += 1;
+                counters.aborted += 1;
                 let _ = host.abort(*stream);
             }
             !(is_late || is_idle)
@@ -531,7 +531,7 @@ impl Service for Http {
 
     fn cut(&mut self, host: &mut Host<'_>) {
         for stream in std::mem::take(&mut self.sessions).into_keys() {
-            self.counters.cut += 1;
+            self.counters.aborted += 1;
             let _ = host.abort(stream);
         }
     }

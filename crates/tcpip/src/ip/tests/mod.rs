@@ -210,7 +210,7 @@ fn there_is_no_way_to_an_unknown_net_nor_for_a_packet_that_is_too_long() {
     assert!(
         bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu }).is_empty()
     );
-    assert_eq!((bench.ip.counters().unreachable, bench.ip.counters().too_long), (1, 1));
+    assert_eq!((bench.ip.counters().no_route, bench.ip.counters().too_long), (1, 1));
     assert!(bench.memory.is_all_free());
 }
 

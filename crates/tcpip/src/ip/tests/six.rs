@@ -260,7 +260,7 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
     assert_eq!((complaint.kind, bytes_of(&complaint.pdu)), (IcmpErrorKind::TimeExceeded { code: 1 }, first));
     let counters = *bench.ip.counters();
     assert_eq!((counters.fragments_overlapping, counters.fragments_late), (1, 1));
-    assert_eq!((counters.headers_refused, counters.reassembly_timeouts), (1, 1));
+    assert_eq!((counters.extension_headers_invalid, counters.reassembly_timeouts), (1, 1));
     drop(complaint);
     assert!(bench.ip.incomplete() == 0 && bench.memory.is_all_free());
 }

@@ -38,7 +38,7 @@ impl Tcp {
 
     /// Schedules a pass, because a session found too little memory.
     pub(crate) fn on_short_memory(&mut self, now: Instant) {
-        if self.config.shares && self.config.stuck_patience.is_some() {
+        if self.config.memory_shares && self.config.stuck_timeout.is_some() {
             self.sweep_at = self.sweep_at.min(self.swept_at + INTERVAL).max(now);
         }
     }
@@ -50,7 +50,7 @@ impl Tcp {
         }
         (self.swept_at, self.sweep_at) = (cx.now, Instant::NEVER);
         let left = self.memory_left(cx);
-        let Some(patience) = self.config.stuck_patience else { return };
+        let Some(patience) = self.config.stuck_timeout else { return };
         let of_claim = self.short_claim.take().filter(|_| left >= SHORT);
         if left >= SHORT && of_claim.is_none() {
             return;
@@ -89,8 +89,8 @@ impl Tcp {
             if freed >= wanted {
                 break;
             }
-            freed += u64::from(bytes) + u64::from(self.config.holder_bytes);
-            self.counters.stuck_sessions_aborted += 1;
+            freed += u64::from(bytes) + u64::from(self.config.session_overhead_bytes);
+            self.counters.persist_sessions_aborted += 1;
             self.with(id.index, cx, out, |session, ctx| session.give_up(ctx));
         }
         if freed < wanted && next != Instant::NEVER {

@@ -26,7 +26,7 @@ impl Tcp {
             }
             self.time_wait_queue.sessions.pop_front();
             if !gone {
-                self.counters.time_wait_cut += 1;
+                self.counters.time_wait_overflow += 1;
                 self.with(first.index, cx, out, |session, ctx| session.leave_time_wait(ctx));
             }
         }

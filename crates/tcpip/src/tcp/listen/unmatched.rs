@@ -52,26 +52,26 @@ impl Tcp {
             SynCookies::Always => true,
         };
         if self.table.len() >= self.config.sessions_max {
-            self.counters.requests_dropped += 1;
+            self.counters.syns_dropped += 1;
             return;
         }
         if !self.may_own_more(owner, remote.ip(), true) {
-            self.counters.sessions_limited_by_address += 1;
+            self.counters.sessions_limited_by_share += 1;
             return;
         }
         if full && !with_cookie && !self.evict_half_open(number, remote, cx, out) {
-            self.counters.requests_dropped += 1;
+            self.counters.syns_dropped += 1;
             return;
         }
         if with_cookie {
             let Some(listener) = find_listener(&mut self.listeners, local) else { return };
             listener.cookies_until = cx.now + cookie::LIFE;
-            self.counters.cookies_out += 1;
+            self.counters.syn_cookies_sent += 1;
             self.counters.segments_out += 1;
             let answer = cookie::syn_ack(&self.secret, &self.config, (local, remote), header, cx.now);
             return send_stateless(&answer, (local, remote), pdu, out);
         }
-        self.counters.requests_in += 1;
+        self.counters.syns_in += 1;
         let beginning = isn_not_before(self.secret.initial_numbers(local, remote, cx.now), least);
         let id = self.begin((local, remote), beginning, (owner, Some(number)), tx_queue);
         let is_bounded = self.config.syn_cookies == SynCookies::Off;
@@ -100,7 +100,7 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> bool {
-        if !self.config.shares || self.config.fairness == Fairness::Flow {
+        if !self.config.memory_shares || self.config.fairness == Fairness::Flow {
             return false;
         }
         let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number) else {
@@ -114,7 +114,7 @@ impl Tcp {
         // Among equals, the oldest.
         let most = listener.half_open.iter().rev().copied().max_by_key(count);
         let Some(id) = most.filter(|id| count(id) > own + 1) else { return false };
-        self.counters.half_open_displaced += 1;
+        self.counters.half_open_evicted += 1;
         self.with(id.index, cx, out, |session, ctx| session.displace(ctx));
         true
     }
@@ -134,20 +134,20 @@ impl Tcp {
             None
         } else {
             let found = cookie::decode(&self.secret, &self.config, (local, remote), header, cx.now);
-            self.counters.cookies_wrong += u64::from(found.is_none());
+            self.counters.syn_cookies_invalid += u64::from(found.is_none());
             found
         };
         let Some(syn) = syn else { return self.answer_reset(local, remote, header, pdu, out) };
         let (number, owner) = (listener.number, listener.owner);
         if self.table.len() >= self.config.sessions_max {
-            self.counters.requests_dropped += 1;
+            self.counters.syns_dropped += 1;
             return;
         }
         if !self.may_own_more(owner, remote.ip(), true) {
-            self.counters.sessions_limited_by_address += 1;
+            self.counters.sessions_limited_by_share += 1;
             return;
         }
-        self.counters.cookies_in += 1;
+        self.counters.syn_cookies_accepted += 1;
         let beginning = InitialNumbers {
             isn: header.acknowledgment - 1,
             ..self.secret.initial_numbers(local, remote, cx.now)
@@ -168,7 +168,7 @@ impl Tcp {
         pdu: Pdu,
         out: &mut Outbox,
     ) {
-        self.counters.unknown += 1;
+        self.counters.unmatched += 1;
         self.counters.resets_out += 1;
         let (sequence, acknowledgment, flags) = if header.flags.has(Flags::ACK) {
             (header.acknowledgment, Sequence(0), Flags::RST)

@@ -33,7 +33,7 @@ impl Session {
         }
         if self.snd_max.lt(ack) || ack.lt(self.snd_una - self.snd_wnd_max.max(self.mss)) {
             // RFC 5961 §5: the ACK acknowledges data that was never sent, or is older than any window.
-            ctx.counters.unsent_acknowledged += 1;
+            ctx.counters.acks_of_unsent_data += 1;
             self.challenge(ctx);
             return false;
         }

@@ -45,10 +45,10 @@ impl Session {
         let Some(flags) = self.check_sequence(header, &mut pdu, ctx) else { return };
         if flags.has(Flags::RST) {
             // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenged.
-            if self.state == State::TimeWait && !ctx.config.resets_end_time_wait {
+            if self.state == State::TimeWait && !ctx.config.time_wait_accepts_rst {
                 // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
                 // arrive.
-                ctx.counters.assassinations += 1;
+                ctx.counters.time_wait_resets_ignored += 1;
             } else if header.sequence == self.rcv_nxt {
                 ctx.counters.resets_in += 1;
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
@@ -82,7 +82,7 @@ impl Session {
             }
             self.on_data(header.sequence, pdu, flags, ctx);
         } else if pdu.body_len() > 0 {
-            ctx.counters.after_finish += 1;
+            ctx.counters.data_after_fin += 1;
         }
     }
 
@@ -95,10 +95,10 @@ impl Session {
         }
         if self.challenges < CHALLENGES_MAX && ctx.challenges.admits(ctx.config, ctx.cx) {
             self.challenges += 1;
-            ctx.counters.challenged += 1;
+            ctx.counters.challenge_acks_out += 1;
             self.pending_ack = PendingAck::Immediate;
         } else {
-            ctx.counters.unchallenged += 1;
+            ctx.counters.challenge_acks_suppressed += 1;
         }
     }
 
@@ -180,7 +180,7 @@ impl Session {
         }
         self.rto_deadline = Instant::NEVER;
         self.consecutive_timeouts = 0;
-        ctx.counters.opened += 1;
+        ctx.counters.connections_established += 1;
         ctx.up.push_back(match self.listener.take() {
             None => Indication::Opened { session: self.id, remote: self.remote },
             Some(listener) => Indication::Accepted { session: self.id, listener, remote: self.remote },

@@ -77,7 +77,7 @@ impl Session {
         for slice in pdu.drain_body() {
             let length = slice.len() as u32;
             if !self.out_of_order.insert(begin, slice) {
-                ctx.counters.early_dropped += 1;
+                ctx.counters.out_of_order_dropped += 1;
             }
             begin += length;
         }
@@ -90,7 +90,7 @@ impl Session {
 
     /// Frees out-of-order data because memory is short; the peer still has it and retransmits it.
     pub(in crate::tcp) fn drop_out_of_order(&mut self, counters: &mut TcpCounters) {
-        counters.early_dropped += self.out_of_order.clear() as u64;
+        counters.out_of_order_dropped += self.out_of_order.clear() as u64;
         self.out_of_order_listed = false;
     }
 

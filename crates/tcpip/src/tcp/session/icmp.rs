@@ -34,10 +34,10 @@ impl Session {
         ctx: &mut SessionContext<'_, '_>,
     ) {
         if !self.is_outstanding(sequence) {
-            ctx.counters.troubles_disbelieved += 1;
+            ctx.counters.icmp_errors_rejected += 1;
             return;
         }
-        ctx.counters.troubles += 1;
+        ctx.counters.icmp_errors += 1;
         match trouble {
             IcmpErrorClass::PortUnreachable | IcmpErrorClass::ProtocolUnreachable
                 if self.state == State::SynSent =>
@@ -62,13 +62,13 @@ impl Session {
             self.last_unreachable_syn = Some(self.consecutive_timeouts);
             self.unreachable_syns += 1;
         }
-        self.unreachable_syns >= config.syn_troubles
+        self.unreachable_syns >= config.syn_unreachable_max
     }
 
     /// Ends a connection attempt whose peer is unreachable. Established sessions are not affected.
     pub(in crate::tcp) fn on_next_hop_unreachable(&mut self, ctx: &mut SessionContext<'_, '_>) {
         if self.state == State::SynSent {
-            ctx.counters.unreachable += 1;
+            ctx.counters.connects_unreachable += 1;
             self.end(Reason::Unreachable, ctx);
         }
     }

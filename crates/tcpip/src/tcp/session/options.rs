@@ -51,7 +51,7 @@ impl Session {
             return false;
         };
         if stamps.fails_paws(theirs.value, ctx.cx.now) {
-            ctx.counters.old_timestamps += 1;
+            ctx.counters.paws_rejected += 1;
             if !pure {
                 self.pending_ack = PendingAck::Immediate;
             } else if header.sequence != self.rcv_nxt || self.snd_una.lt(header.acknowledgment) {

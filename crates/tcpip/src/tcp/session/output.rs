@@ -106,7 +106,7 @@ impl Session {
         if self.snd_max == self.snd_una {
             self.syn_sent_at = Some(ctx.cx.now);
         } else {
-            ctx.counters.retransmissions += 1;
+            ctx.counters.retransmits += 1;
             self.syn_sent_at = None;
         }
         self.emit(self.snd_una, flags, options, pdu, ctx);
@@ -206,7 +206,7 @@ impl Session {
             }
         };
         if left {
-            ctx.counters.tail_probes += 1;
+            ctx.counters.zero_window_probes += 1;
             self.rack.on_tlp_sent(self.snd_nxt, !new);
             (self.tlp_deadline, self.tlp_due) = (Instant::NEVER, false);
             self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
@@ -222,7 +222,7 @@ impl Session {
         let data = length.min(self.send_queue.bytes().saturating_sub(from));
         let taken = self.send_queue.gather(from, data, &mut pdu);
         let fin = data < length && taken == data;
-        ctx.counters.retransmissions += 1;
+        ctx.counters.retransmits += 1;
         self.retransmitted_bytes += u64::from(taken);
         self.send_off(at, taken, fin, pdu, ctx);
         taken + u32::from(fin)
@@ -250,7 +250,7 @@ impl Session {
         let fin = fin && taken == length;
         let end = at + (taken + u32::from(fin));
         let again = at.lt(self.snd_max);
-        ctx.counters.retransmissions += u64::from(again);
+        ctx.counters.retransmits += u64::from(again);
         if self.snd_max.lt(end) {
             ctx.counters.bytes_out += u64::from(self.snd_max.distance(end));
             self.snd_max = end;
@@ -388,7 +388,7 @@ impl Session {
 
     /// Returns how much of `most` to offer, given the bytes that the host has not consumed.
     fn offered(&self, most: u32, config: &Config) -> u32 {
-        match config.offer {
+        match config.window_advertisement {
             Offer::Whole if self.unread_bytes <= most => most,
             _ => most.saturating_sub(self.unread_bytes),
         }
@@ -413,7 +413,7 @@ impl Session {
     fn update_advertised_window(&mut self, flags: Flags, ctx: &mut SessionContext<'_, '_>) -> u16 {
         let most = self.window_most(ctx);
         let edge = self.right_edge(most, ctx.config);
-        let moves = match ctx.config.offer {
+        let moves = match ctx.config.window_advertisement {
             // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
             Offer::Steps => self.rcv_adv.distance(edge) >= self.rcv_mss.max(self.mss).min(most / 2),
             Offer::Room | Offer::Whole => self.rcv_nxt.distance(edge) >= self.mss.min(most / 4),

@@ -116,12 +116,12 @@ impl Session {
                 good[count] = *block;
                 count += 1;
             } else if !block.right.le(self.snd_una) {
-                ctx.counters.sack_unbelieved += 1;
+                ctx.counters.sack_blocks_invalid += 1;
             }
         }
         self.scoreboard.on_sack(&good[..count], delivery);
         if twice {
-            ctx.counters.duplicate_sacks += 1;
+            ctx.counters.dsacks_in += 1;
             self.tally.duplicate_sacks += 1;
             self.rack.on_duplicate_sack(self.snd_una, self.snd_max);
         }
@@ -246,7 +246,7 @@ impl Session {
     pub(super) fn arm_tlp_timer(&mut self, ctx: &SessionContext<'_, '_>) {
         let config = ctx.config;
         let flight = self.scoreboard.flight();
-        let fit = config.tail_probe
+        let fit = config.tail_loss_probe
             && config.loss_detection == LossDetection::Rack
             && self.sack
             && flight > 0
@@ -262,7 +262,7 @@ impl Session {
             Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
             // RFC 8985 §7.2: twice the smoothed RTT; while a queue builds up, the latest RTT exceeds the
             // mean, so take the greater.
-            Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_probe_least,
+            Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_loss_probe_min,
         };
         // RFC 8985 §7.2: not later than the RTO, which the probe replaces if both would fire together.
         self.tlp_deadline = (ctx.cx.now + wait).min(self.rto_deadline);

@@ -21,7 +21,7 @@ impl Session {
     pub(in crate::tcp) fn room(&self, config: &Config, share: &Share, now: Instant) -> usize {
         match self.free(config, share, now) {
             0 => 0,
-            free => free as usize + config.write_beyond_bytes as usize,
+            free => free as usize + config.write_overshoot_bytes as usize,
         }
     }
 
@@ -94,7 +94,7 @@ impl Session {
 
     /// Bytes at which a slice of the stream should end, so that segments are whole slices.
     pub(in crate::tcp) fn grain(&self, config: &Config) -> usize {
-        if config.cut_below { self.mss as usize } else { self.segment_max(config) as usize }
+        if config.segmentation_offload { self.mss as usize } else { self.segment_max(config) as usize }
     }
 
     /// Appends `slice` to the send queue. The caller charges the memory share.

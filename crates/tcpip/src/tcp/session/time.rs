@@ -53,7 +53,7 @@ impl Session {
         if self.state == State::TimeWait || (self.state == State::FinWait2 && self.host_closed) {
             return self.end(Reason::Closed, ctx);
         }
-        let retries = if self.state.is_synchronised() { ctx.config.retries } else { ctx.config.syn_retries };
+        let retries = if self.state.is_synchronised() { ctx.config.rto_retries } else { ctx.config.syn_retries };
         self.consecutive_timeouts += 1;
         if self.consecutive_timeouts > retries {
             ctx.counters.timed_out += 1;
@@ -73,7 +73,7 @@ impl Session {
         // The SYN that a SYN-ACK answers may have had a forged source, so its loss is no evidence against the
         // route.
         let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
-        if self.consecutive_timeouts == ctx.config.doubt_retries && may_doubt {
+        if self.consecutive_timeouts == ctx.config.negative_advice_retries && may_doubt {
             // RFC 9293 §3.8.3, R1, also for our SYN: IP may know another route, or that there is none.
             ctx.up
                 .push_back(Indication::NegativeAdvice { source: self.local.ip(), target: self.remote.ip() });

@@ -536,7 +536,7 @@ pub(in super::super) fn landing(
 /// Records that `bytes` bytes were stored where [`landing`] said.
 pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &mut Placement, bytes: usize) {
     placement.placed += bytes;
-    outputs.counters.landed_bytes += bytes as u64;
+    outputs.counters.direct_bytes += bytes as u64;
     if let (Placing::Untagged { .. }, Some(incoming)) = (placement.header.placing, &mut qp.rq.incoming) {
         dmac::skip(&incoming.work.sges, &mut incoming.cursor, bytes);
     }

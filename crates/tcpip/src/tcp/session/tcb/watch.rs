@@ -70,7 +70,7 @@ impl PeerWatch {
 
     /// Sets a user timeout for a session whose host has closed, unless it has one.
     pub(in crate::tcp::session) fn on_left(&mut self, config: &Config) {
-        self.user_timeout.get_or_insert(config.abandoned_timeout);
+        self.user_timeout.get_or_insert(config.orphan_timeout);
     }
 
     /// Returns when an acceptable segment last arrived.
