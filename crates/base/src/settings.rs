@@ -123,6 +123,13 @@ pub enum SettingError {
         /// The unknown name.
         name: String,
     },
+    /// The setting has another name now.
+    Renamed {
+        /// The name that was given.
+        name: &'static str,
+        /// The setting's name.
+        now: &'static str,
+    },
     /// The word is not a valid value of the setting.
     Unreadable {
         /// The setting's name.
@@ -138,6 +145,7 @@ impl core::fmt::Display for SettingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             SettingError::Unknown { name } => write!(f, "no setting is called {name}"),
+            SettingError::Renamed { name, now } => write!(f, "the setting {name} is now called {now}"),
             SettingError::Unreadable { name, word, expects } => {
                 write!(f, "{name} cannot be {word}: write {expects}")
             }
@@ -147,7 +155,8 @@ impl core::fmt::Display for SettingError {
 
 impl core::error::Error for SettingError {}
 
-/// Defines a struct of settings with defaults that can be read and changed by name.
+/// Defines a struct of settings with defaults that can be read and changed by name. `renamed` lists the former
+/// names of settings: using one is an error that says the new name.
 ///
 /// ```
 /// kiban_base::settings! {
@@ -166,7 +175,7 @@ impl core::error::Error for SettingError {}
 macro_rules! settings {
     ($(#[$about:meta])* pub struct $name:ident {
         $($(#[doc = $doc:literal])* $field:ident: $type:ty = $default:expr,)*
-    }) => {
+    } $(renamed { $($former:literal => $now:ident,)* })?) => {
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name { $($(#[doc = $doc])* pub $field: $type,)* }
@@ -193,6 +202,10 @@ macro_rules! settings {
                             }
                         })?;
                     })*
+                    $($($former => {
+                        let _is_a_setting = &self.$now;
+                        return Err($crate::SettingError::Renamed { name: $former, now: stringify!($now) });
+                    })*)?
                     _ => return Err($crate::SettingError::Unknown { name: name.into() }),
                 }
                 Ok(())
@@ -272,6 +285,9 @@ mod tests {
             /// An optional size.
             perhaps: Option<u32> = None,
         }
+        renamed {
+            "shade" => colour,
+        }
     }
 
     #[test]
@@ -311,6 +327,9 @@ mod tests {
         assert_eq!(one.size, 65_536);
         let told = one.set("colour", "blue").unwrap_err().to_string();
         assert_eq!(told, "colour cannot be blue: write red or green");
+        let renamed = one.set("shade", "red").unwrap_err();
+        assert_eq!(renamed, SettingError::Renamed { name: "shade", now: "colour" });
+        assert_eq!(renamed.to_string(), "the setting shade is now called colour");
         assert_eq!(OneOfEach::choices("colour"), ["red", "green"]);
         assert!(["switch", "size", "flavour"].iter().all(|name| OneOfEach::choices(name).is_empty()));
     }

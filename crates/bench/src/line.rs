@@ -97,8 +97,8 @@ fn together(window_kib: u32, sessions: usize, bytes: u64) -> Together {
         least: moved.iter().copied().min().unwrap_or(0) as f64 / share,
         greatest: moved.iter().copied().max().unwrap_or(0) as f64 / share,
         seconds: to.since(from).as_secs_f64(),
-        retransmissions: counter("retransmissions"),
-        starved: counter("starved"),
+        retransmissions: counter("retransmits"),
+        starved: counter("no_memory"),
     }
 }
 

@@ -116,7 +116,7 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_told(0).is_empty());
-        assert_eq!(hub.count(0, "icmp", "errors_strange"), 2);
+        assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
         // And one that is true.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
@@ -163,7 +163,7 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
         }
         hub.inject(0, &error(kinds[0], of(protocol::TCP)));
         hub.run();
-        assert_eq!(hub.count(0, "tcp", "troubles_disbelieved"), 1);
+        assert_eq!(hub.count(0, "tcp", "icmp_errors_rejected"), 1);
         assert!(hub.boards[0].host().info(stream).is_err() || hub.take_told(0).is_empty());
         // Errors that nobody takes do not pile up.
         for _ in 0..5000 {
@@ -294,7 +294,7 @@ fn a_flood_of_faults_makes_no_flood_of_errors() {
         hub.run();
     }
     assert_eq!(reports(&hub).len(), 100);
-    assert_eq!(hub.count(0, "icmp", "errors_withheld"), 900);
+    assert_eq!(hub.count(0, "icmp", "errors_rate_limited"), 900);
     hub.check_home();
 }
 

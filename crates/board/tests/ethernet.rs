@@ -94,8 +94,8 @@ fn streams_of_both_families_find_their_way() {
     stream_there_and_back(&mut hub, SocketAddr::new(local6(1).into(), 80), any6, &bytes);
     assert!(hub.seen.iter().all(|frame| frame.len() <= 1514));
     for side in 0..2 {
-        assert_eq!(hub.count(side, "tcp", "retransmissions"), 0);
-        assert_eq!(hub.count(side, "ip", "too_long") + hub.count(side, "tcp", "checksum_wrong"), 0);
+        assert_eq!(hub.count(side, "tcp", "retransmits"), 0);
+        assert_eq!(hub.count(side, "ip", "too_long") + hub.count(side, "tcp", "checksum_errors"), 0);
     }
     hub.check_home();
 }
@@ -122,7 +122,7 @@ fn large_segments_are_cut_and_merged_over_both_families() {
         assert!(hub.seen.iter().all(|frame| frame.len() <= 1514));
         let segments = hub.count(0, "tcp", "segments_out") - before;
         assert!(segments < 500_000 / 1460, "{segments} segments");
-        assert_eq!(hub.count(1, "tcp", "checksum_wrong") + hub.count(1, "tcp", "retransmissions"), 0);
+        assert_eq!(hub.count(1, "tcp", "checksum_errors") + hub.count(1, "tcp", "retransmits"), 0);
     }
     hub.check_home();
 }
@@ -222,8 +222,8 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
     let kind = IcmpErrorKind::Unreachable { code: 1 };
     let told = hub.take_told(0);
     assert_eq!(told, vec![Completion::DatagramTrouble { socket, remote: gone, kind }; 3]);
-    assert_eq!(hub.count(0, "ethernet", "waiting_dropped"), 27);
-    assert_eq!(hub.count(0, "ethernet", "neighbours_gone"), 1);
+    assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
+    assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
     // The same with IPv6.
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 9);
     let socket = hub.boards[0].host().bind(any).unwrap();
@@ -258,7 +258,7 @@ fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
         }
         assert_eq!(told.len(), 11);
     }
-    assert_eq!(hub.count(0, "tcp", "unreachable"), 22);
+    assert_eq!(hub.count(0, "tcp", "connects_unreachable"), 22);
     hub.check_home();
 }
 
@@ -315,7 +315,7 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
         hub.unplugged[1] = true;
         hub.boards[0].host().ping(remote, 1, 3, b"x").unwrap();
         hub.pass(second(20));
-        assert_eq!(hub.count(0, "ethernet", "neighbours_gone"), 1);
+        assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
         assert!(hub.take_told(0).is_empty());
         hub.unplugged[1] = false;
         hub.boards[0].host().ping(remote, 1, 4, b"x").unwrap();
@@ -345,7 +345,7 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
             // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before it is
             // asked.
             hub.pass(second(12));
-            let gone = hub.count(0, "ethernet", "neighbours_gone");
+            let gone = hub.count(0, "ethernet", "neighbours_failed");
             assert_eq!(gone, u64::from(doubts), "{remote}, doubts {doubts}");
         }
     }
@@ -505,7 +505,7 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
     assert!(has(&hub), "two hours at least");
     hub.advertise(&short);
     hub.pass(second(10));
-    assert!(has(&hub) && hub.count(0, "ethernet", "autoconf_refused") == 1);
+    assert!(has(&hub) && hub.count(0, "ethernet", "autoconf_invalid") == 1);
     hub.pass(second(300));
     assert!(!has(&hub));
     // Prefixes without end, of every unusable kind among them.
@@ -532,8 +532,8 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
     }
     hub.pass(second(5));
     assert!(hub.boards[0].addresses().count() <= 1 + 16);
-    assert!(hub.count(0, "ethernet", "autoconf_excess") >= 160);
-    assert!(hub.count(0, "ethernet", "autoconf_refused") >= 500);
+    assert!(hub.count(0, "ethernet", "autoconf_table_full") >= 160);
+    assert!(hub.count(0, "ethernet", "autoconf_invalid") >= 500);
     hub.check_home();
 }
 
@@ -598,7 +598,7 @@ fn routers_and_redirects_without_end_stay_within_bounds() {
         hub.run();
     }
     // Eight routers, the true one among them.
-    assert_eq!(hub.count(0, "ethernet", "autoconf_excess"), 2000 - 7);
+    assert_eq!(hub.count(0, "ethernet", "autoconf_table_full"), 2000 - 7);
     assert_eq!(hub.count(0, "ethernet", "redirects_in"), 2000);
     assert!(hub.count(0, "ethernet", "neighbours_evicted") >= 2000 - 1024);
     hub.seen.clear();
@@ -647,7 +647,7 @@ fn an_address_that_somebody_has_is_not_used() {
         hub.pass(second(5));
         let second_has: Vec<IpAddr> = hub.boards[1].addresses().collect();
         assert_eq!(second_has.len(), 1, "its own link-local address: {second_has:?}");
-        assert_eq!(hub.count(1, "ethernet", "duplicates"), 1);
+        assert_eq!(hub.count(1, "ethernet", "duplicate_addresses"), 1);
     }
     // A tentative opaque address that is claimed is replaced by another.
     let mut link = LinkConfig::new(mac(0));
@@ -673,7 +673,7 @@ fn an_address_that_somebody_has_is_not_used() {
             let addresses: Vec<_> = hub.boards[0].addresses().collect();
             assert_eq!(addresses.len(), 1);
             assert_ne!(addresses[0], IpAddr::from(target));
-            assert_eq!(hub.count(0, "ethernet", "duplicates"), 1);
+            assert_eq!(hub.count(0, "ethernet", "duplicate_addresses"), 1);
             return;
         }
     }
@@ -728,7 +728,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
     assert_eq!(hub.count(0, "ethernet", "discovery_malformed"), rows.len() as u64);
     hub.inject(0, &zero);
     hub.run();
-    assert_eq!(hub.count(0, "icmp", "checksum_wrong"), 1, "the byte was changed behind the sum");
+    assert_eq!(hub.count(0, "icmp", "checksum_errors"), 1, "the byte was changed behind the sum");
     // An answer that nobody asked for teaches nothing, and a redirect is refused.
     let unasked = Message::NeighbourAdvertisement {
         router: false,
@@ -741,7 +741,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
     hub.inject(0, &discovery(mac(0), (stranger, local6(0)), 255, redirect, &[]));
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "discovery_ignored"), 1);
-    assert_eq!(hub.count(0, "ethernet", "redirects_refused"), 1);
+    assert_eq!(hub.count(0, "ethernet", "redirects_rejected"), 1);
     assert!(hub.boards[0].host().ping(six("2001:db8::1").into(), 1, 1, b"").is_err());
     hub.check_home();
 }
@@ -761,7 +761,7 @@ fn redirects_of_the_first_hop_are_obeyed_if_they_are_to_be() {
     };
     hub.inject(0, &redirect(six("fe80::66")));
     hub.run();
-    assert_eq!(hub.count(0, "ethernet", "redirects_refused"), 1, "not the first hop");
+    assert_eq!(hub.count(0, "ethernet", "redirects_rejected"), 1, "not the first hop");
     hub.inject(0, &redirect(ROUTER));
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "redirects_in"), 1);
@@ -786,7 +786,7 @@ fn frames_for_others_and_of_other_kinds_go_nowhere() {
         (frame(mac(5), STRANGER, 0x0800), "not_ours"),
         (frame(mac(0), Mac::BROADCAST, 0x0800), "malformed"),
         (frame(mac(0), STRANGER, 0x8100), "unknown_type"),
-        (frame(Mac::BROADCAST, STRANGER, 0x0800), "to_group"),
+        (frame(Mac::BROADCAST, STRANGER, 0x0800), "unicast_in_multicast"),
         (frame(mac(0), STRANGER, 0x0800)[..13].to_vec(), "malformed"),
     ] {
         let before = hub.count(0, "ethernet", counter);

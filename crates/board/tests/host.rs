@@ -120,7 +120,7 @@ fn what_a_board_sends_to_itself_never_leaves() {
     pair.run_until(Instant::from_nanos(200_000_000_000));
     assert_eq!(pair.packets, [0, 0]);
     assert!(pair.boards[0].memory_mut().is_all_free());
-    assert!(pair.boards[0].counter("ip", "looped") > 1000);
+    assert!(pair.boards[0].counter("ip", "loopback") > 1000);
 }
 
 #[test]

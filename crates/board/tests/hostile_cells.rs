@@ -246,7 +246,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
                 .concat()
             }),
         ),
-        ("ip", "checksum_wrong", 1, Box::new(|| packet(datagram(7, b"x"), |bytes| bytes[10] ^= 1))),
+        ("ip", "checksum_errors", 1, Box::new(|| packet(datagram(7, b"x"), |bytes| bytes[10] ^= 1))),
         ("ip", "truncated", 1, Box::new(|| packet(datagram(7, &[0; 900]), |bytes| bytes.truncate(800)))),
         (
             "ip",
@@ -301,7 +301,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         ),
         (
             "udp",
-            "checksum_wrong",
+            "checksum_errors",
             2,
             Box::new(|| {
                 let with = |at: usize| packet(datagram(7, &[1; 3000]), move |bytes| bytes[at] ^= 1);
@@ -317,7 +317,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         ),
         (
             "icmp",
-            "checksum_wrong",
+            "checksum_errors",
             2,
             Box::new(|| {
                 let with = |at: usize| {
@@ -361,7 +361,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         ),
         (
             "tcp",
-            "checksum_wrong",
+            "checksum_errors",
             2,
             Box::new(|| {
                 let with = |at: usize| packet(segment(Flags::ACK, &[9; 3000]), move |bytes| bytes[at] ^= 1);
@@ -449,7 +449,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
             "{family} {name}: {counted} in {rounds} rounds of {each}"
         );
         for side in 0..2 {
-            let again = lines.boards[side].counter("tcp", "retransmissions");
+            let again = lines.boards[side].counter("tcp", "retransmits");
             assert_eq!(again, 0, "{family} {name} disturbs the stream");
         }
     }
@@ -561,7 +561,7 @@ fn a_frame_that_never_ends_holds_no_memory() {
         assert!(blocks.available() * 2 > blocks.capacity());
     });
     assert_eq!(lines.count("reassembly", "frames_oversized"), 1);
-    assert!(lines.count("reassembly", "cells_given_up") > 10_000);
+    assert!(lines.count("reassembly", "cells_abandoned") > 10_000);
 }
 
 /// One unfinished frame a circuit is kept, which is the bound that `Reassembly` names: no timer ends it.
@@ -600,7 +600,7 @@ fn of_a_flood_of_oam_cells_the_latest_of_a_burst_are_answered() {
         assert!(answers <= ANSWERS * rounds, "{answers} answers to {rounds} bursts");
         let seen = lines.answers[1].iter().filter(|cell| cell.header & 0b1000 != 0).count() as u64;
         assert!(seen <= ANSWERS * rounds, "{seen} answers to {rounds} bursts");
-        assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0);
+        assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
     }
     // In one burst, and nothing asks for the answers: few cells wait.
     let mut lines = Lines::new();
@@ -629,7 +629,7 @@ fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
     let replies = lines.count("inarp", "replies_out");
     assert_eq!(lines.count("inarp", "packets_in"), rounds * 60);
     assert!(replies <= rounds && replies > rounds / 2, "{replies} to {rounds} bursts");
-    assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0);
+    assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
 }
 
 /// A stranger on one circuit says that he is the far end of another; that circuit's address was given, and
@@ -641,7 +641,7 @@ fn an_address_that_was_given_is_not_taken_over() {
     let lines = Lines::under_attack(configs, GOOD_BYTES, |lines, _| {
         lines.inject(1, &frame(BAD, &inarp(Operation::InverseRequest, address(0))));
     });
-    assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0);
+    assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
     assert!(lines.count("inarp", "packets_in") > 100);
 }
 
@@ -709,7 +709,7 @@ fn a_circuit_without_llc_carries_a_stream_from_end_to_end() {
     lines.carry((0, near), far, &noise(9, 1_000_000), |_, _| ());
     lines.carry((1, far), near, &noise(8, 300_000), |_, _| ());
     for board in &lines.boards {
-        assert_eq!((board.counter("tcp", "retransmissions"), board.counter("port", "not_ip")), (0, 0));
+        assert_eq!((board.counter("tcp", "retransmits"), board.counter("port", "not_ip")), (0, 0));
     }
     lines.close_and_check([near, far]);
 }
@@ -791,10 +791,10 @@ fn packets_with_options_are_taken_whatever_the_options() {
             let source = hostile(1000 + words as u16 * 16 + tcp_words as u16);
             let plain = tcp_packet_with(source, socket(1, 80), syn, &tcp_options, b"");
             let packet = ip_with(stranger(), address(1), protocol::TCP, &options, &plain[20..]);
-            let before = lines.count("tcp", "requests_in");
+            let before = lines.count("tcp", "syns_in");
             lines.inject(1, &frame(BAD, &llc_ip(&packet)));
             lines.step(Duration::from_micros(100));
-            let after = lines.count("tcp", "requests_in");
+            let after = lines.count("tcp", "syns_in");
             assert_eq!(after, before + 1, "{words} words of IP options, {tcp_words} of TCP options");
         }
     }
@@ -870,7 +870,7 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
         lines.inject(1, &packet(datagram(7, b"nobody"), |_| ()));
     });
     assert!(lines.count("port", "queue_full") > 100);
-    assert_eq!(lines.count("tcp", "retransmissions"), 0);
+    assert_eq!(lines.count("tcp", "retransmits"), 0);
     lines.close_and_check([far, near]);
 }
 
@@ -904,7 +904,7 @@ fn errors_about_closed_ports_are_rationed() {
     });
     assert_eq!(lines.count("udp", "no_socket"), rounds * 5);
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND));
-    assert_eq!(lines.count("icmp", "errors_withheld"), rounds * 5 - u64::from(ERRORS_PER_SECOND));
+    assert_eq!(lines.count("icmp", "errors_rate_limited"), rounds * 5 - u64::from(ERRORS_PER_SECOND));
     // A second later there are errors again.
     lines.inject(1, &frame(BAD, &llc_ip(&datagram(7, b"late"))));
     lines.step(Duration::from_secs(1));

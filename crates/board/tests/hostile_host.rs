@@ -634,7 +634,7 @@ fn a_short_queue_and_a_port_without_circuits_hold_nobody_up() {
         let mut lines = Lines::of([make(0), make(1)]);
         let (near, far) = lines.open(0, 80);
         lines.carry((0, near), far, &noise(1, 100_000), |_, _| ());
-        assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0, "queues of {frames_max}");
+        assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0, "queues of {frames_max}");
         lines.close_and_check([near, far]);
     }
 }

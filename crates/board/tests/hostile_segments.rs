@@ -192,7 +192,9 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
         for side in 0..2 {
             let board = &lines.boards[side];
             assert!(
-                board.counter("tcp", "challenged") + board.counter("tcp", "unchallenged") > 10,
+                board.counter("tcp", "challenge_acks_out")
+                    + board.counter("tcp", "challenge_acks_suppressed")
+                    > 10,
                 "board {side}"
             );
             assert_eq!(lines.boards[side].counter("tcp", "resets_in"), 0, "board {side}");
@@ -353,8 +355,8 @@ fn a_flood_of_requests_fills_the_backlog_and_nothing_else() {
         }
         assert!(lines.boards[1].sessions() <= 21);
     });
-    assert!(lines.count("tcp", "cookies_out") > 1000, "beyond the backlog nothing is remembered");
-    assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0);
+    assert!(lines.count("tcp", "syn_cookies_sent") > 1000, "beyond the backlog nothing is remembered");
+    assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
     // Nobody answers: the half-open sessions go, and the listener takes others again.
     lines.close_and_check([near, far]);
     let (near, far) = {
@@ -388,7 +390,7 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
         assert!(memory.receive.available() > 0, "there is always a page for what is in order");
         assert!(memory.pdus.available() * 2 > memory.pdus.capacity());
     });
-    assert!(lines.count("tcp", "early_dropped") > 0, "memory was short, and what was early went");
+    assert!(lines.count("tcp", "out_of_order_dropped") > 0, "memory was short, and what was early went");
     for (index, (peer, stream)) in peers.drain(..).enumerate() {
         assert_eq!(lines.boards[1].host().readable(stream).unwrap(), 0);
         // Half of them by the host, half by the peer.
@@ -517,7 +519,7 @@ fn segments_by_chance_in_any_state_are_survived() {
         }
         // A silent peer is given up after fifteen timeouts.
         lines.pass(Duration::from_secs(1000));
-        assert_eq!(lines.boards[0].counter("tcp", "retransmissions"), 0, "seed {seed}");
+        assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0, "seed {seed}");
         lines.close_and_check([near, far]);
     }
 }

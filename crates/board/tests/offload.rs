@@ -51,7 +51,7 @@ fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     pair.run_until(later);
     for board in &mut pair.boards {
         assert!(board.memory_mut().is_all_free());
-        assert_eq!(board.counter("tcp", "checksum_wrong") + board.counter("ip", "checksum_wrong"), 0);
+        assert_eq!(board.counter("tcp", "checksum_errors") + board.counter("ip", "checksum_errors"), 0);
     }
     got
 }
@@ -85,7 +85,7 @@ fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
     let bytes = noise(300_000);
     let mut pair = pair(true, true);
     pair.damage_every = Some(13);
-    // `checksum_wrong` is what must be counted here, so the transfer is driven without its check.
+    // `checksum_errors` is what must be counted here, so the transfer is driven without its check.
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     let later = pair.now + Duration::from_secs(10);
@@ -109,7 +109,7 @@ fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
     assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
     let wrong = |side: usize| {
         let board = &pair.boards[side];
-        board.counter("tcp", "checksum_wrong") + board.counter("ip", "checksum_wrong")
+        board.counter("tcp", "checksum_errors") + board.counter("ip", "checksum_errors")
     };
     assert!(wrong(1) > 5, "damage was seen: {}", wrong(1));
 }

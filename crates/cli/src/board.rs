@@ -331,7 +331,7 @@ pub(crate) fn services(status: &Status) -> Table {
         .number_column("limit")
         .number_column("accepted")
         .number_column("refused")
-        .number_column("cut")
+        .number_column("aborted")
         .number_column("bytes in")
         .number_column("bytes out");
     for service in &status.services {
@@ -345,7 +345,7 @@ pub(crate) fn services(status: &Status) -> Table {
             service.sessions_max.to_string(),
             counter("accepted"),
             counter("refused"),
-            counter("cut"),
+            counter("aborted"),
             counter("bytes_in"),
             counter("bytes_out"),
         ]);

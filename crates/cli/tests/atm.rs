@@ -750,7 +750,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], good);
     let status = lines_of(&place.kiban(&["status", "hub", "--json"]));
-    assert_eq!(status["ports"][0]["counters"]["port"]["fcs_wrong"].as_u64(), Some(1), "{status}");
+    assert_eq!(status["ports"][0]["counters"]["port"]["fcs_errors"].as_u64(), Some(1), "{status}");
 }
 
 fn lines_of(output: &Output) -> Value {

@@ -428,8 +428,15 @@ fn items_go_through_whole_and_in_order_both_ways() {
             }
         }
         for end in [&first, &second] {
-            let LinkCounters { no_memory: starved, malformed, wrong_sender: strangers, send_errors: refused, units_in, units_out, .. } =
-                end.counters();
+            let LinkCounters {
+                no_memory: starved,
+                malformed,
+                wrong_sender: strangers,
+                send_errors: refused,
+                units_in,
+                units_out,
+                ..
+            } = end.counters();
             assert_eq!((starved, malformed, strangers, refused), (0, 0, 0, 0), "{name}");
             assert!(units_in > 300 && units_out > 300, "{name}: {:?}", end.counters());
         }
@@ -589,7 +596,11 @@ fn an_interface_goes_down_and_up_and_away() {
             end.send(&bytes).expect("it is down, not gone");
             end.pull().expect("it is down, not gone");
             let after = end.counters();
-            assert_eq!((after.units_out, after.send_errors), (before.units_out, before.send_errors + 1), "{one}");
+            assert_eq!(
+                (after.units_out, after.send_errors),
+                (before.units_out, before.send_errors + 1),
+                "{one}"
+            );
             interface::set_up(name).expect("up");
             end.pull().expect("it is up");
             end.send(&bytes).expect("it is up");

@@ -14,13 +14,14 @@ use kiban_link::LinkCounters;
 use std::collections::BTreeMap;
 
 /// Counters of a link that count losses.
-const OF_LINK: [&str; 6] = ["starved", "malformed", "overrun", "refused", "harm_lost", "harm_queue_full"];
+const OF_LINK: [&str; 6] =
+    ["no_memory", "malformed", "overrun", "send_errors", "impair_lost", "impair_queue_full"];
 
 /// Counters of a port that count losses, by family.
 const OF_PORT: [(&str, &[&str]); 5] = [
-    ("port", &["queue_full", "no_circuit", "starved", "fcs_wrong"]),
-    ("ethernet", &["malformed", "waiting_dropped", "starved"]),
-    ("bridge", &["malformed", "too_long", "starved"]),
+    ("port", &["queue_full", "no_circuit", "no_memory", "fcs_errors"]),
+    ("ethernet", &["malformed", "unresolved_discards", "no_memory"]),
+    ("bridge", &["malformed", "too_long", "no_memory"]),
     ("encapsulation", &["frames_truncated"]),
     (
         "reassembly",

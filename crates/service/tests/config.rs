@@ -124,6 +124,11 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         ("nagle = \"off\"", "nagel = \"off\"", "line 8: TCP has no setting `nagel`: did you mean `nagle`?"),
         (
             "nagle = \"off\"",
+            "retries = 3",
+            "line 8: TCP's setting `retries` is now called `rto_retries`: write `rto_retries`",
+        ),
+        (
+            "nagle = \"off\"",
             "nagle = \"maybe\"",
             "line 8: nagle: invalid value `maybe`: write off or on or minshall or limit",
         ),

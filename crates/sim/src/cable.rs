@@ -8,7 +8,7 @@
 //!                  well.
 //! Copies           a packet leaves its board's memory when it is sent and enters the other's when it
 //!                  arrives, as with a real port: packets in transit hold no pages. If the receiver has no
-//!                  memory, the packet is lost (`starved`).
+//!                  memory, the packet is lost (`no_memory`).
 //! Precision        the time on the line is kept to the fraction of a nanosecond while the line is busy.
 //! Not implemented  back-pressure: a port is never told that the line is busy, because the queue is here, as
 //!                  in a router, and drops at its tail. A cable has two ends: there are no hubs.

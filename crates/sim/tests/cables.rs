@@ -303,7 +303,7 @@ fn each_n_th_packet_is_lost() {
         let packets = world.cable(cable).counters().packets;
         assert_eq!(world.cable(cable).harm_counters().lost, packets / 10);
     }
-    assert!(world.board(boards[0]).counter("tcp", "retransmissions") > 30);
+    assert!(world.board(boards[0]).counter("tcp", "retransmits") > 30);
 }
 
 #[test]

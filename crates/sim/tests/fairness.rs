@@ -364,7 +364,7 @@ fn check_shares(net: Net, tcp: &tcp::Config, cases: &[(usize, usize)]) {
                 let others = Others { connections: STUCK, addresses, reads, begin };
                 let (bytes, stand) = honest_bytes(net, tcp, transmit_mib, others, from);
                 let percent = bytes * 100 / fair;
-                let aborted = stand.counter("stuck_sessions_aborted");
+                let aborted = stand.counter("persist_sessions_aborted");
                 println!("{net:?}, {transmit_mib} MiB, {others:?}: {percent} % of {fair}, {aborted} aborted");
                 if percent < 80 {
                     short.push((transmit_mib, others, percent));
@@ -431,7 +431,7 @@ fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin:
         live[0],
         ends.1 as f64 / ends.0 as f64,
         rates.iter().sum::<u64>(),
-        stand.counter("stuck_sessions_aborted"),
+        stand.counter("persist_sessions_aborted"),
     );
     ends
 }

@@ -101,7 +101,7 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
     assert!(*arrived.borrow() == bytes);
     world.settle(Instant::ZERO + Duration::from_secs(300));
     for card in cards {
-        let passed = world.board(card).counter("port", "passed");
+        let passed = world.board(card).counter("port", "host_packets");
         assert!(passed > 500, "{passed}");
         assert_eq!(world.board(card).counter("ip", "packets_in"), 0, "nothing was for the board itself");
     }
@@ -151,5 +151,5 @@ fn a_board_has_addresses_beside_the_hosts() {
     let pinger = Pinger { targets: vec![IpAddr::from([10, 0, 0, 255])], answered: Vec::new() };
     world.run_program(hosts[0], Box::new(pinger));
     assert!(!world.run(Instant::ZERO + Duration::from_secs(10)));
-    assert_eq!(world.board(cards[0]).counter("port", "no_way"), 1);
+    assert_eq!(world.board(cards[0]).counter("port", "no_route"), 1);
 }

@@ -487,7 +487,8 @@ fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
     // A frame of 13 cells passes two lines one time in four; everything arrives some day, for those who ask
     // on: fifteen losses in a row, where a session is usually given up, are to be expected once in thirty
     // segments.
-    let patient = tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
+    let patient =
+        tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
         let mut net = Setup { harm, ..Setup::new(&[0, 0], patient.clone()) }.build();
         let job = net.send(0, 1, 80, noise(seed, 10_000));

@@ -220,7 +220,7 @@ fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
             let at = BASE + n * u64::from(MESSAGE_BYTES);
             memory.read(at, MESSAGE_BYTES as usize).expect("within") == pattern(n)
         }));
-        assert!(world.board(boards[0]).counter("vi", "resends") > 0);
+        assert!(world.board(boards[0]).counter("vi", "retransmits") > 0);
         assert!(
             world.board(boards[1]).counter("vi", "malformed") > 0,
             "corrupted packets were seen for what they are"

@@ -71,7 +71,7 @@ fn one_session_fills_the_line() {
         check_intact(&outcome, &file);
         let reached = mbps(&pair, 16 << 20, Instant::ZERO);
         assert!(reached > 134.5803 * 0.995, "{reached} Mbit/s with a window of {window}");
-        assert_eq!(pair.world.board(pair.boards[0]).counter("tcp", "retransmissions"), 0);
+        assert_eq!(pair.world.board(pair.boards[0]).counter("tcp", "retransmits"), 0);
         assert_eq!(check::at_rest(&mut pair.world, &pair.boards), []);
     }
 }

@@ -72,7 +72,8 @@ fn ports_are_drawn_at_random_and_those_in_use_are_passed_over() {
 fn a_reset_in_time_wait_frees_the_name_only_where_it_is_set() {
     // RFC 1337 §3.
     for (resets_end_time_wait, left) in [(false, 1), (true, 0)] {
-        let mut talk = Talk::established(Config { time_wait_accepts_rst: resets_end_time_wait, ..Config::default() });
+        let mut talk =
+            Talk::established(Config { time_wait_accepts_rst: resets_end_time_wait, ..Config::default() });
         talk.finish().unwrap();
         talk.hear(seg(ACK | FIN, 1, 2, 60_000), b"");
         assert_eq!(talk.state(), Some(State::TimeWait));

@@ -138,9 +138,10 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
     assert_eq!(talk.state(), Some(State::FinWait1));
 
     // Not before its time, and not where a board is to wait for ever.
-    for config in
-        [Config { stuck_timeout: None, ..Config::default() }, Config { memory_shares: false, ..Config::default() }]
-    {
+    for config in [
+        Config { stuck_timeout: None, ..Config::default() },
+        Config { memory_shares: false, ..Config::default() },
+    ] {
         let mut talk = closed(config);
         let _pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
         wait(&mut talk, 100);

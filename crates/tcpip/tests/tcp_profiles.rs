@@ -206,7 +206,12 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
 
 #[test]
 fn a_stream_of_system_v_offers_all_until_as_much_waits() {
-    let config = Config { mss: 1000, receive_buffer_bytes: 4000, window_advertisement: Offer::Whole, ..Config::default() };
+    let config = Config {
+        mss: 1000,
+        receive_buffer_bytes: 4000,
+        window_advertisement: Offer::Whole,
+        ..Config::default()
+    };
     let mut talk = Talk::established(config);
     talk.reads = false;
     let mut windows = Vec::new();
@@ -224,14 +229,24 @@ fn a_stream_of_system_v_offers_all_until_as_much_waits() {
 #[test]
 fn a_reader_of_crumbs_moves_the_window_by_steps_or_at_every_answer() {
     for (offer, window) in [(Offer::Steps, 7900), (Offer::Room, 8000)] {
-        let config = Config { mss: 1000, receive_buffer_bytes: 8000, window_advertisement: offer, ..Config::default() };
+        let config = Config {
+            mss: 1000,
+            receive_buffer_bytes: 8000,
+            window_advertisement: offer,
+            ..Config::default()
+        };
         let mut talk = Talk::established(config);
         talk.hear(seg(ACK, 1, 1, 60_000), &bytes(100));
         talk.pass(ms(40));
         assert_eq!(talk.said(), [format!("ACK 1+0 ack 101 win {window}")]);
     }
     // Less than a segment and a quarter of the buffer is no offer.
-    let config = Config { mss: 1000, receive_buffer_bytes: 8000, window_advertisement: Offer::Room, ..Config::default() };
+    let config = Config {
+        mss: 1000,
+        receive_buffer_bytes: 8000,
+        window_advertisement: Offer::Room,
+        ..Config::default()
+    };
     let mut talk = Talk::established(config);
     talk.reads = false;
     (0..8).for_each(|n| talk.hear(seg(ACK, 1 + 1000 * n, 1, 60_000), &bytes(1000)));

@@ -137,7 +137,7 @@ impl Joined for Boards {
 
     fn check(&self) {
         let counters = |name| self.boards.iter().map(|board| board.counter("tcp", name)).sum::<u64>();
-        for name in ["retransmissions", "checksum_wrong", "timeouts", "starved", "out_of_order"] {
+        for name in ["retransmits", "checksum_errors", "timeouts", "no_memory", "out_of_order"] {
             assert_eq!(counters(name), 0, "{name}");
         }
         assert!(self.boards.iter().all(|board| board.copies().gather_bytes == 0));

@@ -21,7 +21,7 @@ fn is_sound(board: &Board<'_>) -> Value {
     for port in status["ports"].as_array().expect("ports") {
         let count = |name: &str| port["link_counters"][name].as_u64();
         assert_eq!((port["state"].as_str(), port["losses"].as_u64()), (Some("up"), Some(0)), "{status}");
-        assert_eq!((count("malformed"), count("strangers")), (Some(0), Some(0)), "{status}");
+        assert_eq!((count("malformed"), count("wrong_sender")), (Some(0), Some(0)), "{status}");
     }
     status
 }

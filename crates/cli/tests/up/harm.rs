@@ -36,7 +36,7 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
         let heard = std::cell::Cell::new(piece.len());
         for _ in 0..2 {
             ip(&format!("link set {name} down"));
-            let refused = counted(&board.status(), "refused");
+            let refused = counted(&board.status(), "send_errors");
             // What the kernel still has is read, so that the board has something to say to who does not hear
             // it.
             session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
@@ -44,7 +44,7 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
                 while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
                     heard.set(heard.get() + count);
                 }
-                counted(status, "refused") > refused
+                counted(status, "send_errors") > refused
             });
             ip(&format!("link set {name} up"));
         }
@@ -206,7 +206,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
     }
     let ip = |name: &str| status["counters"]["ip"][name].as_u64();
     assert!(
-        ip("malformed") > Some(100) && ip("truncated") > Some(100) && ip("checksum_wrong") > Some(100),
+        ip("malformed") > Some(100) && ip("truncated") > Some(100) && ip("checksum_errors") > Some(100),
         "{status}"
     );
     echo(&mut session, b"as if nothing were");
@@ -244,7 +244,7 @@ fn who_does_not_read_holds_no_more_than_a_share() {
         reader.read_exact(&mut piece).expect("it sends");
     }
     let status = board.status();
-    assert_eq!(status["counters"]["tcp"]["stuck_sessions_aborted"], served(&status, 0, "cut"));
+    assert_eq!(status["counters"]["tcp"]["persist_sessions_aborted"], served(&status, 0, "aborted"));
     drop((crowd, reader));
     is_clean(&board, &idle);
 }
@@ -392,7 +392,9 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
         counted(status, "units_in") + all.filter_map(Value::as_u64).sum::<u64>() == count
     });
     let lost = &status["ports"][0]["lost"];
-    for (cause, counter) in [("link_harm_lost", "harm_lost"), ("link_harm_queue_full", "harm_queue_full")] {
+    for (cause, counter) in
+        [("link_impair_lost", "impair_lost"), ("link_impair_queue_full", "impair_queue_full")]
+    {
         let of_cause = lost[cause].as_u64().expect("a cause");
         assert!(of_cause > 0 && of_cause == counted(&status, counter), "{cause}: {status}");
         let line =

@@ -116,7 +116,7 @@ fn a_gigabyte_comes_and_goes_with_its_hash() {
     assert!(hashes.join().expect("content") == [hash], "what was put is another");
     let status = is_clean(&board, &idle);
     assert!(counted(&status, "bytes_out") > 1_000_000_000 && counted(&status, "bytes_in") > 1_000_000_000);
-    assert_eq!((counted(&status, "malformed"), counted(&status, "starved")), (0, 0), "{status}");
+    assert_eq!((counted(&status, "malformed"), counted(&status, "no_memory")), (0, 0), "{status}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn files_come_and_go_over_every_link_and_mtu() {
             put(&root.join("file.bin"));
             assert!(hashes.join().expect("content") == [hash], "{what}: what was put is another");
             let status = is_clean(&board, &idle);
-            let wrong = ["malformed", "starved", "strangers"].map(|name| counted(&status, name));
+            let wrong = ["malformed", "no_memory", "wrong_sender"].map(|name| counted(&status, name));
             assert_eq!(wrong, [0; 3], "{what}: {status}");
             // Without offloads packets leave as they are on the wire, and with them segments that hold
             // several.
@@ -172,7 +172,7 @@ fn files_come_and_go_whole_while_packets_are_lost_and_overtake() {
         let status = is_clean(&board, &idle);
         // Of 5,600 packets each way one in a hundred was lost, and one overtaken.
         let tcp = |name: &str| status["counters"]["tcp"][name].as_u64();
-        assert!(tcp("retransmissions") > Some(20) && tcp("out_of_order") > Some(20), "{link}: {status}");
+        assert!(tcp("retransmits") > Some(20) && tcp("out_of_order") > Some(20), "{link}: {status}");
     }
 }
 
@@ -204,7 +204,7 @@ fn a_thousand_connections_are_open_at_once_and_each_hears_its_own_words() {
     let status = is_clean(&board, &idle);
     let counters = &status["services"][0]["counters"];
     assert_eq!(
-        ["accepted", "ended", "refused", "cut"].map(|name| counters[name].as_u64()),
+        ["accepted", "ended", "refused", "aborted"].map(|name| counters[name].as_u64()),
         [Some(1000), Some(1000), Some(0), Some(0)],
         "{status}"
     );
@@ -264,7 +264,7 @@ fn pings_of_every_size_and_with_options_are_answered() {
         let asked = (sizes.len() + more.len() + 6) as u64;
         let ip = &status["counters"]["ip"];
         assert_eq!(status["counters"]["icmp"]["echoes_answered"].as_u64(), Some(asked), "{status}");
-        for name in ["malformed", "checksum_wrong", "truncated", "options_malformed"] {
+        for name in ["malformed", "checksum_errors", "truncated", "options_malformed"] {
             assert_eq!(ip[name], 0, "{name}: {ip}");
         }
     }
@@ -319,7 +319,7 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
         }
         let status = board.status();
         let refused: u64 = ["tcp", "ip", "icmp"]
-            .map(|name| status["counters"][name]["checksum_wrong"].as_u64().expect("a counter"))
+            .map(|name| status["counters"][name]["checksum_errors"].as_u64().expect("a counter"))
             .iter()
             .sum();
         // The record is whole when the board has ended.

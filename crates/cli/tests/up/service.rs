@@ -548,7 +548,7 @@ fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
             let _ = flood.send_to(&syn(sent.get()), "127.0.0.1:7000");
             sent.set(sent.get() + 1);
         }
-        status["counters"]["tcp"]["cookies_out"].as_u64() > Some(5000)
+        status["counters"]["tcp"]["syn_cookies_sent"].as_u64() > Some(5000)
     });
     echo(&mut session, b"as if nothing were");
     echo(&mut connect("10.9.0.2:7"), b"who comes now");

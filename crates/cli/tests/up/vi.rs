@@ -187,7 +187,11 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         }
         // All that was one path: nothing was lost, nothing was sent again.
         let counters = [near.counters(), far.counters()];
-        assert!(counters.iter().all(|it| (it.malformed, it.gaps, it.retransmits, it.connections_broken) == (0, 0, 0, 0)));
+        assert!(
+            counters
+                .iter()
+                .all(|it| (it.malformed, it.gaps, it.retransmits, it.connections_broken) == (0, 0, 0, 0))
+        );
         // Nobody has anything to do.
         near.set_wait(Wait::Interrupt);
         far.set_wait(Wait::Interrupt);

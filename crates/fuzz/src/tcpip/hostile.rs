@@ -94,7 +94,7 @@ fn a_million_requests_hold_a_backlog_and_harm_no_stream() {
         if number.is_multiple_of(20_000) {
             stand.sent.retain(|packet| packet[16..20] == PEER.octets());
             sing(&mut good, &mut stand, 500);
-            let backlog = stand.board.counter("tcp", "requests_in");
+            let backlog = stand.board.counter("tcp", "syns_in");
             assert!(stand.board.sessions() <= 1 + 128, "{backlog} taken");
         }
         stand.sent.retain(|packet| packet[16..20] == PEER.octets());
@@ -184,12 +184,12 @@ fn an_optimist_is_told_where_we_stand() {
     let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
     end.write(&mut stand, 200_000);
     hear(&mut end, &mut stand);
-    let (sent, before) = (end.board_sent, stand.board.counter("tcp", "unsent_acknowledged"));
+    let (sent, before) = (end.board_sent, stand.board.counter("tcp", "acks_of_unsent_data"));
     for ahead in [1, 1460, 100_000, 1 << 30] {
         acknowledge(&mut end, &mut stand, sent + ahead, |_| {});
     }
     assert_eq!(end.board_sent, sent, "nothing follows from a lie");
-    assert_eq!(stand.board.counter("tcp", "unsent_acknowledged"), before + 4);
+    assert_eq!(stand.board.counter("tcp", "acks_of_unsent_data"), before + 4);
 }
 
 /// Blocks of bytes that are not out, upside down, or of everything.
@@ -317,7 +317,7 @@ fn a_forged_report_of_a_narrow_way_narrows_nothing() {
     for (port, place) in [(4000, sent), (4000, 0), (4000, 0x8000_0000), (4001, 1), (1, 1)] {
         assert_eq!(report(&mut stand, &end, port, place), 0, "port {port}, byte {place}");
     }
-    assert_eq!(stand.board.counter("tcp", "troubles_disbelieved"), 5);
+    assert_eq!(stand.board.counter("tcp", "icmp_errors_rejected"), 5);
     // The truth is believed.
     assert_eq!(report(&mut stand, &end, 4000, 1), 1);
     assert_eq!(stand.board.host().info(end.stream).expect("open").mss, 600 - 40);
@@ -361,7 +361,7 @@ fn who_is_not_read_leaves_room(bytes: u32) {
     let receive = &mut stand.board.memory_mut().receive;
     let (left, all) = (receive.available(), receive.capacity());
     assert!(left * 20 > all, "{left} of {all} pages are left");
-    assert_eq!(stand.board.counter("tcp", "retransmissions"), 0);
+    assert_eq!(stand.board.counter("tcp", "retransmits"), 0);
     for end in greedy.iter().chain(&silent).chain([&good]) {
         stand.board.host().abort(end.stream).expect("it is open");
     }

@@ -236,7 +236,7 @@ impl Star {
             let outcome = &mut flows[circuit.flow].outcome;
             match &circuit.ends {
                 [End::Board(source), End::Board(sink)] => {
-                    outcome.retransmissions += self.world.board(*source).counter("tcp", "retransmissions");
+                    outcome.retransmissions += self.world.board(*source).counter("tcp", "retransmits");
                     outcome.octets += self.world.program::<Drain>(*sink).map_or(0, |drain| drain.octets);
                 }
                 [_, End::Terminal(sink)] => {

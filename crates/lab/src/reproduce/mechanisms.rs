@@ -322,7 +322,7 @@ impl Joined {
             }
             (self.received - before) as f64 / PAYLOAD_BYTES as f64
         });
-        let again: u64 = self.boards.iter().map(|board| board.counter("tcp", "retransmissions")).sum();
+        let again: u64 = self.boards.iter().map(|board| board.counter("tcp", "retransmits")).sum();
         assert_eq!(again, 0, "nothing is lost between the boards");
         span.cpu_nanos_each()
     }

@@ -275,7 +275,7 @@ pub fn run(
         limit_percent: mbps.map(|mbps| mbps / limit_mbps * 100.0),
         paper_mbps: mbps.and((leg.sessions == 1 && leg.window_bytes == 256 << 10).then_some(133.4)),
         copies_per_byte: per_byte(copied(&boards) as f64),
-        retransmissions: total("tcp", "retransmissions"),
+        retransmissions: total("tcp", "retransmits"),
         cpu_ns_per_pdu: cpu_nanos / pdus.max(1) as f64,
         wall_seconds,
         cells: pair.world.line(pair.sending[leg.sender]).cells(),

@@ -199,7 +199,7 @@ fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
         received,
         copied: Some(copied),
         pdus: total("segmentation", "frames_out"),
-        retransmits: total("tcp", "retransmissions"),
+        retransmits: total("tcp", "retransmits"),
         // The layers above TCP run in the host programs.
         cpu_ticks: cost.board_ticks + cost.host_ticks,
         sent: pair.world.line(pair.sending[0]).cells(),

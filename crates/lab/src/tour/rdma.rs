@@ -461,7 +461,7 @@ fn in_virtual_time(
         copied,
         segments: boards[0].counter("rdma", "segments_out"),
         pdus: total("rdma", "segments_out"),
-        retransmits: total("tcp", "retransmissions") + total("efe", "resends"),
+        retransmits: total("tcp", "retransmits") + total("efe", "retransmits"),
         cpu_nanos: scale.nanos(world.cost().board_ticks),
     }))
 }

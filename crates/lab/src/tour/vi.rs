@@ -233,7 +233,7 @@ pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failur
         limit_percent: mbps.map(|mbps| mbps / limit_mbps * 100.0),
         paper_mbps: None,
         copies_per_byte: per_byte(total("bytes_copied") as f64),
-        retransmissions: total("resends"),
+        retransmissions: total("retransmits"),
         cpu_ns_per_pdu: cpu_nanos / total("packets_out").max(1) as f64,
         wall_seconds,
         cells: world.board(boards[0]).counter("vi", "packets_out"),

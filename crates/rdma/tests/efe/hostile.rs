@@ -18,8 +18,16 @@ fn state(pair: &Pair, flows: [FlowNumber; 2]) -> Vec<(usize, usize, usize)> {
 }
 
 fn blamed(counters: &EfeCounters) -> u64 {
-    let EfeCounters { malformed, no_flow, wrong_sender: strangers, acks_invalid: impossible, unexpected, duplicates: doubled, sent_beyond_credit: beyond_credit, .. } =
-        counters;
+    let EfeCounters {
+        malformed,
+        no_flow,
+        wrong_sender: strangers,
+        acks_invalid: impossible,
+        unexpected,
+        duplicates: doubled,
+        sent_beyond_credit: beyond_credit,
+        ..
+    } = counters;
     malformed + no_flow + strangers + impossible + unexpected + doubled + beyond_credit
 }
 

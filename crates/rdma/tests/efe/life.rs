@@ -208,7 +208,11 @@ fn a_lost_frame_is_sent_again_once() {
     pair.loses = Box::new(move |_, header| header.kind == Kind::Data && core::mem::take(&mut lose));
     pair.transfer(flows, 200);
     let counters = pair.ends[0].counters();
-    assert_eq!((counters.retransmits, counters.lost, counters.timeouts), (1, 1, 0), "its followers tell of it");
+    assert_eq!(
+        (counters.retransmits, counters.lost, counters.timeouts),
+        (1, 1, 0),
+        "its followers tell of it"
+    );
     assert_eq!(pair.ends[1].counters().duplicates, 0);
 }
 

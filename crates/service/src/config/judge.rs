@@ -167,6 +167,10 @@ impl Validator<'_> {
                         ConfigError::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
                     ConfigError { key: String::new(), ..mistake }
                 }
+                SettingError::Renamed { name, now } => {
+                    let mistake = format!("TCP's setting `{name}` is now called `{now}`");
+                    ConfigError::at(self.text, at, mistake, format!("write `{now}`"))
+                }
                 SettingError::Unreadable { word, expects, .. } => ConfigError::at(
                     self.text,
                     at,

@@ -145,7 +145,7 @@ kiban_base::settings! {
         /// for pages.
         memory_shares: bool = true,
         /// Whether memory, sessions and the backlog are shared among peer addresses first, or among sessions
-        /// only, because many users share one address. No effect without `shares`.
+        /// only, because many users share one address. No effect without `memory_shares`.
         fairness: Fairness = Fairness::Address,
         /// Bytes that a session may hold or offer beyond its share while memory is left.
         floor_bytes: u32 = 16 << 10,
@@ -236,11 +236,11 @@ kiban_base::settings! {
         /// Unanswered keep-alive probes before the session is aborted (Linux: 9).
         keep_alive_probes: u32 = 9,
         /// How long data may wait for its acknowledgement before the session is aborted (RFC 9293 §3.8.3; RFC
-        /// 5482). None: only `retries` limits it.
+        /// 5482). None: only `rto_retries` limits it.
         user_timeout: Option<Duration> = None,
         /// How long a peer may acknowledge less than `floor_bytes` of the data queued for it, when a quarter
         /// of the transmit memory is left and others want more (RFC 6429 §3); proportionally less when less
-        /// is left, down to a fifth. None: for ever; likewise without `shares`.
+        /// is left, down to a fifth. None: for ever; likewise without `memory_shares`.
         stuck_timeout: Option<Duration> = Some(Duration::from_secs(10)),
         /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
         timestamps: bool = true,
@@ -260,6 +260,22 @@ kiban_base::settings! {
         backlog: usize = 128,
         /// When SYNs are answered with cookies, without keeping state (RFC 4987 §3.6).
         syn_cookies: SynCookies = SynCookies::Full,
+    }
+    renamed {
+        "doubt_retries" => negative_advice_retries,
+        "syn_troubles" => syn_unreachable_max,
+        "cut_below" => segmentation_offload,
+        "shares" => memory_shares,
+        "holder_bytes" => session_overhead_bytes,
+        "offer" => window_advertisement,
+        "write_beyond_bytes" => write_overshoot_bytes,
+        "stuck_patience" => stuck_timeout,
+        "abandoned_timeout" => orphan_timeout,
+        "retries" => rto_retries,
+        "tail_probe" => tail_loss_probe,
+        "tail_probe_least" => tail_loss_probe_min,
+        "rate_reduction" => proportional_rate_reduction,
+        "resets_end_time_wait" => time_wait_accepts_rst,
     }
 }
 

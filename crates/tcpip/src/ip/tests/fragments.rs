@@ -194,8 +194,8 @@ fn fragments_that_break_a_rule_by_themselves_are_counted() {
         (fragment(1, 0, true, &[]), "fragments_malformed"),
         (fragment(1, 8, false, &[]), "fragments_malformed"),
         (fragment(1, 0, true, &noise(9)), "fragments_malformed"),
-        (fragment(1, 65_528, false, &noise(8)), "fragments_beyond"),
-        (fragment(1, 65_504, false, &noise(16)), "fragments_beyond"),
+        (fragment(1, 65_528, false, &noise(8)), "fragments_beyond_max"),
+        (fragment(1, 65_504, false, &noise(16)), "fragments_beyond_max"),
         (tcp(0, true, 8), "fragments_tiny"),
         (tcp(8, true, 16), "fragments_tiny"),
         (tcp(8, false, 16), "fragments_tiny"),
@@ -221,7 +221,7 @@ fn endless_fragments_stay_within_every_bound() {
     for at in 0..100 {
         assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());
     }
-    assert_eq!((bench.count("fragments_excess"), bench.count("fragments_late")), (1, 87));
+    assert_eq!((bench.count("fragments_too_many"), bench.count("fragments_late")), (1, 87));
     assert!(bench.memory.is_all_free());
     // Many incomplete datagrams: the oldest are evicted, both at the limit on datagrams and at that on bytes.
     for (parts, alive) in [(1, 10), (8, 5)] {
@@ -281,7 +281,7 @@ fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
                 .send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu })
                 .is_empty()
         );
-        assert_eq!((bench.count("starved"), bench.count("packets_out")), (1, 0));
+        assert_eq!((bench.count("no_memory"), bench.count("packets_out")), (1, 0));
         assert!(bench.memory.is_all_free());
     }
 }

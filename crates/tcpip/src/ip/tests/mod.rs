@@ -174,11 +174,11 @@ fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
                 bytes[8] ^= 1;
                 bytes
             }),
-            "checksum_wrong"
+            "checksum_errors"
         ),
         (packet(b"x", |header| header.total_bytes = 400), same(), "truncated"),
         (packet(b"x", |header| header.total_bytes = 21 + 8), same(), "truncated"),
-        (packet(b"x", |header| header.fragment_offset_bytes = 65528), same(), "fragments_beyond"),
+        (packet(b"x", |header| header.fragment_offset_bytes = 65528), same(), "fragments_beyond_max"),
         (packet(b"x", elsewhere), same(), "not_ours"),
         (packet(b"x", from_us), same(), "bad_source"),
         (packet(b"x", group), same(), "bad_source"),

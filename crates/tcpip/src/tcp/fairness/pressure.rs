@@ -4,13 +4,13 @@
 //! When             less than a quarter is left, and that limits a session whose peer accepts data. Otherwise
 //!                  nothing is checked.
 //! Which            sessions whose peers have acknowledged less than `floor_bytes` of the queued data for
-//!                  `stuck_patience` (proportionally less when less is left, at least a fifth): the address
+//!                  `stuck_timeout` (proportionally less when less is left, at least a fifth): the address
 //!                  that holds most first, and of its sessions the longest stuck first. Peers that accept a
 //!                  byte now and then, or keep their window at one byte, are included.
 //! Until            a quarter of the memory is free (half of it, if less than an eighth was), or no such
 //!                  session is left.
 //! Own share        if memory is left but a session's own address, or attached program, has used its share,
-//!                  that one's stuck sessions are aborted after `stuck_patience`, so that others behind the
+//!                  that one's stuck sessions are aborted after `stuck_timeout`, so that others behind the
 //!                  same address are not shut out.
 //! Cost             one pass over all sessions, at most every [`INTERVAL`].
 

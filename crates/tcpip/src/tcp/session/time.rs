@@ -53,7 +53,8 @@ impl Session {
         if self.state == State::TimeWait || (self.state == State::FinWait2 && self.host_closed) {
             return self.end(Reason::Closed, ctx);
         }
-        let retries = if self.state.is_synchronised() { ctx.config.rto_retries } else { ctx.config.syn_retries };
+        let retries =
+            if self.state.is_synchronised() { ctx.config.rto_retries } else { ctx.config.syn_retries };
         self.consecutive_timeouts += 1;
         if self.consecutive_timeouts > retries {
             ctx.counters.timed_out += 1;
