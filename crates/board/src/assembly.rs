@@ -6,7 +6,7 @@ use crate::edge::Edge;
 use crate::port::{AtmPort, PacketPort, Port};
 use crate::stack::Stack;
 use crate::wiring::ip;
-use crate::wiring::rdma::RdmaTower;
+use crate::wiring::rdma::RdmaWiring;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -32,7 +32,7 @@ impl Board {
         let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
-        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, rng.draw_key())));
+        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaWiring::new(its, rng.draw_key())));
         let passages: Vec<_> = config
             .ports
             .iter()
@@ -71,14 +71,16 @@ impl Board {
                     Port::Packets(PacketPort::host(host, config.ports.get(host.of).map_or(0, mtu_of)))
                 }
                 PortConfig::Efe(efe) => {
-                    let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), rng.draw_key()));
+                    let make = || Box::new(RdmaWiring::new(&RdmaConfig::default(), rng.draw_key()));
                     rdma.get_or_insert_with(make).add_port(efe, rng.draw_key());
                     Port::Efe
                 }
             });
         }
-        let lanes =
-            ports.iter().scan(0, |next, port| Some(core::mem::replace(next, *next + port.lanes()))).collect();
+        let tx_queues = ports
+            .iter()
+            .scan(0, |next, port| Some(core::mem::replace(next, *next + port.tx_queues())))
+            .collect();
         for more in &config.addresses {
             let PortAddress { port, address, prefix } = *more;
             let mtu_bytes = mtu_of(&config.ports[port]);
@@ -93,7 +95,7 @@ impl Board {
             ip: tower,
             edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
             ports,
-            lanes,
+            tx_queues,
             passages,
             passing: Vec::new(),
             bridging: Vec::new(),

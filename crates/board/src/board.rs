@@ -8,7 +8,7 @@
 
 use crate::port::Port;
 use crate::stack::Stack;
-use crate::wiring::rdma::RdmaTower;
+use crate::wiring::rdma::RdmaWiring;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -70,7 +70,7 @@ pub enum Output {
 pub struct Board {
     pub(crate) stack: Stack,
     pub(crate) vi: Option<Box<Nic>>,
-    pub(crate) rdma: Option<Box<RdmaTower>>,
+    pub(crate) rdma: Option<Box<RdmaWiring>>,
     /// Whether the current completions have been announced to the host.
     pub(crate) told: bool,
 }
@@ -194,9 +194,9 @@ impl Board {
     /// wait for its memory; otherwise never.
     pub fn next_room(&self, port: usize) -> Instant {
         let Some(place @ Port::Atm(atm)) = self.stack.ports.get(port) else { return Instant::NEVER };
-        let mut lanes = self.stack.lanes[port]..self.stack.lanes[port] + place.lanes();
-        let waits =
-            lanes.any(|lane| self.stack.ip.tcp.has_work(lane)) || !self.stack.edge.page_line.is_empty();
+        let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();
+        let waits = tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
+            || !self.stack.edge.page_line.is_empty();
         if waits { atm.segmentation.next_end() } else { Instant::NEVER }
     }
 }

@@ -12,7 +12,7 @@ use kiban_base::Instant;
 
 /// A line for packets. Its rate and its bound are said with each packet: they may change.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct Pacer {
     /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
     free_at: Instant,
     rest: u128,
@@ -20,7 +20,7 @@ pub struct Pace {
     waiting: VecDeque<Instant>,
 }
 
-impl Pace {
+impl Pacer {
     /// When the last bit of a packet that is sent now has left, its `bytes` those on the line; nothing when
     /// it found `packets_max` that wait before it. A rate of 0 bit/s is one of 1.
     pub fn admit(
@@ -30,7 +30,7 @@ impl Pace {
         packets_max: usize,
         now: Instant,
     ) -> Option<Instant> {
-        self.turn_to(now);
+        self.advance_to(now);
         if self.free_at <= now {
             (self.free_at, self.rest) = (now, 0);
         } else if self.waiting.len() < packets_max {
@@ -53,12 +53,12 @@ impl Pace {
 
     /// Packets that wait for the line, the one on it not counted.
     pub fn waiting(&mut self, now: Instant) -> usize {
-        self.turn_to(now);
+        self.advance_to(now);
         self.waiting.len()
     }
 
     /// Packets whose turn has come wait no more.
-    fn turn_to(&mut self, now: Instant) {
+    fn advance_to(&mut self, now: Instant) {
         while self.waiting.front().is_some_and(|start| *start <= now) {
             self.waiting.pop_front();
         }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn packets_leave_one_after_another_and_the_queue_has_a_bound() {
-        let mut pace = Pace::default();
+        let mut pace = Pacer::default();
         let at = Instant::from_nanos;
         // 125 bytes at 3 kbit/s take a third of a second.
         let left: [_; 4] = core::array::from_fn(|_| pace.admit(125, 3000, 2, at(0)));

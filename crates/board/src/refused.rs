@@ -6,7 +6,7 @@ use kiban_tcpip::{tcp, udp};
 /// Why the board refused a call of the host. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum HostError {
     /// No such stream: never opened, or closed.
     UnknownStream,
     /// The stream is not open yet, or has ended.
@@ -29,45 +29,47 @@ pub enum Refused {
     Udp(udp::Refusal),
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::UnknownStream => f.write_str("no such stream: it was never opened, or has been closed"),
-            Refused::NotOpen => {
+            HostError::UnknownStream => {
+                f.write_str("no such stream: it was never opened, or has been closed")
+            }
+            HostError::NotOpen => {
                 f.write_str("the stream is not open: wait for its completion, or open another")
             }
-            Refused::UnknownListener => {
+            HostError::UnknownListener => {
                 f.write_str("no such listener: it was never made, or has been closed")
             }
-            Refused::NoRoute => f.write_str("there is no route to that address: add one to the board"),
-            Refused::TooLong => {
+            HostError::NoRoute => f.write_str("there is no route to that address: add one to the board"),
+            HostError::TooLong => {
                 f.write_str("the payload does not fit the longest packet there is: send less at once")
             }
-            Refused::NoMemory => {
+            HostError::NoMemory => {
                 f.write_str("no packet memory is free now: try again after the next completion")
             }
-            Refused::NoCircuit => {
+            HostError::NoCircuit => {
                 f.write_str("no such circuit: give an ATM port and the number of its circuit")
             }
-            Refused::Busy => {
+            HostError::Busy => {
                 f.write_str("a loopback is under way on that circuit: wait until it has come back")
             }
-            Refused::Tcp(refusal) => refusal.fmt(f),
-            Refused::Udp(refusal) => refusal.fmt(f),
+            HostError::Tcp(refusal) => refusal.fmt(f),
+            HostError::Udp(refusal) => refusal.fmt(f),
         }
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for HostError {}
 
-impl From<tcp::Refusal> for Refused {
-    fn from(refusal: tcp::Refusal) -> Refused {
-        Refused::Tcp(refusal)
+impl From<tcp::Refusal> for HostError {
+    fn from(refusal: tcp::Refusal) -> HostError {
+        HostError::Tcp(refusal)
     }
 }
 
-impl From<udp::Refusal> for Refused {
-    fn from(refusal: udp::Refusal) -> Refused {
-        Refused::Udp(refusal)
+impl From<udp::Refusal> for HostError {
+    fn from(refusal: udp::Refusal) -> HostError {
+        HostError::Udp(refusal)
     }
 }

@@ -122,7 +122,7 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
-        assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote, kind }]);
+        assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote, kind }]);
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
         hub.run();
@@ -159,7 +159,7 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
         for kind in kinds {
             hub.inject(0, &error(kind, of(protocol::UDP)));
             hub.run();
-            assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote, kind }]);
+            assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote, kind }]);
         }
         hub.inject(0, &error(kinds[0], of(protocol::TCP)));
         hub.run();

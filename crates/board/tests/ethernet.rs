@@ -163,7 +163,7 @@ fn pings_and_long_datagrams_of_both_families_come_and_go() {
         let code = if remote.is_ipv4() { 3 } else { 4 };
         let kind = IcmpErrorKind::Unreachable { code };
         let remote = SocketAddr::new(remote, 54);
-        assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket: here, remote, kind }]);
+        assert_eq!(hub.take_told(0), [Completion::DatagramError { socket: here, remote, kind }]);
     }
     assert!(hub.seen.iter().all(|frame| frame.len() <= 1514));
     assert!(hub.count(1, "ip", "reassembled") >= 8);
@@ -221,7 +221,7 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
     hub.pass(Duration::from_millis(500));
     let kind = IcmpErrorKind::Unreachable { code: 1 };
     let told = hub.take_told(0);
-    assert_eq!(told, vec![Completion::DatagramTrouble { socket, remote: gone, kind }; 3]);
+    assert_eq!(told, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
     assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
     assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
     // The same with IPv6.
@@ -235,7 +235,7 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
     let question = Message::NeighbourSolicitation { target: six("fe80::77") };
     assert_eq!(asked, vec![(local6(0), solicited_node(six("fe80::77")), question); 3]);
     let kind = IcmpErrorKind::Unreachable { code: 3 };
-    assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote: gone, kind }]);
+    assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote: gone, kind }]);
     hub.check_home();
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Pair, address, config, socket};
 use kiban_base::Instant;
-use kiban_board::{Completion, Reason, Refused, StreamId};
+use kiban_board::{Completion, HostError, Reason, StreamId};
 use kiban_tcpip::tcp::Refusal;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -128,34 +128,34 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
     let mut host = pair.boards[0].host();
-    assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(Refused::NoRoute));
-    assert_eq!(host.unlisten(99), Err(Refused::UnknownListener));
+    assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(HostError::NoRoute));
+    assert_eq!(host.unlisten(99), Err(HostError::UnknownListener));
     // RFC 9293 §3.9.2.3, MUST-46: nobody calls a net or a group; and nobody speaks for another.
     for many in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
         let opened = host.open_from(SocketAddr::new(address(0), 0), many.parse().unwrap());
-        assert_eq!(opened, Err(Refused::Tcp(Refusal::BadAddress)), "{many}");
+        assert_eq!(opened, Err(HostError::Tcp(Refusal::BadAddress)), "{many}");
     }
-    assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(Refused::Tcp(Refusal::BadAddress)));
+    assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(HostError::Tcp(Refusal::BadAddress)));
     // One that does not say who it is speaks for whoever has the way there.
     let any = "0.0.0.0:5555".parse().unwrap();
     let other = host.open_from(any, socket(1, 80)).unwrap();
     assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
     host.abort(other).unwrap();
-    assert_eq!(host.open_from(any, "192.0.2.1:80".parse().unwrap()), Err(Refused::NoRoute));
+    assert_eq!(host.open_from(any, "192.0.2.1:80".parse().unwrap()), Err(HostError::NoRoute));
     host.finish(near).unwrap();
-    assert!(matches!(host.write(near, b"late"), Err(Refused::Tcp(_))));
+    assert!(matches!(host.write(near, b"late"), Err(HostError::Tcp(_))));
     host.close(near).unwrap();
-    assert_eq!(host.close(near), Err(Refused::UnknownStream), "a double close");
-    assert_eq!(host.write(near, b"x"), Err(Refused::UnknownStream));
-    assert_eq!(host.read(near, &mut [0; 4]), Err(Refused::UnknownStream));
+    assert_eq!(host.close(near), Err(HostError::UnknownStream), "a double close");
+    assert_eq!(host.write(near, b"x"), Err(HostError::UnknownStream));
+    assert_eq!(host.read(near, &mut [0; 4]), Err(HostError::UnknownStream));
     // The number is used again, the old handle still names nothing.
     pair.boards[1].host().close(far).unwrap();
     pair.run();
     pair.run_until(Instant::from_nanos(100_000_000_000));
     let again = pair.boards[0].host().open(socket(1, 80)).unwrap();
     assert_eq!(again.index(), near.index());
-    assert_eq!(pair.boards[0].host().write(near, b"x"), Err(Refused::UnknownStream));
-    for message in [Refused::UnknownStream, Refused::NoRoute, Refused::NoMemory] {
+    assert_eq!(pair.boards[0].host().write(near, b"x"), Err(HostError::UnknownStream));
+    for message in [HostError::UnknownStream, HostError::NoRoute, HostError::NoMemory] {
         assert!(message.to_string().contains(':') || message.to_string().len() > 20, "says what to do");
     }
 }
@@ -214,9 +214,9 @@ fn pings_and_datagrams_come_and_go() {
         (1, 1)
     );
     let too_long = vec![0; 65508];
-    assert_eq!(pair.boards[0].host().send_to(here, socket(1, 53), &too_long), Err(Refused::TooLong));
+    assert_eq!(pair.boards[0].host().send_to(here, socket(1, 53), &too_long), Err(HostError::TooLong));
     pair.boards[0].host().unbind(here).unwrap();
-    assert!(matches!(pair.boards[0].host().send_to(here, socket(1, 53), b"x"), Err(Refused::Udp(_))));
+    assert!(matches!(pair.boards[0].host().send_to(here, socket(1, 53), b"x"), Err(HostError::Udp(_))));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use kiban_atm::wire::oam;
 use kiban_atm::{Contract, Interval, Meter, TimedCell};
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{Instant, SimRng};
-use kiban_board::{BoardConfig, Completion, Input, Refused};
+use kiban_board::{BoardConfig, Completion, HostError, Input};
 use kiban_tcpip::icmp::ERRORS_PER_SECOND;
 use kiban_tcpip::wire::icmp;
 use kiban_tcpip::wire::tcp::Flags;
@@ -678,9 +678,9 @@ fn an_atm_ping_comes_back_and_a_second_one_waits_its_turn() {
     let mut lines = Lines::new();
     let tag = lines.boards[0].host().cell_loopback(0, 0).unwrap();
     let refused = lines.boards[0].host().cell_loopback(0, 0).unwrap_err();
-    assert_eq!(refused, Refused::Busy, "one is under way");
+    assert_eq!(refused, HostError::Busy, "one is under way");
     for (port, circuit) in [(0, 2), (1, 0), (9, 9)] {
-        assert_eq!(lines.boards[0].host().cell_loopback(port, circuit), Err(Refused::NoCircuit));
+        assert_eq!(lines.boards[0].host().cell_loopback(port, circuit), Err(HostError::NoCircuit));
     }
     lines.drain(0);
     lines.pass(Duration::from_millis(10));

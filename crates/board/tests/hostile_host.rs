@@ -7,7 +7,7 @@ use common::lines::{Lines, config as atm_config, port_of, stranger};
 use common::packets::noise;
 use common::{Pair, address, config, socket};
 use kiban_base::Slice;
-use kiban_board::{BoardConfig, Completion, PortConfig, Refused, SocketId, StreamId};
+use kiban_board::{BoardConfig, Completion, HostError, PortConfig, SocketId, StreamId};
 use kiban_tcpip::{tcp, udp};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ impl Model {
     fn call<T>(
         &mut self,
         side: usize,
-        call: impl FnOnce(&mut kiban_board::Host<'_>) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
+        call: impl FnOnce(&mut kiban_board::Host<'_>) -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
         let before = self.state(side);
         let outcome = call(&mut self.pair.boards[side].host());
         if let Err(refused) = &outcome {
@@ -131,7 +131,7 @@ impl Model {
         match (known, which % 3) {
             (Some(listener), 0) => {
                 self.call(side, |host| host.unlisten(listener)).unwrap();
-                assert_eq!(self.call(side, |host| host.unlisten(listener)), Err(Refused::UnknownListener));
+                assert_eq!(self.call(side, |host| host.unlisten(listener)), Err(HostError::UnknownListener));
             }
             (known, _) => {
                 self.listeners[side].extend(known);
@@ -171,7 +171,7 @@ impl Model {
     fn on_end(&mut self, side: usize, at: usize, what: u8, size: usize) {
         let End { id, link, role, open, finished, ended, closed } = self.ends[side][at];
         if closed {
-            let unknown = Err(Refused::UnknownStream);
+            let unknown = Err(HostError::UnknownStream);
             assert_eq!(self.call(side, |host| host.write(id, &[1; 9])), unknown.map(|()| 0));
             assert_eq!(self.call(side, |host| host.read(id, &mut [0; 9])), unknown.map(|()| 0));
             assert!(self.call(side, |host| host.take(id)).is_err());
@@ -193,8 +193,8 @@ impl Model {
                         assert!(open && !finished && !ended && count <= size);
                         self.links[link][role].sent.extend_from_slice(&bytes[..count]);
                     }
-                    Err(Refused::NotOpen) => assert!(!open || ended),
-                    Err(Refused::Tcp(tcp::Refusal::Finished)) => assert!(finished),
+                    Err(HostError::NotOpen) => assert!(!open || ended),
+                    Err(HostError::Tcp(tcp::Refusal::Finished)) => assert!(finished),
                     Err(other) => panic!("{other:?}"),
                 }
             }
@@ -251,8 +251,8 @@ impl Model {
                 let port = 1000 + u16::from(which / 4) % 4;
                 match self.call(side, |host| host.bind(socket(side, port))) {
                     Ok(id) => self.sockets[side].push((id, port)),
-                    Err(Refused::Udp(udp::Refusal::TooMany)) => assert_eq!(self.sockets[side].len(), 3),
-                    Err(Refused::Udp(udp::Refusal::AddressInUse)) => {
+                    Err(HostError::Udp(udp::Refusal::TooMany)) => assert_eq!(self.sockets[side].len(), 3),
+                    Err(HostError::Udp(udp::Refusal::AddressInUse)) => {
                         assert!(self.sockets[side].iter().any(|known| known.1 == port));
                     }
                     Err(other) => panic!("{other:?}"),
@@ -264,7 +264,7 @@ impl Model {
                     self.stale_sockets[side].push(id);
                 }
                 for id in self.stale_sockets[side].clone() {
-                    let unknown = Refused::Udp(udp::Refusal::UnknownSocket);
+                    let unknown = HostError::Udp(udp::Refusal::UnknownSocket);
                     assert_eq!(self.call(side, |host| host.unbind(id)), Err(unknown));
                     assert_eq!(
                         self.call(side, |host| host.send_to(id, socket(1 - side, 1000), b"x")),
@@ -283,10 +283,10 @@ impl Model {
                 let bytes = noise(self.datagrams.len() as u64, size);
                 match self.call(side, |host| host.send_to(id, remote, &bytes)) {
                     Ok(()) => self.datagrams.push(bytes),
-                    Err(Refused::TooLong) => assert!(size > 1472),
-                    Err(Refused::NoRoute) => assert_eq!(remote.port(), 80),
-                    Err(Refused::Udp(udp::Refusal::BadAddress)) => assert_eq!(remote.port(), 0),
-                    Err(Refused::NoMemory) => {}
+                    Err(HostError::TooLong) => assert!(size > 1472),
+                    Err(HostError::NoRoute) => assert_eq!(remote.port(), 80),
+                    Err(HostError::Udp(udp::Refusal::BadAddress)) => assert_eq!(remote.port(), 0),
+                    Err(HostError::NoMemory) => {}
                     Err(other) => panic!("{other:?}"),
                 }
             }
@@ -306,15 +306,15 @@ impl Model {
 
     fn other(&mut self, side: usize, which: u8, size: usize) {
         match which % 4 {
-            0 => assert_eq!(self.call(side, |host| host.cell_loopback(0, 0)), Err(Refused::NoCircuit)),
+            0 => assert_eq!(self.call(side, |host| host.cell_loopback(0, 0)), Err(HostError::NoCircuit)),
             1 => self.held.clear(),
             2 => assert_eq!(
                 self.call(side, |host| host.ping("192.0.2.1".parse().unwrap(), 1, 1, b"")),
-                Err(Refused::NoRoute)
+                Err(HostError::NoRoute)
             ),
             _ => match self.call(side, |host| host.ping(address(1 - side), 1, 1, &noise(1, size))) {
-                Ok(()) | Err(Refused::NoMemory) => {}
-                Err(Refused::TooLong) => assert!(size > 1472),
+                Ok(()) | Err(HostError::NoMemory) => {}
+                Err(HostError::TooLong) => assert!(size > 1472),
                 Err(other) => panic!("{other:?}"),
             },
         }
@@ -353,7 +353,7 @@ impl Model {
                         self.known(side, stream);
                     }
                     Completion::Datagram { .. }
-                    | Completion::DatagramTrouble { .. }
+                    | Completion::DatagramError { .. }
                     | Completion::EchoReply { .. } => {}
                     other => panic!("{other:?}"),
                 }

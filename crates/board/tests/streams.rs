@@ -9,7 +9,7 @@ use common::{Pair, socket};
 use kiban_attach::{BACKLOG_MAX, Client, EndReason, Indication, Layout, Read, Request};
 use kiban_base::ring::Shape;
 use kiban_base::{Instant, Region, SimRng};
-use kiban_board::streams::Desk;
+use kiban_board::streams::ClientStreams;
 use kiban_board::{Completion, StreamId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ struct Rig {
     pair: Pair,
     memory: Region,
     client: Client,
-    desk: Desk,
+    desk: ClientStreams,
     told: VecDeque<Indication>,
     /// What board 1 is told.
     world: Vec<Completion>,
@@ -38,7 +38,7 @@ impl Rig {
         let memory = Region::new(0, layout.bytes());
         Rig {
             client: Client::new(&memory, layout),
-            desk: Desk::new(&memory, layout),
+            desk: ClientStreams::new(&memory, layout),
             memory,
             pair: Pair::new(),
             told: VecDeque::new(),
@@ -49,7 +49,8 @@ impl Rig {
     /// The board works until all is quiet.
     fn run(&mut self) {
         loop {
-            let mut busy = self.desk.work(&mut self.pair.boards[0].host()).expect("a decent client");
+            let mut busy =
+                self.desk.process_requests(&mut self.pair.boards[0].host()).expect("a decent client");
             self.pair.run();
             for completion in self.pair.told(0) {
                 busy = true;
@@ -57,7 +58,7 @@ impl Rig {
                 let known = self.desk.on_completion(completion, &mut host).expect("a decent client");
                 assert!(known, "{completion:?}");
             }
-            self.desk.tell().expect("a decent client");
+            self.desk.flush_indications().expect("a decent client");
             self.world.extend(self.pair.told(1));
             while let Some(told) = self.client.next_indication().expect("a decent board") {
                 self.told.push_back(told);
@@ -313,7 +314,7 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     rig.run();
     let refused = |told: &Completion| matches!(told, Completion::Ended { .. });
     assert!(rig.world.iter().any(refused), "nobody listens any more");
-    rig.desk.leave(&mut rig.pair.boards[0].host());
+    rig.desk.detach(&mut rig.pair.boards[0].host());
     rig.run();
     for told in std::mem::take(&mut rig.world) {
         if let Completion::Opened { stream } = told {
@@ -386,7 +387,7 @@ fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
         rig.told.pop_front(),
         Some(Indication::Listening { listener: 9, result: Err(EndReason::BadAddress) })
     );
-    rig.desk.leave(&mut rig.pair.boards[0].host());
+    rig.desk.detach(&mut rig.pair.boards[0].host());
 }
 
 #[test]
@@ -397,7 +398,7 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     assert!(matches!(rig.told.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
         rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
-        rig.desk.work(&mut rig.pair.boards[0].host()).expect("a decent client");
+        rig.desk.process_requests(&mut rig.pair.boards[0].host()).expect("a decent client");
     }
     assert!(!rig.desk.is_ready(), "what it asks waits in its own ring");
     while rig.told.len() < ASKS {
@@ -407,7 +408,7 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     }
     let taken = Indication::Listening { listener: 2, result: Err(EndReason::InUse) };
     assert!(rig.told.iter().all(|told| *told == taken));
-    rig.desk.leave(&mut rig.pair.boards[0].host());
+    rig.desk.detach(&mut rig.pair.boards[0].host());
     rig.is_home();
 }
 
@@ -457,15 +458,15 @@ fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
     }
     let connecting = rig.client.claim().expect("a slot");
     rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99) });
-    rig.desk.leave(&mut rig.pair.boards[0].host());
-    assert!(!rig.desk.is_over());
+    rig.desk.detach(&mut rig.pair.boards[0].host());
+    assert!(!rig.desk.is_finished());
     while got.len() < sent {
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_millis(10));
     }
     assert!(got == bytes[..sent]);
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }), "a FIN, no reset");
-    assert!(rig.desk.is_over());
+    assert!(rig.desk.is_finished());
     rig.pair.boards[1].host().close(far).expect("it is open");
     rig.is_home();
 }
@@ -497,17 +498,17 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
             rig.memory.write(at, bytes[..count].into());
             let _ = rig.client.request(Request::Notify { slot });
             let mut host = rig.pair.boards[0].host();
-            let mut broken = rig.desk.work(&mut host).is_err();
+            let mut broken = rig.desk.process_requests(&mut host).is_err();
             rig.pair.run();
             for completion in rig.pair.told(0) {
                 let mut host = rig.pair.boards[0].host();
                 broken |= rig.desk.on_completion(completion, &mut host).is_err();
             }
-            broken || rig.desk.tell().is_err()
+            broken || rig.desk.flush_indications().is_err()
         });
         condemned += u32::from(broken);
-        rig.desk.break_off(&mut rig.pair.boards[0].host());
-        assert!(rig.desk.is_over());
+        rig.desk.disconnect(&mut rig.pair.boards[0].host());
+        assert!(rig.desk.is_finished());
         let _ = rig.pair.boards[1].host().abort(far);
         let later = rig.pair.now + Duration::from_secs(300);
         rig.pair.run_until(later.max(Instant::from_nanos(1)));

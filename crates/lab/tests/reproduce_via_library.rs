@@ -7,7 +7,7 @@ use kiban_base::Wait;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::via_library::host::{Host, KB, MB, STALLS, descriptors};
 use kiban_lab::reproduce::via_library::{Effort, make};
-use kiban_sim::waiting::{Level, Stall, When};
+use kiban_sim::waiting::{Level, Stall, StallTiming};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn the_report_is_the_one_that_was_kept() {
 /// The safety of polling without the rest: every hundredth wake-up is stalled, for about as long as can be.
 #[test]
 fn descriptors_last_for_as_many_gaps_as_there_are_descriptors() {
-    let longest = Stall { when: When::EveryWaking(100), ..STALLS[1] };
+    let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };
     let host = Host { stalls: vec![longest], ..Host::of_2000() };
     let lost = |spin_us: u64, packet_kb: u64| {
         let wait = Wait::Hybrid { spin: Duration::from_micros(spin_us) };

@@ -37,7 +37,7 @@ use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::Pdu;
 use kiban_base::ethernet::{HEADER_BYTES, Mac};
-use kiban_board::harm::Harm;
+use kiban_board::impairment::ImpairmentConfig;
 use kiban_os::interface;
 use std::fmt;
 use std::io;
@@ -736,13 +736,13 @@ impl Address {
         let Options { loss, corrupt, duplicate, reorder, hold, delay, jitter, rate, queue, seed, .. } =
             self.options;
         let usual = ImpairConfig::default();
-        let harm = Harm {
+        let harm = ImpairmentConfig {
             loss,
             bit_error: corrupt,
             duplicate,
             reorder,
             hold_back: hold.unwrap_or(usual.impairment.hold_back),
-            ..Harm::NONE
+            ..ImpairmentConfig::NONE
         };
         let units_max = queue.unwrap_or(usual.units_max);
         let seed = seed.unwrap_or(usual.seed);

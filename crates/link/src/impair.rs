@@ -15,8 +15,8 @@
 use super::unit::{ReceivePage, Unit};
 use super::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_base::{Instant, SimRng};
-use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_board::pace::Pace;
+use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
+use kiban_board::pace::Pacer;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,7 +35,7 @@ pub struct ImpairConfig {
     /// The maximum additional delay.
     pub jitter: Duration,
     /// Loss, flipped bits, duplicates, reordering.
-    pub impairment: Harm,
+    pub impairment: ImpairmentConfig,
     /// Limit of the units that wait for the line, and of those in transit.
     pub units_max: usize,
     /// Seed of the random numbers.
@@ -44,7 +44,7 @@ pub struct ImpairConfig {
 
 impl Default for ImpairConfig {
     fn default() -> ImpairConfig {
-        let harm = Harm { hold_back: Duration::from_millis(1), ..Harm::NONE };
+        let harm = ImpairmentConfig { hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
         ImpairConfig {
             rate: None,
             delay: Duration::ZERO,
@@ -66,8 +66,8 @@ kiban_base::counters! {
 
 /// One direction.
 struct Direction<C> {
-    pace: Pace,
-    harm: Harmful,
+    pace: Pacer,
+    harm: Impairment,
     rng: SimRng,
     /// Arrival time of the last unit: no later unit arrives before it, unless it is reordered.
     last: Instant,
@@ -78,8 +78,8 @@ impl<C> Direction<C> {
     fn new(config: &ImpairConfig, number: u64) -> Direction<C> {
         let rng = SimRng::from_seed(config.seed).fork(number);
         Direction {
-            pace: Pace::default(),
-            harm: Harmful::new(config.impairment, rng.fork(1)),
+            pace: Pacer::default(),
+            harm: Impairment::new(config.impairment, rng.fork(1)),
             rng,
             last: Instant::ZERO,
             in_transit: VecDeque::new(),
@@ -168,7 +168,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
     }
 
     /// Returns the impairment counters of the receive and of the transmit direction.
-    pub fn impairment_counters(&self) -> [&HarmCounters; 2] {
+    pub fn impairment_counters(&self) -> [&ImpairmentCounters; 2] {
         [self.inward.harm.counters(), self.outward.harm.counters()]
     }
 
@@ -241,7 +241,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
 
     fn counters(&self) -> LinkCounters {
         let below = self.link.counters();
-        let harm = |of: fn(&HarmCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
+        let harm = |of: fn(&ImpairmentCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
         LinkCounters {
             no_memory: self.counters.no_memory + below.no_memory,
             malformed: below.malformed,

@@ -5,7 +5,7 @@ use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Progr
 use kiban_link::FdProgram;
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{Attach, Service, Services, SessionLimits};
-use kiban_sim::{BoardNumber, CableConfig, Plug, World};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
 use kiban_streams::Settings;
 use kiban_streams::nonblocking::{Board, Listener};
 use kiban_tcpip::tcp;
@@ -120,7 +120,7 @@ impl Rig {
         });
         let cable = CableConfig::ethernet(100_000_000, Duration::from_millis(5));
         world
-            .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+            .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
             .expect("both take packets");
         let mut services = Services::new().expect("a file or two");
         let bounds = SessionLimits { sessions_max, idle: None };

@@ -6,7 +6,7 @@ use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{
     Content, Entry, Found, Http, HttpConfig, Plain, Role, Service, Services, SessionLimits, Store,
 };
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp::{self, Fairness};
 use std::any::Any;
@@ -101,12 +101,12 @@ impl Program for Client {
 }
 
 /// Two boards with a cable; the second has the service.
-fn world(harm: Harm, service: impl Service + 'static, kind: Kind) -> (World, [BoardNumber; 2]) {
+fn world(harm: ImpairmentConfig, service: impl Service + 'static, kind: Kind) -> (World, [BoardNumber; 2]) {
     fair_world(harm, service, kind, Fairness::Address)
 }
 
 fn fair_world(
-    harm: Harm,
+    harm: ImpairmentConfig,
     service: impl Service + 'static,
     kind: Kind,
     fairness: Fairness,
@@ -117,7 +117,7 @@ fn fair_world(
 
 /// The same, with these settings of TCP; the first board has more addresses, 10.0.0.3 to 10.0.0.9.
 fn world_with(
-    harm: Harm,
+    harm: ImpairmentConfig,
     service: impl Service + 'static,
     kind: Kind,
     tcp: [tcp::Config; 2],
@@ -144,7 +144,7 @@ fn world_with(
     });
     let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(5)) };
     world
-        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both take packets");
     let mut services = Services::new().expect("a file or two");
     let listen = Endpoint::Board("10.0.0.2:80".parse().expect("an address"));
@@ -164,7 +164,7 @@ fn local() -> SocketAddr {
 
 #[test]
 fn an_echo_is_whole_over_a_cable_that_loses_packets() {
-    let harm = Harm { loss: 0.02, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
     let (mut world, boards) = world(harm, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
     let sends: Vec<u8> = (0..500_000_u32).map(|number| (number * 7) as u8).collect();
     world.run_program(boards[0], Box::new(Client::new(80, &sends, true)));
@@ -180,7 +180,8 @@ fn an_echo_is_whole_over_a_cable_that_loses_packets() {
 
 #[test]
 fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
-    let (mut world, boards) = world(Harm::NONE, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
+    let (mut world, boards) =
+        world(ImpairmentConfig::NONE, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
     for _ in 0..5 {
         world.run_program(boards[0], Box::new(Client::new(80, b"hello", false)));
     }
@@ -202,8 +203,8 @@ fn a_full_service_takes_a_place_from_the_address_that_has_most() {
     let shelf = || Http::new(local(), Box::new(Shelf), http);
     let by = |fairness| {
         [
-            fair_world(Harm::NONE, echo(), Kind::Echo, fairness),
-            fair_world(Harm::NONE, shelf(), Kind::Echo, fairness),
+            fair_world(ImpairmentConfig::NONE, echo(), Kind::Echo, fairness),
+            fair_world(ImpairmentConfig::NONE, shelf(), Kind::Echo, fairness),
         ]
     };
     for (fairness, accepted, displaced, refused) in [(Fairness::Address, 4, 1, 2), (Fairness::Flow, 3, 0, 3)]
@@ -351,11 +352,11 @@ fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -
     let head_time = Duration::from_secs(30);
     let (mut world, boards) = match is_http {
         true => world(
-            Harm::NONE,
+            ImpairmentConfig::NONE,
             Http::new(local(), Box::new(Shelf), HttpConfig { list: true, head_time, bounds }),
             Kind::Echo,
         ),
-        false => world(Harm::NONE, Plain::new(local(), Role::Echo, bounds), Kind::Echo),
+        false => world(ImpairmentConfig::NONE, Plain::new(local(), Role::Echo, bounds), Kind::Echo),
     };
     for caller in callers {
         world.run_program(boards[0], Box::new(Caller::clone(caller)));
@@ -489,7 +490,7 @@ fn http() -> (Http, Kind) {
 /// What a server says to these bytes.
 fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
     let (service, kind) = http();
-    let (mut world, boards) = world(Harm::NONE, service, kind);
+    let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
     world.run_program(boards[0], Box::new(Client::new(80, sends.as_bytes(), finishes)));
     run(&mut world, 120);
     let client = world.program::<Client>(boards[0]).expect("it was given");
@@ -558,7 +559,7 @@ fn bytes_that_drip_keep_nobodys_place() {
 #[test]
 fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
     let (service, kind) = http();
-    let (mut world, boards) = world(Harm::NONE, service, kind);
+    let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
     let mut client = Client::new(80, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n", false);
     client.reads = false;
     world.run_program(boards[0], Box::new(client));
@@ -578,7 +579,8 @@ fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
     let tcp = tcp::Config { receive_buffer_bytes: 8 << 10, ..tcp::Config::default() };
     let service = Http::new(local(), Box::new(Shelf), config);
-    let (mut world, boards) = world_with(Harm::NONE, service, Kind::Echo, [tcp, tcp::Config::default()]);
+    let (mut world, boards) =
+        world_with(ImpairmentConfig::NONE, service, Kind::Echo, [tcp, tcp::Config::default()]);
     world.run_program(boards[0], Box::new(reader.clone()));
     run(&mut world, seconds);
     let visits = reader.visits.borrow();

@@ -9,7 +9,7 @@ use kiban_base::Instant;
 use kiban_base::ethernet::Mac;
 use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
 use kiban_sim::program::{Receiver, Sender};
-use kiban_sim::{CableConfig, Harm, Plug, World};
+use kiban_sim::{Attachment, CableConfig, ImpairmentConfig, World};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +29,10 @@ fn main() {
     });
 
     // 100 Mbit/s, 10 ms each way, one packet of a hundred lost.
-    let harm = Harm { loss: 0.01, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 0.01, ..ImpairmentConfig::NONE };
     let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
     let (there, _back) = world
-        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both ports take frames");
 
     // An address is used once nobody is found to have it (RFC 4862 §5.4): that takes a second or two.
@@ -69,5 +69,5 @@ fn main() {
         println!("congestion window: {} bytes in segments of {}", info.congestion_window_bytes, info.mss);
     }
     let cable = world.cable(there);
-    println!("cable: {} packets sent, {} lost", cable.counters().packets, cable.harm_counters().lost);
+    println!("cable: {} packets sent, {} lost", cable.counters().packets, cable.impairment_counters().lost);
 }

@@ -15,8 +15,8 @@
 
 use crate::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
-use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_board::pace::Pace;
+use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
+use kiban_board::pace::Pacer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -50,13 +50,19 @@ pub struct CableConfig {
     /// Bytes that each packet takes on the line beside its own: [`ETHERNET_FRAMING_BYTES`].
     pub framing_bytes: usize,
     /// The impairments.
-    pub harm: Harm,
+    pub harm: ImpairmentConfig,
 }
 
 impl CableConfig {
     /// Returns a line for bare packets: no framing, a queue of 1000, no impairments.
     pub fn ip(bits_per_second: u64, delay: Duration) -> CableConfig {
-        CableConfig { bits_per_second, delay, packets_max: 1000, framing_bytes: 0, harm: Harm::NONE }
+        CableConfig {
+            bits_per_second,
+            delay,
+            packets_max: 1000,
+            framing_bytes: 0,
+            harm: ImpairmentConfig::NONE,
+        }
     }
 
     /// Returns a cLAN-like link as measured in paper \[4\]: 100 MB/s, 7 us from host to host.
@@ -75,9 +81,9 @@ impl CableConfig {
 pub struct Cable {
     config: CableConfig,
     link_type: u32,
-    pace: Pace,
+    pace: Pacer,
     under_way: VecDeque<(Instant, Vec<u8>)>,
-    harm: Harmful,
+    harm: Impairment,
     tap: Option<Tap>,
     counters: CableCounters,
 }
@@ -88,9 +94,9 @@ impl Cable {
         Cable {
             config,
             link_type,
-            pace: Pace::default(),
+            pace: Pacer::default(),
             under_way: VecDeque::new(),
-            harm: Harmful::new(config.harm, chance),
+            harm: Impairment::new(config.harm, chance),
             tap: None,
             counters: CableCounters::default(),
         }
@@ -128,7 +134,7 @@ impl Cable {
     }
 
     /// Returns the counters of impairments.
-    pub fn harm_counters(&self) -> &HarmCounters {
+    pub fn impairment_counters(&self) -> &ImpairmentCounters {
         self.harm.counters()
     }
 
@@ -169,7 +175,7 @@ impl Cable {
 
     fn travel(&mut self, at: Instant, bytes: Vec<u8>) {
         let Cable { under_way, harm, .. } = self;
-        harm.meet(at, bytes, &mut |at, bytes| {
+        harm.apply_to_packet(at, bytes, &mut |at, bytes| {
             // A packet that was held back goes behind those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|packet| packet.0 <= at),
@@ -191,7 +197,7 @@ impl Cable {
         }
         let (at, bytes) = self.under_way.pop_front()?;
         if let Some(tap) = &mut self.tap {
-            tap.see_packet(at, &bytes);
+            tap.record_packet(at, &bytes);
         }
         Some(bytes)
     }

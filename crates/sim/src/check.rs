@@ -49,7 +49,7 @@ pub fn stream(number: usize, sent: &[u8], received: &[u8]) -> Vec<Violation> {
 
 /// Lets everything end that ends by itself, then looks: are the programs done, is all memory at home, are all
 /// sessions gone?
-pub fn at_rest(world: &mut World, boards: &[BoardNumber]) -> Vec<Violation> {
+pub fn check_idle(world: &mut World, boards: &[BoardNumber]) -> Vec<Violation> {
     let mut violations = Vec::new();
     if !world.is_done() {
         violations.push(Violation::IdleWhileWorkWaits { since: world.now() });

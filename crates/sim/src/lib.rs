@@ -28,11 +28,13 @@ pub mod waiting;
 mod world;
 
 pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
-pub use kiban_board::harm::{Harm, HarmCounters};
+pub use kiban_board::impairment::{ImpairmentConfig, ImpairmentCounters};
 pub use line::{Line, delay_of};
 pub use pair::Pair;
 pub use plan::Plan;
-pub use plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber};
+pub use plug::{
+    AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
+};
 pub use program::Program;
 pub use star::{QueueWatch, Star, StarConfig, Stream};
 pub use switch::{Switch, SwitchCounters};

@@ -8,7 +8,7 @@
 use crate::tap::Tap;
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, SimRng};
-use kiban_board::harm::{Harm, HarmCounters, Harmful};
+use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
 use kiban_capture as capture;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,19 +27,19 @@ pub struct Line {
     pub(crate) delay: Duration,
     pub(crate) under_way: VecDeque<TimedCell>,
     ends: VecDeque<Instant>,
-    harm: Harmful,
+    harm: Impairment,
     tap: Option<Tap>,
     cells: u64,
     pub(crate) fresh: Vec<TimedCell>,
 }
 
 impl Line {
-    pub(crate) fn new(metres: f64, harm: Harm, chance: SimRng) -> Line {
+    pub(crate) fn new(metres: f64, harm: ImpairmentConfig, chance: SimRng) -> Line {
         Line {
             delay: delay_of(metres),
             under_way: VecDeque::new(),
             ends: VecDeque::new(),
-            harm: Harmful::new(harm, chance),
+            harm: Impairment::new(harm, chance),
             tap: None,
             cells: 0,
             fresh: Vec::new(),
@@ -66,7 +66,7 @@ impl Line {
     }
 
     /// Returns the counters of impairments.
-    pub fn harm_counters(&self) -> &HarmCounters {
+    pub fn impairment_counters(&self) -> &ImpairmentCounters {
         self.harm.counters()
     }
 
@@ -84,7 +84,7 @@ impl Line {
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
         self.ends.extend(self.fresh.iter().filter(|cell| cell.is_end()).map(|cell| cell.at));
         if let Some(tap) = &mut self.tap {
-            self.fresh.iter().for_each(|cell| tap.see(cell));
+            self.fresh.iter().for_each(|cell| tap.record_cell(cell));
         }
         self.under_way.extend(&self.fresh);
         self.fresh.clear();

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::plan::Plan;
-use crate::plug::{BoardNumber, LineNumber, Plug, SwitchNumber};
+use crate::plug::{Attachment, BoardNumber, LineNumber, SwitchNumber};
 use crate::world::World;
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{ConnectionId, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
@@ -52,8 +52,8 @@ impl Pair {
         }
         let switch = world.add_switch(switch);
         let lines = [0, 1].map(|side| {
-            let ends = (Plug::Board(boards[side], 0), Plug::Switch(switch, side));
-            world.join(ends.0, ends.1, plan.metres, plan.harm).expect("both are new")
+            let ends = (Attachment::Board(boards[side], 0), Attachment::Switch(switch, side));
+            world.connect(ends.0, ends.1, plan.metres, plan.harm).expect("both are new")
         });
         Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
     }

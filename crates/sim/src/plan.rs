@@ -3,7 +3,7 @@
 use crate::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
 use kiban_atm::OC3C_BITS_PER_SECOND;
 use kiban_board::MemoryConfig;
-use kiban_board::harm::Harm;
+use kiban_board::impairment::ImpairmentConfig;
 use kiban_tcpip::tcp;
 
 /// Cells of a segment of `PAYLOAD_BYTES` with all its headers (paper \[1\], table 2).
@@ -24,7 +24,7 @@ pub struct Plan {
     /// Length of each of the two lines.
     pub metres: f64,
     /// What both lines do to cells.
-    pub harm: Harm,
+    pub harm: ImpairmentConfig,
     /// Cells that may wait at an output port of the switch.
     pub switch_cells_max: usize,
     /// At which rate a board sends cells, bit/s.
@@ -53,7 +53,7 @@ impl Plan {
             tcp,
             memory: MemoryConfig::default(),
             metres: 100.0,
-            harm: Harm::NONE,
+            harm: ImpairmentConfig::NONE,
             switch_cells_max: 16_384,
             cell_bits_per_second: OC3C_BITS_PER_SECOND,
             frames_max: 64,

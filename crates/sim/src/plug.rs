@@ -26,7 +26,7 @@ pub struct CableNumber(pub(crate) usize);
 
 /// Where a line or a cable ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plug {
+pub enum Attachment {
     /// A port of a board.
     Board(BoardNumber, usize),
     /// A port of a switch.
@@ -35,12 +35,12 @@ pub enum Plug {
     Terminal(TerminalNumber),
 }
 
-impl fmt::Display for Plug {
+impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Plug::Board(board, port) => write!(f, "port {port} of board {}", board.0),
-            Plug::Switch(switch, port) => write!(f, "port {port} of switch {}", switch.0),
-            Plug::Terminal(terminal) => write!(f, "terminal {}", terminal.0),
+            Attachment::Board(board, port) => write!(f, "port {port} of board {}", board.0),
+            Attachment::Switch(switch, port) => write!(f, "port {port} of switch {}", switch.0),
+            Attachment::Terminal(terminal) => write!(f, "terminal {}", terminal.0),
         }
     }
 }
@@ -102,35 +102,35 @@ impl fmt::Display for PortKind {
 /// Why two plugs were not connected. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Misfit {
+pub enum AttachError {
     /// The board has no such port.
-    NoSuchPort(Plug),
+    NoSuchPort(Attachment),
     /// The plug is connected already, or it was given as both ends.
-    Taken(Plug),
+    Taken(Attachment),
     /// The two ports carry different things.
-    Differ(Plug, PortKind, Plug, PortKind),
+    Differ(Attachment, PortKind, Attachment, PortKind),
     /// A line carries cells: use [`World::join_packets`](crate::World::join_packets) for this port.
-    NotCells(Plug, PortKind),
+    NotCells(Attachment, PortKind),
     /// A cable carries packets: use [`World::join`](crate::World::join) for this port.
-    NotPackets(Plug),
+    NotPackets(Attachment),
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::NoSuchPort(plug) => write!(f, "there is no {plug}: ports are numbered from 0"),
-            Misfit::Taken(plug) => write!(f, "{plug} is joined already"),
-            Misfit::Differ(one, kind, other, its) => {
+            AttachError::NoSuchPort(plug) => write!(f, "there is no {plug}: ports are numbered from 0"),
+            AttachError::Taken(plug) => write!(f, "{plug} is joined already"),
+            AttachError::Differ(one, kind, other, its) => {
                 write!(f, "{one} takes {kind}, {other} takes {its}: join ports of one kind")
             }
-            Misfit::NotCells(plug, kind) => {
+            AttachError::NotCells(plug, kind) => {
                 write!(f, "{plug} takes {kind}, a line carries cells: join it with World::join_packets")
             }
-            Misfit::NotPackets(plug) => {
+            AttachError::NotPackets(plug) => {
                 write!(f, "{plug} takes cells, a cable carries packets: join it with World::join")
             }
         }
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for AttachError {}

@@ -94,7 +94,7 @@ impl Processor {
     }
 
     /// Cells have arrived at a port.
-    pub(crate) fn hear(&mut self, port: usize, cells: &[TimedCell]) {
+    pub(crate) fn queue_cells(&mut self, port: usize, cells: &[TimedCell]) {
         if self.inbox.len() <= port {
             self.inbox.resize_with(port + 1, Vec::new);
         }
@@ -102,7 +102,7 @@ impl Processor {
     }
 
     /// Packets have arrived at a port.
-    pub(crate) fn hear_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
+    pub(crate) fn queue_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
         if self.packets_inbox.len() <= port {
             self.packets_inbox.resize_with(port + 1, VecDeque::new);
         }
@@ -110,7 +110,7 @@ impl Processor {
     }
 
     /// The batch that has been paid for.
-    pub(crate) fn heard(&mut self) -> Input<'_> {
+    pub(crate) fn take_input(&mut self) -> Input<'_> {
         match self.packets.is_empty() {
             true => Input::Cells { port: self.port, cells: &self.batch },
             false => Input::Packets { port: self.port, packets: &mut self.packets },
@@ -154,7 +154,7 @@ impl Processor {
     }
 
     /// Pays for what the board has done since it was asked last. Whether that was anything.
-    pub(crate) fn pay_for_work(&mut self, board: &Board, now: Instant) -> bool {
+    pub(crate) fn charge_work(&mut self, board: &Board, now: Instant) -> bool {
         let done = Done::of(board);
         let bytes = done.bytes_out - self.done.bytes_out;
         let segments = done.segments_out - self.done.segments_out;

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 /// Where an end connects, or listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Meeting {
+pub enum RdmaAddress {
     /// Over the board's TCP.
     Tcp(SocketAddr),
     /// Over EFE: the listener's address and service.
@@ -28,7 +28,7 @@ pub enum Meeting {
 
 /// What an end does with the peer's memory or its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Move {
+pub enum TransferKind {
     /// The whole source goes to the peer's target.
     Write,
     /// The same, and the peer hears of it.
@@ -43,9 +43,9 @@ pub enum Move {
 
 /// What happened at an end.
 #[derive(Clone, Debug, Default)]
-pub struct Moved {
+pub struct TransferStats {
     /// When each of its moves was done, and how.
-    pub done: Vec<(Move, Status, Instant)>,
+    pub done: Vec<(TransferKind, Status, Instant)>,
     /// When it was connected.
     pub connected: Option<Instant>,
     /// Messages that came: whether each was told by immediate data, and its bytes.
@@ -55,12 +55,12 @@ pub struct Moved {
 }
 
 /// One end.
-pub struct Mover {
-    meeting: Meeting,
+pub struct Transfer {
+    meeting: RdmaAddress,
     asks: bool,
     bytes: usize,
-    plan: VecDeque<Move>,
-    under_way: Option<Move>,
+    plan: VecDeque<TransferKind>,
+    under_way: Option<TransferKind>,
     /// Messages that the peer will send.
     expected: usize,
     source: Region,
@@ -68,7 +68,7 @@ pub struct Mover {
     inbox: Region,
     back: Region,
     numbers: Numbers,
-    moved: Moved,
+    moved: TransferStats,
     closing: bool,
 }
 
@@ -89,14 +89,20 @@ fn contents(bytes: usize, asks: bool) -> Vec<u8> {
     (0..bytes).map(|at| (at * step + at / 253) as u8).collect()
 }
 
-impl Mover {
+impl Transfer {
     /// An end that connects (`asks`) or waits, with sources and targets of so many bytes; `expected`:
     /// messages that the peer's plan sends here.
-    pub fn new(meeting: Meeting, asks: bool, bytes: usize, plan: &[Move], expected: usize) -> Mover {
+    pub fn new(
+        meeting: RdmaAddress,
+        asks: bool,
+        bytes: usize,
+        plan: &[TransferKind],
+        expected: usize,
+    ) -> Transfer {
         let region = |n: u64| Region::new(n << 32, bytes.max(8));
         let source = region(1);
         source.write(source.address(), SharedBytes::from(&contents(bytes, asks)[..])).expect("it fits");
-        Mover {
+        Transfer {
             meeting,
             asks,
             bytes,
@@ -108,13 +114,13 @@ impl Mover {
             inbox: region(3),
             back: region(4),
             numbers: Numbers::default(),
-            moved: Moved::default(),
+            moved: TransferStats::default(),
             closing: false,
         }
     }
 
     /// What has happened.
-    pub fn moved(&self) -> &Moved {
+    pub fn moved(&self) -> &TransferStats {
         &self.moved
     }
 
@@ -171,11 +177,11 @@ impl Mover {
         let whole = Data::one(Self::sge(source, &self.source, self.bytes));
         let into = |bytes| Data::one(Self::sge(back, &self.back, bytes));
         let (operation, data) = match next {
-            Move::Write => (Operation::write(peer), whole),
-            Move::WriteAndTell => (Operation::Write { remote: peer, immediate: Some(1) }, whole),
-            Move::Send => (Operation::SEND, whole),
-            Move::Read => (Operation::read(peer), into(self.bytes)),
-            Move::Add => {
+            TransferKind::Write => (Operation::write(peer), whole),
+            TransferKind::WriteAndTell => (Operation::Write { remote: peer, immediate: Some(1) }, whole),
+            TransferKind::Send => (Operation::SEND, whole),
+            TransferKind::Read => (Operation::read(peer), into(self.bytes)),
+            TransferKind::Add => {
                 (Operation::Atomic { remote: peer, atomic: Atomic::FetchAdd { add: 1, mask: 0 } }, into(8))
             }
         };
@@ -227,7 +233,7 @@ impl Mover {
     }
 }
 
-impl Program for Mover {
+impl Program for Transfer {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) {
         let mut rdma = host.rdma().expect("the board has an RDMA NIC");
         let core = &mut rdma.nic().core;
@@ -260,14 +266,14 @@ impl Program for Mover {
         self.numbers = Numbers { cq, qp, source, target, back, ..Numbers::default() };
         let said = self.said();
         match (self.asks, self.meeting) {
-            (true, Meeting::Tcp(remote)) => {
+            (true, RdmaAddress::Tcp(remote)) => {
                 self.numbers.end = rdma.connect(remote, qp, (4, 4), &said).expect("a route");
             }
-            (true, Meeting::Efe(mac, service)) => {
+            (true, RdmaAddress::Efe(mac, service)) => {
                 self.numbers.end = rdma.connect_efe(mac, service, qp, (4, 4), &said).expect("a port");
             }
-            (false, Meeting::Tcp(local)) => drop(rdma.listen(local).expect("free")),
-            (false, Meeting::Efe(_, service)) => rdma.listen_efe(service),
+            (false, RdmaAddress::Tcp(local)) => drop(rdma.listen(local).expect("free")),
+            (false, RdmaAddress::Efe(_, service)) => rdma.listen_efe(service),
         }
     }
 

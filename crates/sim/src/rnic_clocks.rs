@@ -136,7 +136,7 @@ fn many(clocks: u64) -> String {
 
 /// When things happened, in clocks from the first step on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moments {
+pub struct StepTimes {
     /// The first word of payload has been written.
     pub first_payload: Option<u64>,
     /// The last word has been written, of payload or, where there is none, of a header.
@@ -198,8 +198,8 @@ impl Clocks {
     }
 
     /// One step after another, as in the paper's core.
-    pub fn in_sequence(&self, steps: &[Step]) -> Moments {
-        let mut moments = Moments::default();
+    pub fn in_sequence(&self, steps: &[Step]) -> StepTimes {
+        let mut moments = StepTimes::default();
         let (mut now, mut before) = (0, None);
         for &step in steps {
             now += match (before, step) {
@@ -223,8 +223,8 @@ impl Clocks {
     }
 
     /// Each block at work on the next segment or message while those behind it are busy.
-    pub fn overlapped(&self, steps: &[Step]) -> Moments {
-        let mut moments = Moments::default();
+    pub fn overlapped(&self, steps: &[Step]) -> StepTimes {
+        let mut moments = StepTimes::default();
         steps.iter().for_each(|&step| moments.count(step));
         let mut free = [0; BLOCKS];
         for item in self.items(steps) {
@@ -300,7 +300,7 @@ impl Clocks {
 
 impl Item {
     /// Through the blocks in order. A block keeps what it has until the next one takes it.
-    fn pass(&self, free: &mut [u64; BLOCKS], moments: &mut Moments) {
+    fn pass(&self, free: &mut [u64; BLOCKS], moments: &mut StepTimes) {
         let edge_words = self.header_words + self.payload_words;
         let (mut ready, mut from, mut arrived) = (0, None, 0);
         if self.comes_in {
@@ -336,7 +336,7 @@ impl Item {
     }
 }
 
-impl Moments {
+impl StepTimes {
     fn count(&mut self, step: Step) {
         match step {
             Step::Header(bytes) | Step::ReceiveHeader(bytes) => {
@@ -406,7 +406,7 @@ mod tests {
             let moments = clocks.in_sequence(&steps);
             assert_eq!((moments.first_payload, moments.end), (Some(first), end), "{steps:?}");
         }
-        assert_eq!(clocks.in_sequence(&[]), Moments::default());
+        assert_eq!(clocks.in_sequence(&[]), StepTimes::default());
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Tap {
     }
 
     /// A packet or a frame has arrived.
-    pub(crate) fn see_packet(&mut self, at: Instant, bytes: &[u8]) {
+    pub(crate) fn record_packet(&mut self, at: Instant, bytes: &[u8]) {
         self.record.clear();
         let recorder = Self::recorder(&mut self.recorder);
         recorder.packet(at.as_nanos(), std::iter::once(bytes), &mut self.record);
@@ -55,7 +55,7 @@ impl Tap {
         self.frames += 1;
     }
 
-    pub(crate) fn see(&mut self, cell: &TimedCell) {
+    pub(crate) fn record_cell(&mut self, cell: &TimedCell) {
         self.record.clear();
         let recorder = Self::recorder(&mut self.recorder);
         if recorder.cell(cell.at.as_nanos(), self.interface, cell, &mut self.record) {

@@ -25,14 +25,14 @@ use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
 use crate::line::Line;
 use crate::plug::{
-    BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber,
+    AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
 };
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use crate::terminal::Terminal;
 use kiban_atm::{Switch, TimedCell};
 use kiban_base::{Instant, Pdu, RngKey, SharedBytes, SharedRoom, SimRng};
-use kiban_board::harm::Harm;
+use kiban_board::impairment::ImpairmentConfig;
 use kiban_board::{Board, BoardConfig, Input, Output};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -54,8 +54,8 @@ pub struct Cost {
 }
 
 struct Way {
-    from: Plug,
-    to: Plug,
+    from: Attachment,
+    to: Attachment,
     line: Line,
     /// When the event for its next frame end is due, if one stands in the heap.
     expected: Instant,
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// Lends a tick source with which processor time is measured.
-    pub fn lend_ticks(&mut self, ticks: fn() -> u64) {
+    pub fn set_tick_source(&mut self, ticks: fn() -> u64) {
         self.ticks = Some(ticks);
     }
 
@@ -200,19 +200,19 @@ impl World {
     ///
     /// # Errors
     /// When the plugs do not fit, or are not for cells.
-    pub fn join(
+    pub fn connect(
         &mut self,
-        one: Plug,
-        other: Plug,
+        one: Attachment,
+        other: Attachment,
         metres: f64,
-        harm: Harm,
-    ) -> Result<(LineNumber, LineNumber), Misfit> {
+        harm: ImpairmentConfig,
+    ) -> Result<(LineNumber, LineNumber), AttachError> {
         match self.kind_of_both(one, other)? {
             PortKind::Cells => {
                 let there = self.lay(one, other, metres, harm);
                 Ok((there, self.lay(other, one, metres, harm)))
             }
-            kind => Err(Misfit::NotCells(one, kind)),
+            kind => Err(AttachError::NotCells(one, kind)),
         }
     }
 
@@ -220,17 +220,17 @@ impl World {
     ///
     /// # Errors
     /// When the plugs do not fit, or are for cells.
-    pub fn join_packets(
+    pub fn connect_packets(
         &mut self,
-        one: Plug,
-        other: Plug,
+        one: Attachment,
+        other: Attachment,
         config: &CableConfig,
-    ) -> Result<(CableNumber, CableNumber), Misfit> {
+    ) -> Result<(CableNumber, CableNumber), AttachError> {
         match (self.kind_of_both(one, other)?, one, other) {
             (
                 PortKind::Packets | PortKind::Frames | PortKind::Messages | PortKind::Pulled,
-                Plug::Board(one, near),
-                Plug::Board(other, far),
+                Attachment::Board(one, near),
+                Attachment::Board(other, far),
             ) => {
                 let there = self.lay_cable((one, near), (other, far), config);
                 let back = self.lay_cable((other, far), (one, near), config);
@@ -243,31 +243,31 @@ impl World {
                 }
                 Ok((there, back))
             }
-            _ => Err(Misfit::NotPackets(one)),
+            _ => Err(AttachError::NotPackets(one)),
         }
     }
 
     /// What both plugs are for, if they are free and fit.
-    fn kind_of_both(&self, one: Plug, other: Plug) -> Result<PortKind, Misfit> {
+    fn kind_of_both(&self, one: Attachment, other: Attachment) -> Result<PortKind, AttachError> {
         let kinds = (self.kind_of(one)?, self.kind_of(other)?);
         match kinds.0 == kinds.1 {
-            true if one == other => Err(Misfit::Taken(other)),
+            true if one == other => Err(AttachError::Taken(other)),
             true => Ok(kinds.0),
-            false => Err(Misfit::Differ(one, kinds.0, other, kinds.1)),
+            false => Err(AttachError::Differ(one, kinds.0, other, kinds.1)),
         }
     }
 
     /// What a plug is for, if it is free.
-    fn kind_of(&self, plug: Plug) -> Result<PortKind, Misfit> {
+    fn kind_of(&self, plug: Attachment) -> Result<PortKind, AttachError> {
         let (kind, has_cable) = match plug {
-            Plug::Switch(..) | Plug::Terminal(_) => (PortKind::Cells, false),
-            Plug::Board(board, port) => {
-                let place = self.sites[board.0].places.get(port).ok_or(Misfit::NoSuchPort(plug))?;
+            Attachment::Switch(..) | Attachment::Terminal(_) => (PortKind::Cells, false),
+            Attachment::Board(board, port) => {
+                let place = self.sites[board.0].places.get(port).ok_or(AttachError::NoSuchPort(plug))?;
                 (place.kind, place.cable.is_some())
             }
         };
         let is_taken = has_cable || self.ways.iter().any(|way| way.from == plug);
-        if is_taken { Err(Misfit::Taken(plug)) } else { Ok(kind) }
+        if is_taken { Err(AttachError::Taken(plug)) } else { Ok(kind) }
     }
 
     fn lay_cable(
@@ -286,18 +286,18 @@ impl World {
         CableNumber(number)
     }
 
-    fn lay(&mut self, from: Plug, to: Plug, metres: f64, harm: Harm) -> LineNumber {
+    fn lay(&mut self, from: Attachment, to: Attachment, metres: f64, harm: ImpairmentConfig) -> LineNumber {
         let number = self.ways.len();
         let line = Line::new(metres, harm, self.chance.fork(number as u64 + 1));
         self.ways.push(Way { from, to, line, expected: Instant::NEVER });
         match from {
-            Plug::Board(board, _) => self.sites[board.0].out.push(number),
-            Plug::Switch(switch, _) => self.crossings[switch.0].out.push(number),
-            Plug::Terminal(_) => {}
+            Attachment::Board(board, _) => self.sites[board.0].out.push(number),
+            Attachment::Switch(switch, _) => self.crossings[switch.0].out.push(number),
+            Attachment::Terminal(_) => {}
         }
-        if let Plug::Switch(switch, _) = to {
+        if let Attachment::Switch(switch, _) = to {
             self.crossings[switch.0].into.push(number);
-            if let Plug::Switch(other, _) = from {
+            if let Attachment::Switch(other, _) = from {
                 let delay = |switch: SwitchNumber| self.crossings[switch.0].switch.delay();
                 let there_and_back = delay(switch) + self.ways[number].line.delay + delay(other);
                 let stride = &mut self.crossings[switch.0].stride;
@@ -381,7 +381,7 @@ impl World {
     }
 
     /// Packets that a board sent through ports that nothing is joined to. They are lost.
-    pub fn packets_nowhere(&self, board: BoardNumber) -> u64 {
+    pub fn unattached_packets(&self, board: BoardNumber) -> u64 {
         self.sites[board.0].packets_nowhere
     }
 
@@ -427,7 +427,7 @@ impl World {
         self.settle(until);
         self.now = self.now.max(until);
         for number in 0..self.ways.len() {
-            if let Plug::Terminal(terminal) = self.ways[number].to {
+            if let Attachment::Terminal(terminal) = self.ways[number].to {
                 self.pull(number, until);
                 self.hand_over(number, terminal);
             }
@@ -482,25 +482,25 @@ impl World {
         self.ways[number].expected = Instant::NEVER;
         self.skip_quiet();
         match self.ways[number].to {
-            Plug::Switch(switch, _) => {
+            Attachment::Switch(switch, _) => {
                 let reach = self.now + self.crossings[switch.0].switch.delay();
                 self.pull_switch(switch.0, reach);
                 for index in 0..self.crossings[switch.0].out.len() {
                     self.expect(self.crossings[switch.0].out[index]);
                 }
             }
-            Plug::Terminal(terminal) => {
+            Attachment::Terminal(terminal) => {
                 self.pull(number, self.now);
                 self.hand_over(number, terminal);
             }
-            Plug::Board(board, port) => {
+            Attachment::Board(board, port) => {
                 self.pull(number, self.now);
                 if self.ways[number].line.next_end() <= self.now {
                     let mut cells = std::mem::take(&mut self.cells);
                     self.ways[number].line.arrive(self.now, &mut cells);
                     match &mut self.sites[board.0].processor {
                         Some(processor) => {
-                            processor.hear(port, &cells);
+                            processor.queue_cells(port, &cells);
                             self.attend(board.0);
                         }
                         None => self.work(board.0, Input::Cells { port, cells: &cells }),
@@ -532,7 +532,7 @@ impl World {
         if !packets.is_empty() {
             match &mut self.sites[site].processor {
                 Some(processor) => {
-                    processor.hear_packets(port, &mut packets);
+                    processor.queue_packets(port, &mut packets);
                     self.attend(site);
                 }
                 None => self.work(site, Input::Packets { port, packets: &mut packets }),
@@ -546,7 +546,7 @@ impl World {
     fn pull(&mut self, number: usize, until: Instant) {
         let until = until - self.ways[number].line.delay;
         match self.ways[number].from {
-            Plug::Board(board, port) => {
+            Attachment::Board(board, port) => {
                 let started = self.ticks.map(|ticks| ticks());
                 let Way { line, .. } = &mut self.ways[number];
                 let site = &mut self.sites[board.0];
@@ -554,12 +554,12 @@ impl World {
                 self.charge(started);
                 self.ways[number].line.depart();
             }
-            Plug::Terminal(terminal) => {
+            Attachment::Terminal(terminal) => {
                 let Way { line, .. } = &mut self.ways[number];
                 self.terminals[terminal.0].cells(until, &mut line.fresh);
                 line.depart();
             }
-            Plug::Switch(switch, port) => {
+            Attachment::Switch(switch, port) => {
                 self.pull_switch(switch.0, until);
                 let Way { line, .. } = &mut self.ways[number];
                 self.crossings[switch.0].switch.advance(port, until, &mut line.fresh);
@@ -594,8 +594,8 @@ impl World {
         }
         let mut first = until;
         for number in 0..self.ways.len() {
-            if let Way { from, to: Plug::Switch(..), .. } = self.ways[number] {
-                if let Plug::Board(..) | Plug::Terminal(_) = from {
+            if let Way { from, to: Attachment::Switch(..), .. } = self.ways[number] {
+                if let Attachment::Board(..) | Attachment::Terminal(_) = from {
                     self.pull(number, until);
                 }
                 let under_way = &self.ways[number].line.under_way;
@@ -616,7 +616,7 @@ impl World {
         trains.resize_with(into.len(), Default::default);
         for (line, train) in into.iter().zip(&mut trains) {
             self.pull(*line, until);
-            let Plug::Switch(_, port) = self.ways[*line].to else {
+            let Attachment::Switch(_, port) = self.ways[*line].to else {
                 unreachable!("lines into a switch end there")
             };
             train.0 = port;
@@ -640,9 +640,9 @@ impl World {
     fn expect(&mut self, number: usize) {
         let way = &self.ways[number];
         let sent = match way.from {
-            Plug::Board(board, port) => self.sites[board.0].board.next_cell_end(port),
-            Plug::Switch(switch, port) => self.crossings[switch.0].switch.next_end(port),
-            Plug::Terminal(_) => Instant::NEVER,
+            Attachment::Board(board, port) => self.sites[board.0].board.next_cell_end(port),
+            Attachment::Switch(switch, port) => self.crossings[switch.0].switch.next_end(port),
+            Attachment::Terminal(_) => Instant::NEVER,
         };
         let arrives = if sent == Instant::NEVER { sent } else { sent + way.line.delay };
         let next = arrives.min(way.line.next_end()).max(self.now);
@@ -772,7 +772,7 @@ impl World {
         for index in 0..self.sites[number].out.len() {
             let line = self.sites[number].out[index];
             self.expect(line);
-            let Plug::Board(_, port) = self.ways[line].from else { unreachable!("a board's own line") };
+            let Attachment::Board(_, port) = self.ways[line].from else { unreachable!("a board's own line") };
             room_at = room_at.min(self.sites[number].board.next_room(port));
         }
         room_at
@@ -804,7 +804,7 @@ impl World {
                     return;
                 }
                 Stage::Heard => {
-                    board.handle(processor.heard(), now);
+                    board.handle(processor.take_input(), now);
                     processor.stage = Stage::Drain;
                 }
                 Stage::Drain => {
@@ -816,7 +816,7 @@ impl World {
                     // What waits for the very moment that is over would turn in a circle: the next one will
                     // do.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
-                    processor.pay_for_work(board, now);
+                    processor.charge_work(board, now);
                 }
             }
         }

@@ -8,13 +8,14 @@ use kiban_atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, SimRng};
 use kiban_board::{
-    AtmPortConfig, BoardConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortConfig, Refused,
+    AtmPortConfig, BoardConfig, EthernetPortConfig, HostError, IpPortConfig, MemoryConfig, PortConfig,
 };
 use kiban_capture as capture;
 use kiban_sim::cost::BOARD_1995;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{
-    BoardNumber, CableConfig, CableNumber, Harm, HarmCounters, Misfit, Plug, PortKind, Tap, World, check,
+    AttachError, Attachment, BoardNumber, CableConfig, CableNumber, ImpairmentConfig, ImpairmentCounters,
+    PortKind, Tap, World, check,
 };
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
@@ -101,8 +102,9 @@ fn tap(world: &mut World, cable: CableNumber) -> Arrived {
 fn pair(seed: u64, config: &CableConfig) -> (World, [BoardNumber; 2], [CableNumber; 2]) {
     let mut world = World::new(seed);
     let boards = [0, 1].map(|side| add(&mut world, vec![ip(v4(0, side))]));
-    let (there, back) =
-        world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), config).unwrap();
+    let (there, back) = world
+        .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), config)
+        .unwrap();
     (world, boards, [there, back])
 }
 
@@ -117,8 +119,8 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     let configs = [gigabit, gigabit, CableConfig::ethernet(100_000_000, MILLISECOND)];
     let mut cables = Vec::new();
     for (port, config) in configs.iter().enumerate() {
-        let plugs = boards.map(|board| Plug::Board(board, port));
-        cables.push(world.join_packets(plugs[0], plugs[1], config).unwrap().0);
+        let plugs = boards.map(|board| Attachment::Board(board, port));
+        cables.push(world.connect_packets(plugs[0], plugs[1], config).unwrap().0);
     }
     let files: Vec<_> = cables.iter().map(|cable| tap(&mut world, *cable)).collect();
     world.settle(at(5));
@@ -145,8 +147,8 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     for (number, (arrived, sent)) in streams.iter().enumerate() {
         assert_eq!(check::stream(number, sent, &arrived.borrow()), []);
     }
-    assert_eq!(check::at_rest(&mut world, &boards), []);
-    assert_eq!(boards.map(|board| world.packets_nowhere(board)), [0; 2]);
+    assert_eq!(check::check_idle(&mut world, &boards), []);
+    assert_eq!(boards.map(|board| world.unattached_packets(board)), [0; 2]);
 
     // What the taps saw, in the order of the moments.
     let raw = capture::LINK_TYPE_RAW;
@@ -178,9 +180,9 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
 }
 
 /// A hundredfold what cells meet: a packet has as many bits as thirty cells, and there are fewer of them.
-fn harm_of(seed: u64) -> Harm {
-    let cells = Harm::of_seed(seed);
-    Harm {
+fn harm_of(seed: u64) -> ImpairmentConfig {
+    let cells = ImpairmentConfig::from_seed(seed);
+    ImpairmentConfig {
         loss: cells.loss * 100.0,
         bit_error: cells.bit_error * 50.0,
         duplicate: cells.duplicate * 100.0,
@@ -193,7 +195,7 @@ fn harm_of(seed: u64) -> Harm {
 
 #[test]
 fn sixty_worlds_with_harm_end_with_every_stream_intact() {
-    let mut total = HarmCounters::default();
+    let mut total = ImpairmentCounters::default();
     for seed in 0..60 {
         let config = CableConfig { harm: harm_of(seed), ..CableConfig::ip(50_000_000, 2 * MILLISECOND) };
         let (mut world, boards, cables) = pair(seed, &config);
@@ -201,8 +203,8 @@ fn sixty_worlds_with_harm_end_with_every_stream_intact() {
         let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 5000), &bytes);
         assert!(world.run(at(3000)), "seed {seed}: {world:?}");
         assert_eq!(check::stream(0, &bytes, &arrived.borrow()), [], "seed {seed}");
-        assert_eq!(check::at_rest(&mut world, &boards), [], "seed {seed}");
-        let counters = *world.cable(cables[0]).harm_counters();
+        assert_eq!(check::check_idle(&mut world, &boards), [], "seed {seed}");
+        let counters = *world.cable(cables[0]).impairment_counters();
         total.lost += counters.lost;
         total.corrupted += counters.corrupted;
         total.duplicated += counters.duplicated;
@@ -218,8 +220,8 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
         let mut world = World::new(seed);
         let boards = [0, 1].map(|side| add(&mut world, vec![ethernet(side, &[v6(0, side)])]));
         let config = CableConfig { harm: harm_of(3), ..CableConfig::ethernet(10_000_000, MILLISECOND) };
-        let plugs = boards.map(|board| Plug::Board(board, 0));
-        let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
+        let plugs = boards.map(|board| Attachment::Board(board, 0));
+        let (there, _) = world.connect_packets(plugs[0], plugs[1], &config).unwrap();
         let file = tap(&mut world, there);
         world.settle(at(5));
         let arrived =
@@ -291,7 +293,7 @@ fn a_queue_has_a_bound_and_says_what_it_dropped() {
 #[test]
 fn each_n_th_packet_is_lost() {
     let config = CableConfig {
-        harm: Harm { lose_every: 10, ..Harm::NONE },
+        harm: ImpairmentConfig { lose_every: 10, ..ImpairmentConfig::NONE },
         ..CableConfig::ip(100_000_000, MILLISECOND)
     };
     let (mut world, boards, cables) = pair(1, &config);
@@ -301,7 +303,7 @@ fn each_n_th_packet_is_lost() {
     assert_eq!(*arrived.borrow(), bytes);
     for cable in cables {
         let packets = world.cable(cable).counters().packets;
-        assert_eq!(world.cable(cable).harm_counters().lost, packets / 10);
+        assert_eq!(world.cable(cable).impairment_counters().lost, packets / 10);
     }
     assert!(world.board(boards[0]).counter("tcp", "retransmits") > 30);
 }
@@ -312,7 +314,7 @@ fn a_path_that_is_cut_and_mended_goes_on() {
     let (mut world, boards, cables) = pair(1, &config);
     let bytes = noise(2_000_000, 1);
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
-    let dark = CableConfig { harm: Harm { loss: 1.0, ..Harm::NONE }, ..config };
+    let dark = CableConfig { harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..config };
     assert!(!world.run(at(1)));
     cables.iter().for_each(|cable| world.cable(*cable).set_config(dark));
     // What is under way still comes.
@@ -335,15 +337,15 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
         let ports = vec![ip(v4(0, side))];
         world.add_board(&BoardConfig { memory, ports, ..BoardConfig::default() })
     });
-    let plugs = boards.map(|board| Plug::Board(board, 0));
-    let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
+    let plugs = boards.map(|board| Attachment::Board(board, 0));
+    let (there, _) = world.connect_packets(plugs[0], plugs[1], &config).unwrap();
     world.board_mut(boards[1]).memory_mut().receive.fail_nth_take(2);
     let bytes = noise(200_000, 1);
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
     assert!(world.run(at(600)));
     assert_eq!(*arrived.borrow(), bytes);
     assert!(world.cable(there).counters().no_memory > 0);
-    assert_eq!(check::at_rest(&mut world, &boards), []);
+    assert_eq!(check::check_idle(&mut world, &boards), []);
 }
 
 /// One board sends to the other, at ports of a kind, while one take is refused: whether the run reached it.
@@ -351,7 +353,7 @@ fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusa
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| add(&mut world, vec![port(side)]));
     let config = CableConfig::ethernet(1_000_000_000, MILLISECOND);
-    world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &config).unwrap();
+    world.connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &config).unwrap();
     refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
     // Addresses of IPv6 are probed for first (RFC 4862).
     world.settle(at(10));
@@ -359,7 +361,7 @@ fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusa
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(to, 80), &bytes);
     assert!(world.run(at(600)), "{refusal:?}: {world:?}");
     assert!(*arrived.borrow() == bytes, "{refusal:?}");
-    assert_eq!(check::at_rest(&mut world, &boards), [], "{refusal:?}");
+    assert_eq!(check::check_idle(&mut world, &boards), [], "{refusal:?}");
     refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
 }
 
@@ -391,7 +393,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(*arrived.borrow(), bytes);
         let busy = world.processor_busy(boards[1]);
         let end = world.now();
-        assert_eq!(check::at_rest(&mut world, &boards), []);
+        assert_eq!(check::check_idle(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
     // A thousand segments, each with a PDU's 459.5 us at the receiver: it is the bottleneck and nothing is
@@ -413,13 +415,13 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
     let ports = |side| vec![atm(), ip(v4(0, side)), ethernet(side, &[])];
     let [one, other] = [0, 1].map(|side| add(&mut world, ports(side)));
     let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 100);
-    let switch = Plug::Switch(world.add_switch(Switch::new(&[port; 2], FABRIC_DELAY)), 0);
-    let plug = |board, port| Plug::Board(board, port);
+    let switch = Attachment::Switch(world.add_switch(Switch::new(&[port; 2], FABRIC_DELAY)), 0);
+    let plug = |board, port| Attachment::Board(board, port);
     let config = CableConfig::ip(1_000_000, MILLISECOND);
     use PortKind::{Cells, Frames, Packets};
 
-    type Row = (Plug, Plug, Misfit, &'static str);
-    let differ = |one, kind, other, its| (one, other, Misfit::Differ(one, kind, other, its));
+    type Row = (Attachment, Attachment, AttachError, &'static str);
+    let differ = |one, kind, other, its| (one, other, AttachError::Differ(one, kind, other, its));
     let both = [
         (
             differ(plug(one, 0), Cells, plug(other, 1), Packets),
@@ -427,29 +429,29 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
         ),
         (differ(plug(one, 2), Frames, plug(other, 1), Packets), "port 2 of board 0 takes Ethernet frames"),
         (differ(plug(one, 2), Frames, switch, Cells), "port 0 of switch 0 takes cells"),
-        ((plug(one, 3), plug(other, 1), Misfit::NoSuchPort(plug(one, 3))), "no port 3 of board 0"),
-        ((plug(one, 1), plug(one, 1), Misfit::Taken(plug(one, 1))), "port 1 of board 0 is joined"),
+        ((plug(one, 3), plug(other, 1), AttachError::NoSuchPort(plug(one, 3))), "no port 3 of board 0"),
+        ((plug(one, 1), plug(one, 1), AttachError::Taken(plug(one, 1))), "port 1 of board 0 is joined"),
     ];
     let both: Vec<Row> = both.map(|((one, other, why), text)| (one, other, why, text)).into();
     for (one, other, why, text) in both {
-        let found = world.join(one, other, 1.0, Harm::NONE).unwrap_err();
+        let found = world.connect(one, other, 1.0, ImpairmentConfig::NONE).unwrap_err();
         assert_eq!(found, why);
-        assert_eq!(world.join_packets(one, other, &config).unwrap_err(), why);
+        assert_eq!(world.connect_packets(one, other, &config).unwrap_err(), why);
         assert!(found.to_string().contains(text), "{found}");
     }
-    let found = world.join(plug(one, 1), plug(other, 1), 1.0, Harm::NONE).unwrap_err();
-    assert_eq!(found, Misfit::NotCells(plug(one, 1), Packets));
+    let found = world.connect(plug(one, 1), plug(other, 1), 1.0, ImpairmentConfig::NONE).unwrap_err();
+    assert_eq!(found, AttachError::NotCells(plug(one, 1), Packets));
     assert!(found.to_string().contains("World::join_packets"), "{found}");
-    let found = world.join_packets(plug(one, 0), switch, &config).unwrap_err();
-    assert_eq!(found, Misfit::NotPackets(plug(one, 0)));
+    let found = world.connect_packets(plug(one, 0), switch, &config).unwrap_err();
+    assert_eq!(found, AttachError::NotPackets(plug(one, 0)));
 
     // Nothing has changed: what fits is joined, once.
-    world.join(plug(one, 0), switch, 1.0, Harm::NONE).unwrap();
-    world.join_packets(plug(one, 1), plug(other, 1), &config).unwrap();
-    let again = world.join_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();
-    assert_eq!(again, Misfit::Taken(plug(other, 1)));
-    let again = world.join(plug(other, 0), switch, 1.0, Harm::NONE).unwrap_err();
-    assert_eq!(again, Misfit::Taken(switch));
+    world.connect(plug(one, 0), switch, 1.0, ImpairmentConfig::NONE).unwrap();
+    world.connect_packets(plug(one, 1), plug(other, 1), &config).unwrap();
+    let again = world.connect_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();
+    assert_eq!(again, AttachError::Taken(plug(other, 1)));
+    let again = world.connect(plug(other, 0), switch, 1.0, ImpairmentConfig::NONE).unwrap_err();
+    assert_eq!(again, AttachError::Taken(switch));
 }
 
 #[test]
@@ -459,7 +461,7 @@ fn packets_through_a_port_without_a_cable_are_counted() {
     let bytes = noise(1000, 1);
     send(&mut world, board, board, SocketAddr::new(v4(0, 1), 80), &bytes);
     assert!(!world.run(at(5)));
-    assert!(world.packets_nowhere(board) > 1, "the SYN, and again");
+    assert!(world.unattached_packets(board) > 1, "the SYN, and again");
     let elsewhere = SocketAddr::new(v4(7, 1), 80);
-    assert_eq!(world.board_mut(board).host().open(elsewhere), Err(Refused::NoRoute));
+    assert_eq!(world.board_mut(board).host().open(elsewhere), Err(HostError::NoRoute));
 }

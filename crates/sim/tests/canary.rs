@@ -5,7 +5,7 @@ use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, StreamId};
 use kiban_sim::check::{self, Violation};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{Harm, Pair, Plan, Program};
+use kiban_sim::{ImpairmentConfig, Pair, Plan, Program};
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ fn sender() -> Box<Sender> {
 
 fn run(pair: &mut Pair) -> Vec<Violation> {
     pair.world.run(Instant::from_nanos(100_000_000_000));
-    check::at_rest(&mut pair.world, &pair.boards)
+    check::check_idle(&mut pair.world, &pair.boards)
 }
 
 /// A transfer whose receiver is given to the sink; what was received.
@@ -145,7 +145,7 @@ fn a_slice_that_is_kept_is_caught_and_gone_when_it_is_let_go() {
     let (mut pair, violations) = take(taker);
     assert_eq!(violations, [Violation::MemoryAway { board: 1, missing: [0, 1, 0] }]);
     kept.borrow_mut().clear();
-    assert_eq!(check::at_rest(&mut pair.world, &pair.boards), []);
+    assert_eq!(check::check_idle(&mut pair.world, &pair.boards), []);
 }
 
 #[test]
@@ -165,7 +165,10 @@ fn a_program_that_never_finishes_is_caught() {
     let [Violation::IdleWhileWorkWaits { since }] = violations[..] else { panic!("{violations:?}") };
     assert!(since <= pair.world.now());
     // And one that cannot: its peer does not exist.
-    let mut pair = Pair::new(&Plan { harm: Harm { loss: 1.0, ..Harm::NONE }, ..Plan::with_window(48 << 10) });
+    let mut pair = Pair::new(&Plan {
+        harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
+        ..Plan::with_window(48 << 10)
+    });
     let (taker, _) = Taker::new(false, true, true);
     pair.world.run_program(pair.boards[1], taker);
     let violations = run(&mut pair);
@@ -181,7 +184,7 @@ fn a_session_that_is_left_is_caught() {
     pair.world.run(Instant::from_nanos(100_000_000_000));
     pair.world.take_programs(pair.boards[0]);
     // The sender has finished, the taker not: half of the session stands on either side for ever.
-    let violations = check::at_rest(&mut pair.world, &pair.boards);
+    let violations = check::check_idle(&mut pair.world, &pair.boards);
     let left = |board| Violation::SessionsLeft { board, sessions: 1 };
     assert_eq!(violations, [left(0), left(1)]);
     assert!(pair.world.now().since(Instant::ZERO) < Duration::from_secs(7200));

@@ -41,7 +41,7 @@ impl Ear {
             Completion::EchoReply { identifier, .. } => {
                 matches!(self.does, Does::Ping(own) if own == identifier)
             }
-            Completion::DatagramTrouble { .. } => matches!(self.does, Does::Send),
+            Completion::DatagramError { .. } => matches!(self.does, Does::Send),
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use kiban_base::ethernet::Mac;
 use kiban_board::{
     BoardConfig, Completion, EthernetPortConfig, Host, IpPortConfig, PortConfig, Program, SocketId,
 };
-use kiban_sim::{CableConfig, Harm, Plug, World, check};
+use kiban_sim::{Attachment, CableConfig, ImpairmentConfig, World, check};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
 use std::any::Any;
@@ -149,7 +149,7 @@ struct Case {
     is_v6: bool,
     is_ethernet: bool,
     length: usize,
-    harm: Harm,
+    harm: ImpairmentConfig,
 }
 
 impl Case {
@@ -162,7 +162,9 @@ impl Case {
             world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
         });
         let config = CableConfig { harm, ..CableConfig::ethernet(1_000_000_000, Duration::from_millis(1)) };
-        world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &config).expect("both fit");
+        world
+            .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &config)
+            .expect("both fit");
         if let Some(refusal) = refusal {
             refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
         }
@@ -175,7 +177,7 @@ impl Case {
         world.run_program(boards[0], Box::new(asker));
         assert!(world.run(Instant::ZERO + 600 * SECOND), "{self:?}, {refusal:?}: {world:?}");
         let asked = world.program::<Asker>(boards[0]).expect("it was given").asked;
-        assert_eq!(check::at_rest(&mut world, &boards), [], "{self:?}, {refusal:?}");
+        assert_eq!(check::check_idle(&mut world, &boards), [], "{self:?}, {refusal:?}");
         let has_happened = |refusal: refusal::Refusal| {
             refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
         };
@@ -184,16 +186,21 @@ impl Case {
 }
 
 /// Packets overtake each other, and come twice; none is lost.
-fn out_of_order() -> Harm {
-    Harm { reorder: 0.5, hold_back: Duration::from_millis(1), duplicate: 0.2, ..Harm::NONE }
+fn out_of_order() -> ImpairmentConfig {
+    ImpairmentConfig {
+        reorder: 0.5,
+        hold_back: Duration::from_millis(1),
+        duplicate: 0.2,
+        ..ImpairmentConfig::NONE
+    }
 }
 
-fn check_refusals(kind: Kind, lengths: &[usize], harm: Harm) {
+fn check_refusals(kind: Kind, lengths: &[usize], harm: ImpairmentConfig) {
     for (is_v6, is_ethernet) in [(false, false), (true, false), (false, true), (true, true)] {
         for &length in lengths {
             let case = Case { kind, is_v6, is_ethernet, length, harm };
             // So many fragments take long; what carries them makes no difference.
-            if length > 20_000 && (is_ethernet || harm != Harm::NONE) {
+            if length > 20_000 && (is_ethernet || harm != ImpairmentConfig::NONE) {
                 continue;
             }
             let (usual, _) = case.run(None);
@@ -208,24 +215,24 @@ fn check_refusals(kind: Kind, lengths: &[usize], harm: Harm) {
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_datagram_at_most() {
-    check_refusals(Kind::Datagram, &[0, 100, 1400], Harm::NONE);
+    check_refusals(Kind::Datagram, &[0, 100, 1400], ImpairmentConfig::NONE);
 }
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_ping_at_most() {
-    check_refusals(Kind::Ping, &[0, 100, 1400], Harm::NONE);
+    check_refusals(Kind::Ping, &[0, 100, 1400], ImpairmentConfig::NONE);
 }
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_datagram_in_fragments_at_most() {
-    for harm in [Harm::NONE, out_of_order()] {
+    for harm in [ImpairmentConfig::NONE, out_of_order()] {
         check_refusals(Kind::Datagram, &[1500, 9000, 60_000], harm);
     }
 }
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_ping_in_fragments_at_most() {
-    for harm in [Harm::NONE, out_of_order()] {
+    for harm in [ImpairmentConfig::NONE, out_of_order()] {
         check_refusals(Kind::Ping, &[1500, 9000, 60_000], harm);
     }
 }

@@ -4,7 +4,7 @@
 
 use kiban_base::Instant;
 use kiban_rdma::efe::{Config, EfeCounters};
-use kiban_sim::{CableConfig, Harm, Star, StarConfig, Stream};
+use kiban_sim::{CableConfig, ImpairmentConfig, Star, StarConfig, Stream};
 use std::time::Duration;
 
 /// What 1472 bytes of segment take on the line: our header, Ethernet's, its FCS, preamble and gap.
@@ -259,18 +259,18 @@ fn a_hundred_short_messages_at_once_all_arrive() {
 
 #[test]
 fn whatever_the_wire_does_everything_arrives() {
-    let base = Harm { hold_back: Duration::from_micros(30), ..Harm::NONE };
+    let base = ImpairmentConfig { hold_back: Duration::from_micros(30), ..ImpairmentConfig::NONE };
     let rows = [
-        ("0.1 % loss", Harm { loss: 0.001, ..base }, 0.95),
-        ("1 % loss", Harm { loss: 0.01, ..base }, 0.80),
-        ("5 % loss", Harm { loss: 0.05, ..base }, 0.3),
-        ("1 % doubled", Harm { duplicate: 0.01, ..base }, 0.97),
-        ("0.1 % held back by up to 30 us", Harm { reorder: 0.001, ..base }, 0.9),
-        ("1 % held back by up to 30 us", Harm { reorder: 0.01, ..base }, 0.7),
-        ("1 % with a flipped bit", Harm { bit_error: 0.01, ..base }, 0.7),
+        ("0.1 % loss", ImpairmentConfig { loss: 0.001, ..base }, 0.95),
+        ("1 % loss", ImpairmentConfig { loss: 0.01, ..base }, 0.80),
+        ("5 % loss", ImpairmentConfig { loss: 0.05, ..base }, 0.3),
+        ("1 % doubled", ImpairmentConfig { duplicate: 0.01, ..base }, 0.97),
+        ("0.1 % held back by up to 30 us", ImpairmentConfig { reorder: 0.001, ..base }, 0.9),
+        ("1 % held back by up to 30 us", ImpairmentConfig { reorder: 0.01, ..base }, 0.7),
+        ("1 % with a flipped bit", ImpairmentConfig { bit_error: 0.01, ..base }, 0.7),
         (
             "0.1 % of all of these",
-            Harm { loss: 0.001, duplicate: 0.001, reorder: 0.001, bit_error: 0.001, ..base },
+            ImpairmentConfig { loss: 0.001, duplicate: 0.001, reorder: 0.001, bit_error: 0.001, ..base },
             0.8,
         ),
     ];
@@ -308,11 +308,11 @@ fn two_ways_at_once_and_a_bad_way_back_cost_little() {
     for loss in [0.01, 0.1, 0.3] {
         let mut config = StarConfig::ten_gigabit(2);
         let mut star = {
-            config.down.harm = Harm::NONE;
+            config.down.harm = ImpairmentConfig::NONE;
             Star::new(&config, endless(1, 0))
         };
         // Only what goes to the sender: acknowledgements.
-        let down = CableConfig { harm: Harm { loss, ..Harm::NONE }, ..config.down };
+        let down = CableConfig { harm: ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, ..config.down };
         star.switch.port_mut(1).set_config(down);
         let used = rates(&mut star, at(10_000), at(40_000))[0];
         println!("{} % of acknowledgements lost: {:.1} %", loss * 100.0, used * 100.0);
@@ -339,7 +339,7 @@ fn a_slow_reader_slows_its_sender_and_loses_nothing() {
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
         let mut config = StarConfig { seed, ..StarConfig::ten_gigabit(4) };
-        config.down.harm = Harm::of_seed(3);
+        config.down.harm = ImpairmentConfig::from_seed(3);
         let mut star = Star::new(&config, endless(3, 50));
         star.run(at(5000));
         let streams: Vec<u64> = star.streams.iter().map(|stream| stream.read_bytes).collect();

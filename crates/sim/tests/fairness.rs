@@ -7,12 +7,12 @@ use kiban_atm::{
 };
 use kiban_attach::{Client, Indication, Layout, Read, Request};
 use kiban_base::{Instant, Region};
-use kiban_board::streams::Desk;
+use kiban_board::streams::ClientStreams;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, IpPortConfig, MemoryConfig, PortAddress,
     PortConfig, StreamId,
 };
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, Program, World};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, Program, World};
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_tcpip::tcp::{self, Fairness};
 use std::any::Any;
@@ -274,8 +274,8 @@ impl Stand {
                     ..CableConfig::ip(40_000_000, Duration::from_millis(5))
                 };
                 for side in 0..2 {
-                    let ends = (Plug::Board(boards[0], side), Plug::Board(boards[1 + side], 0));
-                    world.join_packets(ends.0, ends.1, &cable).unwrap();
+                    let ends = (Attachment::Board(boards[0], side), Attachment::Board(boards[1 + side], 0));
+                    world.connect_packets(ends.0, ends.1, &cable).unwrap();
                 }
             }
             Net::Atm => {
@@ -290,7 +290,12 @@ impl Stand {
                 for (number, board) in boards.into_iter().enumerate() {
                     let metres = 200_000.0;
                     world
-                        .join(Plug::Board(board, 0), Plug::Switch(switch, number), metres, Harm::NONE)
+                        .connect(
+                            Attachment::Board(board, 0),
+                            Attachment::Switch(switch, number),
+                            metres,
+                            ImpairmentConfig::NONE,
+                        )
                         .unwrap();
                 }
             }
@@ -482,7 +487,7 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
 /// A program that is attached to the board: it connects streams, and reads as it does, or writes without end.
 struct Attached {
     client: Client,
-    desk: Desk,
+    desk: ClientStreams,
     remote: SocketAddr,
     count: usize,
     begins: Instant,
@@ -500,7 +505,7 @@ impl Attached {
         let memory = Region::new(0, layout.bytes());
         Attached {
             client: Client::new(&memory, layout),
-            desk: Desk::new(&memory, layout),
+            desk: ClientStreams::new(&memory, layout),
             remote,
             count,
             begins,
@@ -544,8 +549,8 @@ impl Attached {
                 }
                 self.client.arm(slot);
             }
-            self.desk.work(host).expect("a decent client");
-            self.desk.tell().expect("a decent client");
+            self.desk.process_requests(host).expect("a decent client");
+            self.desk.flush_indications().expect("a decent client");
         }
     }
 }
@@ -555,7 +560,7 @@ impl Program for Attached {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
         if self.desk.on_completion(completion, host).expect("a decent client") {
-            self.desk.tell().expect("a decent client");
+            self.desk.flush_indications().expect("a decent client");
             self.work(host);
         }
     }
@@ -573,7 +578,7 @@ impl Program for Attached {
         for _ in 0..self.count {
             let slot = self.client.claim().expect("a slot is free");
             self.client.request(Request::Connect { slot, local: None, remote: self.remote }).expect("room");
-            self.desk.work(host).expect("a decent client");
+            self.desk.process_requests(host).expect("a decent client");
         }
         self.work(host);
     }

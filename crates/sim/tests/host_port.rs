@@ -10,7 +10,7 @@ use kiban_board::{
     PortAddress, PortConfig, Program,
 };
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World, check};
 use kiban_tcpip::ip::Prefix;
 use std::any::Any;
 use std::cell::RefCell;
@@ -71,10 +71,12 @@ fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
     let cards = [1, 2].map(|number| card(&mut world, number));
     for (host, card) in hosts.into_iter().zip(cards) {
         let cable = CableConfig::ip(10_000_000_000, Duration::from_micros(1));
-        world.join_packets(Plug::Board(host, 0), Plug::Board(card, 1), &cable).expect("both take packets");
+        world
+            .connect_packets(Attachment::Board(host, 0), Attachment::Board(card, 1), &cable)
+            .expect("both take packets");
     }
-    let [one, other] = cards.map(|card| Plug::Board(card, 0));
-    world.join(one, other, 10.0, Harm::NONE).expect("both take cells");
+    let [one, other] = cards.map(|card| Attachment::Board(card, 0));
+    world.connect(one, other, 10.0, ImpairmentConfig::NONE).expect("both take cells");
     (world, hosts, cards)
 }
 
@@ -105,7 +107,7 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
         assert!(passed > 500, "{passed}");
         assert_eq!(world.board(card).counter("ip", "packets_in"), 0, "nothing was for the board itself");
     }
-    assert_eq!(check::at_rest(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]), []);
+    assert_eq!(check::check_idle(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]), []);
 }
 
 /// Pings when it is started, and again and again.

@@ -11,7 +11,9 @@ use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, PortConfig, Reason, SocketId, StreamId,
 };
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plan, Plug, Program, SwitchNumber, World, check};
+use kiban_sim::{
+    Attachment, BoardNumber, ImpairmentConfig, LineNumber, Pair, Plan, Program, SwitchNumber, World, check,
+};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
 use std::any::Any;
@@ -65,7 +67,7 @@ struct Setup {
     switches: usize,
     tcp: tcp::Config,
     metres: f64,
-    harm: Harm,
+    harm: ImpairmentConfig,
     queue_cells: usize,
     frame_discard: bool,
     early_cells: usize,
@@ -83,7 +85,7 @@ impl Setup {
             switches: boards.iter().max().unwrap() + 1,
             tcp,
             metres: 100.0,
-            harm: Harm::NONE,
+            harm: ImpairmentConfig::NONE,
             queue_cells: 16_384,
             frame_discard: false,
             early_cells: usize::MAX,
@@ -136,13 +138,14 @@ impl Setup {
             .collect();
         let sending = (0..count)
             .map(|board| {
-                let plug = Plug::Switch(switches[self.boards[board]], board);
-                world.join(Plug::Board(boards[board], 0), plug, self.metres, self.harm).unwrap().0
+                let plug = Attachment::Switch(switches[self.boards[board]], board);
+                world.connect(Attachment::Board(boards[board], 0), plug, self.metres, self.harm).unwrap().0
             })
             .collect();
         for at in 1..self.switches {
-            let (one, other) = (Plug::Switch(switches[at - 1], behind), Plug::Switch(switches[at], before));
-            world.join(one, other, self.metres, self.harm).unwrap();
+            let (one, other) =
+                (Attachment::Switch(switches[at - 1], behind), Attachment::Switch(switches[at], before));
+            world.connect(one, other, self.metres, self.harm).unwrap();
         }
         Net { world, boards, switches, sending }
     }
@@ -192,7 +195,7 @@ impl Net {
         for (number, job) in jobs.iter().enumerate() {
             assert_eq!(check::stream(number, &job.bytes, &job.got.borrow()), []);
         }
-        assert_eq!(check::at_rest(&mut self.world, &self.boards), []);
+        assert_eq!(check::check_idle(&mut self.world, &self.boards), []);
         seconds
     }
 
@@ -353,7 +356,7 @@ impl Program for Listener {
 
 #[test]
 fn five_boards_on_three_switches_talk_all_to_all() {
-    for harm in [Harm::NONE, Harm::of_seed(4), Harm::of_seed(5)] {
+    for harm in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(4), ImpairmentConfig::from_seed(5)] {
         let places = [0, 0, 1, 2, 2];
         let mut net = Setup { harm, ..Setup::new(&places, tcp_with(48 << 10, 8192)) }.build();
         let mut jobs = Vec::new();
@@ -364,7 +367,7 @@ fn five_boards_on_three_switches_talk_all_to_all() {
             }
         }
         net.finish(&jobs);
-        assert!(harm != Harm::NONE || net.switched("cells_unrouted") == 0);
+        assert!(harm != ImpairmentConfig::NONE || net.switched("cells_unrouted") == 0);
     }
 }
 
@@ -421,7 +424,8 @@ fn early_packet_discard_saves_goodput() {
 /// Cells of one circuit stay in order, whatever overtakes them.
 #[test]
 fn circuits_overtake_each_other_and_no_frame_breaks() {
-    let harm = Harm { reorder: 0.01, hold_back: Duration::from_millis(1), ..Harm::NONE };
+    let harm =
+        ImpairmentConfig { reorder: 0.01, hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
     let mut net = Setup { harm, ..Setup::new(&[0, 0, 1], tcp_with(48 << 10, 8192)) }.build();
     let jobs: Vec<_> = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
         .into_iter()
@@ -433,7 +437,7 @@ fn circuits_overtake_each_other_and_no_frame_breaks() {
         .sending
         .clone()
         .into_iter()
-        .map(|line| net.world.line(line).harm_counters().reordered)
+        .map(|line| net.world.line(line).impairment_counters().reordered)
         .sum::<u64>();
     assert!(held > 100, "{held}");
     for board in net.boards {
@@ -483,7 +487,7 @@ impl Program for Stubborn {
 
 #[test]
 fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
-    let harm = Harm { loss: 0.05, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells passes two lines one time in four; everything arrives some day, for those who ask
     // on: fifteen losses in a row, where a session is usually given up, are to be expected once in thirty
     // segments.

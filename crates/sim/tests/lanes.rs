@@ -7,7 +7,7 @@ use kiban_atm::{
 use kiban_base::Instant;
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
 use kiban_sim::program::{Receiver, Sender, Source};
-use kiban_sim::{Harm, Plug, World};
+use kiban_sim::{Attachment, ImpairmentConfig, World};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -39,7 +39,14 @@ fn a_circuit_of_a_hundred_cells_a_second_does_not_slow_its_neighbour() {
     }
     let switch = world.add_switch(switch);
     for (number, board) in [sender, receivers[0], receivers[1]].into_iter().enumerate() {
-        world.join(Plug::Board(board, 0), Plug::Switch(switch, number), 10.0, Harm::NONE).unwrap();
+        world
+            .connect(
+                Attachment::Board(board, 0),
+                Attachment::Switch(switch, number),
+                10.0,
+                ImpairmentConfig::NONE,
+            )
+            .unwrap();
     }
 
     let bytes = 4_000_000;

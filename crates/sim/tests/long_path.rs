@@ -12,7 +12,7 @@
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, StreamId};
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, Program, World};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, Program, World};
 use kiban_tcpip::tcp::{Config, CongestionControl};
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -113,9 +113,12 @@ impl Path {
             world.add_board(&BoardConfig { memory, tcp: tcp.clone(), ports, ..BoardConfig::default() })
         });
         let cable = CableConfig { packets_max, ..CableConfig::ip(bits_per_second, ROUND_TRIP / 2) };
-        let ends = boards.map(|board| Plug::Board(board, 0));
-        let (there, _) = world.join_packets(ends[0], ends[1], &cable).unwrap();
-        world.cable(there).set_config(CableConfig { harm: Harm { lose_every, ..Harm::NONE }, ..cable });
+        let ends = boards.map(|board| Attachment::Board(board, 0));
+        let (there, _) = world.connect_packets(ends[0], ends[1], &cable).unwrap();
+        world.cable(there).set_config(CableConfig {
+            harm: ImpairmentConfig { lose_every, ..ImpairmentConfig::NONE },
+            ..cable
+        });
         world.run_program(boards[1], Box::<Reader>::default());
         world.run_program(boards[0], Box::new(Writer(streams)));
         Path { world, receiver: boards[1] }

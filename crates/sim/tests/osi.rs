@@ -5,8 +5,8 @@ use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::stack::meter::Task;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
-use kiban_sim::Harm;
-use kiban_sim::osi::{Boards, Join, OSI_BOARD_1992, Setup};
+use kiban_sim::ImpairmentConfig;
+use kiban_sim::osi::{Boards, Medium, OSI_BOARD_1992, Setup};
 use std::time::Duration;
 
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
@@ -51,12 +51,16 @@ fn there_and_back(setup: &Setup, contents: &[u8]) -> (Boards, [Duration; 2]) {
 
 #[test]
 fn a_file_goes_there_and_back_whatever_joins_the_ends() {
-    let slow = Join::Line { bits_per_second: 9600, delay: Duration::from_millis(250), harm: Harm::NONE };
+    let slow = Medium::Line {
+        bits_per_second: 9600,
+        delay: Duration::from_millis(250),
+        harm: ImpairmentConfig::NONE,
+    };
     for (join, bytes) in [
-        (Join::line(2_000_000), 200_000),
-        (Join::line(64_000), 50_000),
+        (Medium::line(2_000_000), 200_000),
+        (Medium::line(64_000), 50_000),
         (slow, 20_000),
-        (Join::Loopback, 200_000),
+        (Medium::Loopback, 200_000),
     ] {
         for (fdata_bytes, tpdu_bytes) in [(8000, 2048), (100, 128), (16_384, 1024)] {
             let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(join) };
@@ -66,16 +70,16 @@ fn a_file_goes_there_and_back_whatever_joins_the_ends() {
             }
         }
     }
-    there_and_back(&Setup::new(Join::line(2_000_000)), b"");
-    let large = Setup { fdata_bytes: 1 << 18, tpdu_bytes: 65_531, ..Setup::new(Join::Loopback) };
+    there_and_back(&Setup::new(Medium::line(2_000_000)), b"");
+    let large = Setup { fdata_bytes: 1 << 18, tpdu_bytes: 65_531, ..Setup::new(Medium::Loopback) };
     there_and_back(&large, &noise(3_000_000));
 }
 
 #[test]
 fn frames_that_are_lost_or_broken_are_sent_again() {
     for (loss, bit_error, lose_every) in [(0.02, 0.0, 0), (0.0, 0.02, 0), (0.0, 0.0, 9), (0.05, 0.05, 0)] {
-        let harm = Harm { loss, bit_error, lose_every, ..Harm::NONE };
-        let join = Join::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+        let harm = ImpairmentConfig { loss, bit_error, lose_every, ..ImpairmentConfig::NONE };
+        let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
         let (boards, _) = there_and_back(&Setup::new(join), &noise(300_000));
         let module = boards.module(0).expect("on a line");
         assert!(module.link().counters().retransmits > 0, "{harm:?}");
@@ -83,7 +87,7 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
         assert_eq!(module.layer().counters().resets_for_errors, 0);
         let lines = [0, 1].map(|from| boards.line(from).expect("on a line"));
         let broken: u64 = lines.iter().map(|line| line.counters().invalid_frames).sum();
-        let flipped: u64 = lines.iter().map(|line| line.harm_counters().corrupted).sum();
+        let flipped: u64 = lines.iter().map(|line| line.impairment_counters().corrupted).sum();
         assert_eq!(broken, flipped, "the FCS finds every bit error");
     }
 }
@@ -94,7 +98,7 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
 #[test]
 fn two_mbit_per_second_carry_what_they_can() {
     let contents = noise(2 << 20);
-    let (boards, times) = there_and_back(&Setup::new(Join::line(2_000_000)), &contents);
+    let (boards, times) = there_and_back(&Setup::new(Medium::line(2_000_000)), &contents);
     let limit_mbps = 2.0 * 8000.0 / f64::from(8000 + 23 + 4 * (3 + 8)) / (1.0 + 1.0 / 62.0);
     for time in times {
         let mbps = contents.len() as f64 * 8.0 / time.as_secs_f64() / 1e6;
@@ -108,8 +112,8 @@ fn two_mbit_per_second_carry_what_they_can() {
 
 #[test]
 fn the_same_setting_gives_the_same_run() {
-    let harm = Harm { loss: 0.03, bit_error: 0.01, ..Harm::NONE };
-    let join = Join::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+    let harm = ImpairmentConfig { loss: 0.03, bit_error: 0.01, ..ImpairmentConfig::NONE };
+    let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
     for costs in [None, Some(OSI_BOARD_1992)] {
         let run = |seed| {
             let (boards, times) = there_and_back(&Setup { costs, seed, ..Setup::new(join) }, &noise(100_000));
@@ -125,14 +129,14 @@ fn the_same_setting_gives_the_same_run() {
 fn time_passes_while_tasks_work() {
     let contents = noise(200_000);
     let costs = Some(OSI_BOARD_1992);
-    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Join::Loopback) }, &contents);
+    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Medium::Loopback) }, &contents);
     // One processor: what both ends have spent is all the time there was, but for the last step.
     let spent: Duration = (0..2).flat_map(|side| boards.spent(side)).sum();
     let end = Instant::ZERO + spent;
     assert!(end >= boards.now() && end.since(boards.now()) < Duration::from_millis(10), "{spent:?}");
     assert!(times[0] > Duration::from_millis(500), "{times:?}");
 
-    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Join::line(2_000_000)) }, &contents);
+    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Medium::line(2_000_000)) }, &contents);
     for side in 0..2 {
         let spent: Duration = boards.spent(side).iter().sum();
         assert!(boards.now() >= Instant::ZERO + spent, "side {side}");
@@ -140,7 +144,7 @@ fn time_passes_while_tasks_work() {
     // Twice the costs, nearly twice the time.
     let twice = kiban_sim::osi::Costs { block: 2 * OSI_BOARD_1992.block, ..OSI_BOARD_1992 };
     let (_, slow) =
-        there_and_back(&Setup { costs: Some(twice), ..Setup::new(Join::line(2_000_000)) }, &contents);
+        there_and_back(&Setup { costs: Some(twice), ..Setup::new(Medium::line(2_000_000)) }, &contents);
     assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
 }
 
@@ -148,7 +152,8 @@ fn time_passes_while_tasks_work() {
 /// not.
 #[test]
 fn the_sender_polls_while_the_line_is_the_limit() {
-    let mut boards = Boards::new(&Setup { costs: Some(OSI_BOARD_1992), ..Setup::new(Join::line(2_000_000)) });
+    let mut boards =
+        Boards::new(&Setup { costs: Some(OSI_BOARD_1992), ..Setup::new(Medium::line(2_000_000)) });
     boards.connect().expect("an association");
     let time = put(&mut boards, &noise(200_000));
     let lower = |side: usize| boards.spent(side)[Task::Lower as usize];

@@ -57,7 +57,7 @@ fn what_arrives_is_what_was_sent_and_all_comes_to_rest() {
         }
         let boards = pair.boards;
         assert!(pair.world.board(boards[0]).page_waits().0 > 0 || !mechanisms.scaling, "{mechanisms:?}");
-        assert_eq!(check::at_rest(&mut pair.world, &boards), [], "{mechanisms:?}");
+        assert_eq!(check::check_idle(&mut pair.world, &boards), [], "{mechanisms:?}");
     }
 }
 

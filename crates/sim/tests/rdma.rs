@@ -13,15 +13,22 @@ use kiban_board::{
 use kiban_rdma::efe;
 use kiban_rdma::iwarp::mpa::{self, CrcUse};
 use kiban_rdma::iwarp::rnic::Status;
-use kiban_sim::rdma::{Meeting, Move, Mover};
-use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check as checks};
+use kiban_sim::rdma::{RdmaAddress, Transfer, TransferKind};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World, check as checks};
 use kiban_tcpip::ip::Prefix;
 use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// The last message says that all the rest is done: who asked ends the connection then.
-const PLAN: [Move; 6] = [Move::WriteAndTell, Move::Send, Move::Read, Move::Write, Move::Add, Move::Send];
+const PLAN: [TransferKind; 6] = [
+    TransferKind::WriteAndTell,
+    TransferKind::Send,
+    TransferKind::Read,
+    TransferKind::Write,
+    TransferKind::Add,
+    TransferKind::Send,
+];
 const LIMIT: Instant = Instant::from_nanos(120_000_000_000);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,9 +52,9 @@ fn mac(n: u8) -> Mac {
 fn boards(
     over: Over,
     mpa: &mpa::Config,
-    harm: Harm,
+    harm: ImpairmentConfig,
     seed: u64,
-) -> (World, BoardNumber, BoardNumber, Meeting) {
+) -> (World, BoardNumber, BoardNumber, RdmaAddress) {
     let mut world = World::new(seed);
     let prefix = Prefix::new(address(0).into(), 24);
     let board = |n: u8| {
@@ -75,19 +82,19 @@ fn boards(
         }
     };
     let (one, two) = (world.add_board(&board(1)), world.add_board(&board(2)));
-    let (near, far) = (Plug::Board(one, 0), Plug::Board(two, 0));
+    let (near, far) = (Attachment::Board(one, 0), Attachment::Board(two, 0));
     match over {
         Over::TcpOnAtm => {
-            world.join(near, far, 1000.0, harm).expect("they fit");
+            world.connect(near, far, 1000.0, harm).expect("they fit");
         }
         Over::TcpOnIp | Over::Efe => {
             let line = CableConfig::ethernet(10_000_000_000, Duration::from_micros(5));
-            world.join_packets(near, far, &CableConfig { harm, ..line }).expect("they fit");
+            world.connect_packets(near, far, &CableConfig { harm, ..line }).expect("they fit");
         }
     }
     let meeting = match over {
-        Over::Efe => Meeting::Efe(mac(2), 7),
-        _ => Meeting::Tcp(SocketAddr::new(address(2).into(), 7471)),
+        Over::Efe => RdmaAddress::Efe(mac(2), 7),
+        _ => RdmaAddress::Tcp(SocketAddr::new(address(2).into(), 7471)),
     };
     (world, one, two, meeting)
 }
@@ -97,23 +104,23 @@ fn config() -> mpa::Config {
 }
 
 /// Everything of the plan goes both ways, and arrives.
-fn check(over: Over, mpa: &mpa::Config, harm: Harm, bytes: usize, seed: u64) -> Instant {
+fn check(over: Over, mpa: &mpa::Config, harm: ImpairmentConfig, bytes: usize, seed: u64) -> Instant {
     let (mut world, one, two, meeting) = boards(over, mpa, harm, seed);
     meet(&mut world, [one, two], meeting, bytes, &format!("{over:?}, seed {seed}"));
     world.now()
 }
 
-fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: Meeting, bytes: usize, name: &str) {
-    world.run_program(one, Box::new(Mover::new(meeting, true, bytes, &PLAN, 3)));
-    world.run_program(two, Box::new(Mover::new(meeting, false, bytes, &PLAN, 3)));
+fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, bytes: usize, name: &str) {
+    world.run_program(one, Box::new(Transfer::new(meeting, true, bytes, &PLAN, 3)));
+    world.run_program(two, Box::new(Transfer::new(meeting, false, bytes, &PLAN, 3)));
     assert!(
         world.run(LIMIT),
         "{name}: it does not come to an end; {:?}",
-        world.program::<Mover>(one).map(Mover::moved)
+        world.program::<Transfer>(one).map(Transfer::moved)
     );
     for board in [one, two] {
-        let mover = world.program::<Mover>(board).expect("it ran");
-        let done: Vec<(Move, Status)> =
+        let mover = world.program::<Transfer>(board).expect("it ran");
+        let done: Vec<(TransferKind, Status)> =
             mover.moved().done.iter().map(|&(what, how, _)| (what, how)).collect();
         assert_eq!(done, PLAN.map(|what| (what, Status::Success)), "{name}");
         assert_eq!(
@@ -134,12 +141,12 @@ fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: Meeting, bytes
 
 /// Runs with one take refused: whether the run reached it.
 fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
-    let (mut world, one, two, meeting) = boards(over, &config(), Harm::NONE, 1);
+    let (mut world, one, two, meeting) = boards(over, &config(), ImpairmentConfig::NONE, 1);
     let boards = [one, two];
     refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
     let name = format!("{over:?}, {refusal:?}");
     meet(&mut world, boards, meeting, bytes, &name);
-    assert_eq!(checks::at_rest(&mut world, &boards), [], "{name}");
+    assert_eq!(checks::check_idle(&mut world, &boards), [], "{name}");
     refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
 }
 
@@ -155,7 +162,7 @@ fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
 fn every_operation_goes_both_ways_over_every_lower_layer() {
     for over in ALL {
         for bytes in [8, 1000, 200_000] {
-            check(over, &config(), Harm::NONE, bytes, 1);
+            check(over, &config(), ImpairmentConfig::NONE, bytes, 1);
         }
     }
 }
@@ -166,7 +173,7 @@ fn losses_are_mended_below_and_nothing_of_them_shows() {
         for seed in 1..=6 {
             // A cell in a thousand is a packet in five.
             let loss = if over == Over::TcpOnAtm { 0.0005 } else { 0.02 };
-            check(over, &config(), Harm { loss, ..Harm::NONE }, 100_000, seed);
+            check(over, &config(), ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, 100_000, seed);
         }
     }
 }
@@ -177,7 +184,7 @@ fn crcs_and_markers_work_on_the_boards_own_tcp() {
     let markers = mpa::Config { markers: true, crc: CrcUse::Wanted, ..config() };
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
         for mpa in [&crc, &markers] {
-            check(over, mpa, Harm { loss: 0.0002, ..Harm::NONE }, 50_000, 3);
+            check(over, mpa, ImpairmentConfig { loss: 0.0002, ..ImpairmentConfig::NONE }, 50_000, 3);
         }
     }
 }

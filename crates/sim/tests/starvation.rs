@@ -4,7 +4,7 @@
 use kiban_base::{Memory, SimRng};
 use kiban_board::MemoryConfig;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{Harm, Pair, Plan, check};
+use kiban_sim::{ImpairmentConfig, Pair, Plan, check};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
         let at = left.iter().position(|part| ***part == *stream);
         left.swap_remove(at.unwrap_or_else(|| panic!("{what:?}: a stream differs")));
     }
-    assert_eq!(check::at_rest(&mut pair.world, &pair.boards), [], "{what:?}");
+    assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "{what:?}");
 }
 
 /// Refuses the n-th take on one board.
@@ -79,7 +79,7 @@ fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);
     for seed in 0..40 {
         let mut chance = SimRng::from_seed(seed);
-        let harm = if seed % 2 == 0 { Harm::NONE } else { Harm::of_seed(seed) };
+        let harm = if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
         let mut plan = Plan { seed, harm, ..Plan::with_window(24 << 10) };
         // Who is refused three times out of four is given up some day: not here.
         plan.tcp.rto_retries = 100;
@@ -133,7 +133,7 @@ fn refusals_that_go_on_and_on_lose_nothing() {
             let at = left.iter().position(|part| ***part == *stream).expect("a stream that was sent");
             left.swap_remove(at);
         }
-        assert_eq!(check::at_rest(&mut pair.world, &pair.boards), [], "seed {seed}");
+        assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "seed {seed}");
     }
 }
 
@@ -148,10 +148,10 @@ fn ten_sessions_share_sixteen_pages_and_forty_blocks() {
         MemoryConfig { page_bytes: 16_384, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 40 },
     ];
     for (index, memory) in memories.into_iter().enumerate() {
-        for harm in [Harm::NONE, Harm::of_seed(2)] {
+        for harm in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(2)] {
             for window in [16 << 10, 64 << 10] {
                 let mut pair = Pair::new(&Plan { memory, harm, ..Plan::with_window(window) });
-                transfer(&mut pair, &parts(10, 60_000), &(index, harm == Harm::NONE, window));
+                transfer(&mut pair, &parts(10, 60_000), &(index, harm == ImpairmentConfig::NONE, window));
             }
         }
     }

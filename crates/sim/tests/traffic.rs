@@ -8,10 +8,10 @@ use kiban_atm::{
 };
 use kiban_base::{Instant, SimRng};
 use kiban_sim::traffic::{
-    FrameSink, FrameSource, Jpeg, JpegConfig, Ledger, Outlet, Periodic, StreamConfig, StreamSink,
+    CellLog, FrameSink, FrameSource, Jpeg, JpegConfig, Outlet, Periodic, StreamConfig, StreamSink,
     StreamSource,
 };
-use kiban_sim::{Harm, Plug, Terminal, World};
+use kiban_sim::{Attachment, ImpairmentConfig, Terminal, World};
 use std::time::Duration;
 
 const VC: Vc = Vc::new(0, 100);
@@ -33,7 +33,11 @@ fn jpeg() -> Jpeg {
 }
 
 /// A source and a sink, each on a port of a switch; what the sink's line does to cells is said.
-fn world(source: impl Terminal, sink: impl Terminal, harm: Harm) -> (World, [kiban_sim::TerminalNumber; 2]) {
+fn world(
+    source: impl Terminal,
+    sink: impl Terminal,
+    harm: ImpairmentConfig,
+) -> (World, [kiban_sim::TerminalNumber; 2]) {
     let mut world = World::new(9);
     let port = SwitchPort::plain(LINE, Interface::Uni, 8192);
     let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
@@ -42,9 +46,9 @@ fn world(source: impl Terminal, sink: impl Terminal, harm: Harm) -> (World, [kib
     let switch = world.add_switch(switch);
     let terminals = [world.add_terminal(Box::new(source)), world.add_terminal(Box::new(sink))];
     for (side, terminal) in terminals.iter().enumerate() {
-        let harm = if side == 1 { harm } else { Harm::NONE };
+        let harm = if side == 1 { harm } else { ImpairmentConfig::NONE };
         world
-            .join(Plug::Terminal(*terminal), Plug::Switch(switch, side), 1000.0, harm)
+            .connect(Attachment::Terminal(*terminal), Attachment::Switch(switch, side), 1000.0, harm)
             .expect("both are new");
     }
     (world, terminals)
@@ -54,7 +58,7 @@ fn world(source: impl Terminal, sink: impl Terminal, harm: Harm) -> (World, [kib
 fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
     let contract = Contract::peak(Interval::of_line(20_000_000), Duration::from_micros(3));
     for shaped in [None, Some(contract)] {
-        let ledger = Ledger::shared();
+        let ledger = CellLog::shared();
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: shaped };
         let mut source = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger.clone());
         let mut cells = Vec::new();
@@ -80,13 +84,14 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
 
 #[test]
 fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
-    let ledger = Ledger::shared();
+    let ledger = CellLog::shared();
     let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
     let program = Periodic::new(Duration::from_millis(20), 640, &mut SimRng::from_seed(3));
     let source = FrameSource::new(outlet, Box::new(program), 9180, seconds(4), ledger.clone());
     let sink = FrameSink::new(9180, ledger.clone());
     // 200 packets of 14 cells; each 100th cell is lost.
-    let (mut world, [source, sink]) = world(source, sink, Harm { lose_every: 100, ..Harm::NONE });
+    let (mut world, [source, sink]) =
+        world(source, sink, ImpairmentConfig { lose_every: 100, ..ImpairmentConfig::NONE });
     world.collect(seconds(5));
     ledger.borrow_mut().close();
     let tally = ledger.borrow_mut().take();
@@ -113,11 +118,12 @@ fn a_stream_with_matrices_comes_out_whole_where_one_without_is_damaged() {
             clock_ppm: 0.0,
             settle: Duration::from_millis(100),
         };
-        let ledger = Ledger::shared();
+        let ledger = CellLog::shared();
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
         let source = StreamSource::new(outlet, config, Duration::ZERO, seconds(1), ledger.clone());
         let sink = StreamSink::new(config, ledger.clone());
-        let (mut world, [_, sink]) = world(source, sink, Harm { lose_every: 97, ..Harm::NONE });
+        let (mut world, [_, sink]) =
+            world(source, sink, ImpairmentConfig { lose_every: 97, ..ImpairmentConfig::NONE });
         world.collect(seconds(2));
         let tally = ledger.borrow_mut().take();
         let expected = config.line_bits_per_second() / 424.0;

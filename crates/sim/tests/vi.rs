@@ -2,7 +2,7 @@
 
 use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
-use kiban_sim::{CableConfig, Harm, Plug, Program, World};
+use kiban_sim::{Attachment, CableConfig, ImpairmentConfig, Program, World};
 use kiban_vi::{
     CompletionKind, DataSegment, Event, MemoryAttributes, Nic, PathTraits, Reliability, Status, ViAttributes,
     ViState, Work,
@@ -140,9 +140,9 @@ fn world(
     reliability: Reliability,
     messages: u64,
     wanted: u64,
-    harm: Harm,
+    harm: ImpairmentConfig,
 ) -> (World, [kiban_sim::BoardNumber; 2]) {
-    let is_harmless = harm == Harm::NONE;
+    let is_harmless = harm == ImpairmentConfig::NONE;
     let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: is_harmless, checked: !is_harmless };
     let mut world = World::new(11);
     let boards = [(); 2].map(|()| {
@@ -150,7 +150,7 @@ fn world(
     });
     let cable = CableConfig { harm, ..CableConfig::clan() };
     world
-        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both are for VI");
     let path = world.board(boards[0]).vi_path(0).expect("a VI port");
     world.run_program(
@@ -185,7 +185,7 @@ fn world(
 #[test]
 fn a_clan_like_cable_is_filled_and_loses_nothing() {
     for reliability in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
-        let (mut world, boards) = world(reliability, 100, 100, Harm::NONE);
+        let (mut world, boards) = world(reliability, 100, 100, ImpairmentConfig::NONE);
         assert!(world.run(SECOND), "{reliability:?}");
         let receiver = world.program::<Receiver>(boards[1]).expect("it runs");
         assert_eq!(receiver.received, (0..100).collect::<Vec<_>>());
@@ -209,7 +209,7 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
 
 #[test]
 fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
-    let harm = Harm { loss: 0.02, bit_error: 0.01, duplicate: 0.02, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 0.02, bit_error: 0.01, duplicate: 0.02, ..ImpairmentConfig::NONE };
     for reliability in [Reliability::Delivery, Reliability::Reception] {
         let (mut world, boards) = world(reliability, 100, 100, harm);
         assert!(world.run(Instant::from_nanos(20_000_000_000)), "{reliability:?}");
@@ -230,7 +230,7 @@ fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
 
 #[test]
 fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
-    let harm = Harm { loss: 0.02, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
     let (mut world, boards) = world(Reliability::Unreliable, 100, 100, harm);
     world.run(SECOND);
     let received = &world.program::<Receiver>(boards[1]).expect("it runs").received;
@@ -244,10 +244,11 @@ fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
 
 #[test]
 fn a_cable_that_goes_dark_ends_the_connection() {
-    let harm = Harm { loss: 1e-9, ..Harm::NONE };
+    let harm = ImpairmentConfig { loss: 1e-9, ..ImpairmentConfig::NONE };
     let (mut world, boards) = world(Reliability::Reception, 1000, 1000, harm);
     world.run(Instant::from_nanos(20_000_000));
-    let dark = CableConfig { harm: Harm { loss: 1.0, ..Harm::NONE }, ..CableConfig::clan() };
+    let dark =
+        CableConfig { harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..CableConfig::clan() };
     for cable in world.cables() {
         world.cable(cable).set_config(dark);
     }

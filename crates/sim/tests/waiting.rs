@@ -1,7 +1,9 @@
 //! A process that waits, computed by hand.
 
 use kiban_base::{Costs, Wait};
-use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
+use kiban_sim::waiting::{
+    ArrivalPattern, Arrivals, Level, Outcome, Posted, Posting, Process, Stall, StallLength, StallTiming,
+};
 use std::time::Duration;
 
 const fn micros(length: u64) -> Duration {
@@ -17,11 +19,11 @@ fn process(wait: Wait, stalls: &[Stall]) -> Process {
     Process { wait, costs: Costs::default(), work: micros(10), stalls: stalls.to_vec(), seed: 1 }
 }
 
-fn posted(descriptors: usize, level: Level, rhythm: Rhythm, packets: u64) -> Posted {
+fn posted(descriptors: usize, level: Level, rhythm: ArrivalPattern, packets: u64) -> Posted {
     Posted::new(Posting { descriptors, level, pace: micros(1) }, Arrivals::new(rhythm, packets, 2))
 }
 
-fn run(process: &Process, rhythm: Rhythm, packets: u64) -> Outcome {
+fn run(process: &Process, rhythm: ArrivalPattern, packets: u64) -> Outcome {
     let mut queue = posted(1000, Level::Unreliable, rhythm, packets);
     let outcome = process.run(&mut queue);
     assert_eq!((outcome.taken, queue.lost()), (packets, &[][..]));
@@ -42,7 +44,7 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
         (hybrid(100), 150, 100, 1, 20),
         (hybrid(100), 50, 40, 0, 0),
     ] {
-        let outcome = run(&process(wait, &[]), Rhythm::Constant { gap: micros(gap) }, PACKETS.into());
+        let outcome = run(&process(wait, &[]), ArrivalPattern::Constant { gap: micros(gap) }, PACKETS.into());
         let name = format!("{wait} at {gap} us");
         // The first wait is longer by the work that there is not yet, and may end with a sleep that is not
         // repeated.
@@ -63,27 +65,27 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 fn who_wakes_up_late_finds_the_next_packet_spinning_and_sleeps_every_other_time() {
     // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not
     // enough.
-    let outcome = run(&process(hybrid(100), &[]), Rhythm::Constant { gap: micros(120) }, 1000);
+    let outcome = run(&process(hybrid(100), &[]), ArrivalPattern::Constant { gap: micros(120) }, 1000);
     assert_eq!(outcome.sleeps, 500);
     assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
 }
 
 /// A stall each time that the process wakes up.
 fn stalled(length: u64) -> Stall {
-    Stall { when: When::Waking(1.0), length: Length::Fixed(micros(length)) }
+    Stall { when: StallTiming::Waking(1.0), length: StallLength::Fixed(micros(length)) }
 }
 
 #[test]
 fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
     // The first packet comes at 100 us and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
     // 300 and 400 have the four descriptors; those of 500 to 1100 find none.
-    let rhythm = Rhythm::Constant { gap: micros(100) };
+    let rhythm = ArrivalPattern::Constant { gap: micros(100) };
     let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
 
     let mut queue = posted(4, Level::Unreliable, rhythm, 12);
     let outcome = interrupt.run(&mut queue);
     assert_eq!(queue.lost(), [4, 5, 6, 7, 8, 9, 10]);
-    assert_eq!((outcome.taken, queue.broken(), queue.held()), (5, None, Duration::ZERO));
+    assert_eq!((outcome.taken, queue.connection_lost_at(), queue.held()), (5, None, Duration::ZERO));
 
     let mut queue = posted(4, Level::Reception, rhythm, 12);
     let outcome = interrupt.run(&mut queue);
@@ -95,7 +97,7 @@ fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
     let patient = |micros_: u64| {
         let mut queue = posted(4, Level::Delivery { patience: micros(micros_) }, rhythm, 12);
         let outcome = interrupt.run(&mut queue);
-        (outcome.taken, queue.broken().map(|at| at.as_nanos() / 1000))
+        (outcome.taken, queue.connection_lost_at().map(|at| at.as_nanos() / 1000))
     };
     assert_eq!(patient(0), (4, Some(500)));
     assert_eq!(patient(629), (4, Some(1129)));
@@ -104,9 +106,9 @@ fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
 
 #[test]
 fn only_who_sleeps_meets_the_stalls_of_waking_up() {
-    let rhythm = Rhythm::Constant { gap: micros(150) };
+    let rhythm = ArrivalPattern::Constant { gap: micros(150) };
     for (wait, expected) in [(Wait::Poll, 0), (hybrid(140), 0), (hybrid(139), 1), (Wait::Interrupt, 1)] {
-        let rare = Stall { when: When::Waking(0.001), length: Length::Fixed(micros(50_000)) };
+        let rare = Stall { when: StallTiming::Waking(0.001), length: StallLength::Fixed(micros(50_000)) };
         let mut queue = posted(100, Level::Unreliable, rhythm, 100_000);
         let outcome = process(wait, &[rare]).run(&mut queue);
         assert_eq!(u64::from(outcome.stalls > 0), expected, "{wait}");
@@ -117,15 +119,19 @@ fn only_who_sleeps_meets_the_stalls_of_waking_up() {
 
 #[test]
 fn a_counted_stall_comes_every_so_many_times() {
-    let third = Stall { when: When::EveryWaking(3), length: Length::Fixed(micros(50)) };
-    let outcome = run(&process(Wait::Interrupt, &[third]), Rhythm::Constant { gap: micros(200) }, 100);
+    let third = Stall { when: StallTiming::EveryWaking(3), length: StallLength::Fixed(micros(50)) };
+    let outcome =
+        run(&process(Wait::Interrupt, &[third]), ArrivalPattern::Constant { gap: micros(200) }, 100);
     assert_eq!((outcome.sleeps, outcome.stalls), (100, 33));
 }
 
 #[test]
 fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
-    let often = Stall { when: When::Running { mean: micros(100_000) }, length: Length::Fixed(micros(2000)) };
-    let rhythm = Rhythm::Constant { gap: micros(200) };
+    let often = Stall {
+        when: StallTiming::Running { mean: micros(100_000) },
+        length: StallLength::Fixed(micros(2000)),
+    };
+    let rhythm = ArrivalPattern::Constant { gap: micros(200) };
     let stalls = |wait| run(&process(wait, &[often]), rhythm, 500_000).stalls;
     // 100 s: one stall in 100 ms of running. Who spins runs all the time that it is not stalled, the other a
     // twentieth.
@@ -136,22 +142,24 @@ fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
 
 #[test]
 fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
-    let cpu =
-        |gap| run(&process(Wait::Adaptive, &[]), Rhythm::Exponential { mean: micros(gap) }, 100_000).cpu();
+    let cpu = |gap| {
+        run(&process(Wait::Adaptive, &[]), ArrivalPattern::Exponential { mean: micros(gap) }, 100_000).cpu()
+    };
     // Work 10 of 1000, a sleep 16: little more than who never spins. Work 10 of 15: spinning is cheaper.
     assert!(cpu(1000) < 0.03, "{}", cpu(1000));
-    let outcome = run(&process(Wait::Adaptive, &[]), Rhythm::Constant { gap: micros(15) }, 100_000);
+    let outcome = run(&process(Wait::Adaptive, &[]), ArrivalPattern::Constant { gap: micros(15) }, 100_000);
     assert!(outcome.sleeps < 100, "{}", outcome.sleeps);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let stall = Stall {
-        when: When::Waking(0.01),
-        length: Length::Exponential { mean: micros(5000), most: micros(50_000) },
+        when: StallTiming::Waking(0.01),
+        length: StallLength::Exponential { mean: micros(5000), most: micros(50_000) },
     };
     let of = |seed| {
-        let mut queue = posted(50, Level::Unreliable, Rhythm::Exponential { mean: micros(100) }, 20_000);
+        let mut queue =
+            posted(50, Level::Unreliable, ArrivalPattern::Exponential { mean: micros(100) }, 20_000);
         let outcome = Process { seed, ..process(Wait::Adaptive, &[stall]) }.run(&mut queue);
         (outcome, queue.lost().to_vec())
     };

@@ -7,7 +7,8 @@
 
 use kiban_base::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
 use kiban_sim::waiting::{
-    Arrivals, Length, Level, Outcome, Packet, Posted, Posting, Process, ReceiveQueue, Rhythm, Stall, When,
+    ArrivalPattern, Arrivals, Level, Outcome, Packet, Posted, Posting, Process, ReceiveQueue, Stall,
+    StallLength, StallTiming,
 };
 use kiban_vi::{
     Config, DataSegment, Event, MemoryAttributes, Nic, PathTraits, Reliability, ViAttributes, ViState, Work,
@@ -249,7 +250,7 @@ impl ReceiveQueue for Nics {
 fn check(
     process: &Process,
     posting: Posting,
-    rhythm: Rhythm,
+    rhythm: ArrivalPattern,
     packets: u64,
 ) -> (Outcome, Vec<u64>, Option<Instant>) {
     let arrivals = Arrivals::new(rhythm, packets, 11);
@@ -260,7 +261,7 @@ fn check(
     let differs = posted.lost().iter().zip(&nics.lost).find(|(model, shipped)| model != shipped);
     let counts = (posted.lost().len(), nics.lost.len());
     assert!(posted.lost() == nics.lost, "the same packets are lost: {counts:?}, first {differs:?}");
-    assert_eq!(posted.broken(), nics.broken, "the connection is lost at the same moment");
+    assert_eq!(posted.connection_lost_at(), nics.broken, "the connection is lost at the same moment");
     assert_eq!(outcome, shipped, "everything took as long");
     (outcome, nics.lost, nics.broken)
 }
@@ -269,13 +270,15 @@ const fn micros(length: u64) -> Duration {
     Duration::from_micros(length)
 }
 
-const STALL: Stall =
-    Stall { when: When::Waking(0.02), length: Length::Uniform { least: micros(1000), most: micros(40_000) } };
+const STALL: Stall = Stall {
+    when: StallTiming::Waking(0.02),
+    length: StallLength::Uniform { least: micros(1000), most: micros(40_000) },
+};
 /// 12.5 KB at 62.5 MB/s.
-const RHYTHMS: [Rhythm; 3] = [
-    Rhythm::Constant { gap: micros(200) },
-    Rhythm::Exponential { mean: micros(200) },
-    Rhythm::Bursts { packets: 40, gap: micros(125), pause: micros(3000) },
+const RHYTHMS: [ArrivalPattern; 3] = [
+    ArrivalPattern::Constant { gap: micros(200) },
+    ArrivalPattern::Exponential { mean: micros(200) },
+    ArrivalPattern::Bursts { packets: 40, gap: micros(125), pause: micros(3000) },
 ];
 
 fn process(wait: Wait) -> Process {

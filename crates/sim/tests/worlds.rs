@@ -2,7 +2,7 @@
 
 use kiban_base::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
-use kiban_sim::{Harm, Pair, Plan, check};
+use kiban_sim::{ImpairmentConfig, Pair, Plan, check};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn one_session_fills_the_line() {
         let reached = mbps(&pair, 16 << 20, Instant::ZERO);
         assert!(reached > 134.5803 * 0.995, "{reached} Mbit/s with a window of {window}");
         assert_eq!(pair.world.board(pair.boards[0]).counter("tcp", "retransmits"), 0);
-        assert_eq!(check::at_rest(&mut pair.world, &pair.boards), []);
+        assert_eq!(check::check_idle(&mut pair.world, &pair.boards), []);
     }
 }
 
@@ -100,7 +100,7 @@ fn payload_moves_once_into_cells_and_once_out_of_them() {
 #[test]
 fn the_same_seed_gives_the_same_run_to_the_nanosecond() {
     let run = |seed| {
-        let plan = Plan { seed, harm: Harm::of_seed(3), ..Plan::with_window(64 << 10) };
+        let plan = Plan { seed, harm: ImpairmentConfig::from_seed(3), ..Plan::with_window(64 << 10) };
         let mut pair = Pair::new(&plan);
         let file = parts(3, 300_000, 5);
         check_intact(&transfer(&mut pair, 0, &file), &file);
@@ -116,13 +116,13 @@ fn a_hundred_worlds_with_harm_end_with_every_stream_intact() {
     for seed in 0..100 {
         let sessions = 1 + seed as usize % 7;
         let window = [16 << 10, 24 << 10, 48 << 10, 256 << 10][seed as usize % 4];
-        let plan = Plan { seed, harm: Harm::of_seed(seed), ..Plan::with_window(window) };
+        let plan = Plan { seed, harm: ImpairmentConfig::from_seed(seed), ..Plan::with_window(window) };
         let mut pair = Pair::new(&plan);
         let file = parts(sessions, 200_000, seed);
         let outcome = transfer(&mut pair, seed as usize % 2, &file);
         assert!(outcome.done, "seed {seed}: {:?} {:?}", pair.world, outcome.streams);
         check_intact(&outcome, &file);
-        assert_eq!(check::at_rest(&mut pair.world, &pair.boards), [], "seed {seed}");
+        assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "seed {seed}");
     }
 }
 

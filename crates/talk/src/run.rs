@@ -451,7 +451,7 @@ impl Runner {
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
                 // Another connection's handshake has asked for it already.
-                Err(kiban_board::Refused::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
+                Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
                 Err(refusal) => return Err(refusal.to_string().into()),

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_base::numbers::protocol;
 use kiban_base::{Instant, Pdu};
-use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
+use kiban_board::{Board, Completion, HostError, Input, Output, Reason, StreamId};
 use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::udp::SocketId;
 use kiban_tcpip::wire::tcp::Flags;
@@ -313,7 +313,7 @@ impl World {
                     (self.of_stream(stream), format!("ended {word}"))
                 }
                 Completion::Datagram { .. } => (None, "datagram".into()),
-                Completion::DatagramTrouble { remote, kind, .. } => {
+                Completion::DatagramError { remote, kind, .. } => {
                     let connection = self.connections.iter().position(|other| other.remote == remote);
                     let words = match kind {
                         IcmpErrorKind::Unreachable { .. } => "unreachable",
@@ -510,7 +510,7 @@ impl World {
     // -----------------------------------------------------------------------------------
 
     /// A call of the host. The inner error is the board's refusal.
-    pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), Refused>, String> {
+    pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
         // The board's own time is that of its last input.
@@ -520,7 +520,7 @@ impl World {
         outcome
     }
 
-    fn do_call(&mut self, index: usize, call: &Call) -> Result<Result<(), Refused>, String> {
+    fn do_call(&mut self, index: usize, call: &Call) -> Result<Result<(), HostError>, String> {
         let remote = self.connections[index].remote;
         let known = self.connections[index].stream;
         let stream = || known.ok_or("the connection has no stream yet: it was neither opened nor accepted");

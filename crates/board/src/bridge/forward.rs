@@ -1,7 +1,7 @@
 //! Frames on their way from one member of a bridge to others.
 
 use super::members::{BridgeCounters, FRAME_BYTES_MIN};
-use crate::port::{Claim, Port};
+use crate::port::{Port, QueueLimit};
 use kiban_base::{Context, Pdu, PduPool};
 use kiban_tcpip::ethernet::Forward;
 
@@ -37,7 +37,7 @@ fn hand(ports: &mut [Port], at: usize, member: usize, mut pdu: Pdu, cx: &mut Con
             pdu.push_tail(missing);
         }
         if let Port::Packets(port) = &mut ports[at] {
-            port.queue(None, pdu, Claim::Granted, &mut cx.memory.pdus);
+            port.queue(None, pdu, QueueLimit::Granted, &mut cx.memory.pdus);
         }
         return;
     };

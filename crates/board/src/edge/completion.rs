@@ -101,7 +101,7 @@ pub enum Completion {
         socket: SocketId,
     },
     /// An ICMP error about a datagram (RFC 1122 §4.1.3.3). It can be forged, so it ends nothing.
-    DatagramTrouble {
+    DatagramError {
         /// The socket that may have sent it.
         socket: SocketId,
         /// The destination of the datagram.

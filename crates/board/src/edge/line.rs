@@ -11,7 +11,7 @@
 //!                  released memory since the last look.
 
 use super::completion::{Completion, StreamId};
-use super::page_line::START_BYTES;
+use super::memory_waiters::START_BYTES;
 use super::table::Edge;
 use core::time::Duration;
 use kiban_base::{Memory, Page};
@@ -74,7 +74,7 @@ impl Edge {
         let upper = state.upper;
         state.page = Some(page);
         tcp.cancel_wait(state.session);
-        self.tell(upper, Completion::Writable { stream });
+        self.push_completion(upper, Completion::Writable { stream });
         true
     }
 }

@@ -8,11 +8,11 @@
 //!                  they do not hold whole pages.
 //! Numbers          stream numbers contain a generation: the number of a closed stream is invalid.
 
+mod compaction;
 mod completion;
-mod dense;
 mod line;
-mod loose;
-mod page_line;
+mod memory_waiters;
+mod partial_pages;
 mod stream;
 mod table;
 

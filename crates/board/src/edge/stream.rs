@@ -45,7 +45,7 @@ impl Stream {
     }
 
     /// Keeps a short slice for the host with the crumbs that wait already; where there is no page, as it is.
-    pub(super) fn keep_crumb(&mut self, slice: Slice, pool: &mut PagePool, copies: &mut Copies) {
+    pub(super) fn append_small(&mut self, slice: Slice, pool: &mut PagePool, copies: &mut Copies) {
         if self.crumbs.as_ref().is_none_or(|page| page.room() < slice.len()) {
             self.crumbs = pool.take();
         }

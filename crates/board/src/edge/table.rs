@@ -1,8 +1,8 @@
 //! Streams and sockets by number, and what protocols tell them.
 
 use super::completion::{Completion, Consumer, StreamId, Upper};
-use super::loose::Loose;
-use super::page_line::PageLine;
+use super::memory_waiters::MemoryWaiters;
+use super::partial_pages::PartialPages;
 use super::stream::{Inbox, Stream};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub(crate) struct Edge {
     pub(super) free: Vec<u32>,
     /// Stream by session, found by the session's small number.
     pub(super) by_session: Vec<Option<(SessionId, u32)>>,
-    pub(crate) page_line: PageLine,
+    pub(crate) page_line: MemoryWaiters,
     pub(crate) inboxes: Vec<Inbox>,
     pub(super) datagrams_max: usize,
     pub(crate) datagrams_dropped: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Edge {
     rdma_events: VecDeque<Completion>,
     /// Who hears of the streams that listeners take.
     pub(crate) listeners: BTreeMap<u32, Upper>,
-    pub(crate) loose: Loose,
+    pub(crate) loose: PartialPages,
 }
 
 impl Edge {
@@ -49,7 +49,7 @@ impl Edge {
             streams: Vec::new(),
             free: Vec::new(),
             by_session: Vec::new(),
-            page_line: PageLine::default(),
+            page_line: MemoryWaiters::default(),
             inboxes: Vec::new(),
             datagrams_max,
             datagrams_dropped: 0,
@@ -61,7 +61,7 @@ impl Edge {
             loopbacks: BTreeMap::new(),
             rdma_events: VecDeque::new(),
             listeners: BTreeMap::new(),
-            loose: Loose::new(full_bytes),
+            loose: PartialPages::new(full_bytes),
         }
     }
 
@@ -106,7 +106,7 @@ impl Edge {
             slot.0 = slot.0.wrapping_add(1);
             self.free.push(id.index);
             if self.free.len() == self.streams.len() {
-                self.loose.relax();
+                self.loose.release_page();
             }
             if self.by_session[stream.session.index()] == Some((stream.session, id.index)) {
                 self.by_session[stream.session.index()] = None;
@@ -191,7 +191,7 @@ impl Edge {
     }
 
     /// Something has happened for somebody.
-    pub(super) fn tell(&mut self, upper: Upper, completion: Completion) {
+    pub(super) fn push_completion(&mut self, upper: Upper, completion: Completion) {
         match upper {
             Upper::Host(consumer) => self.completions.push_back((consumer, completion)),
             Upper::Rdma => self.rdma_events.push_back(completion),
@@ -218,14 +218,14 @@ impl Edge {
                 state.open = true;
                 let upper = state.upper;
                 if !state.closed {
-                    self.tell(upper, Completion::Opened { stream });
+                    self.push_completion(upper, Completion::Opened { stream });
                 }
             }
             Accepted { session, listener, remote } => {
                 let upper =
                     self.listeners.get(&listener).copied().unwrap_or(Upper::Host(Consumer::default()));
                 let stream = self.add(upper, session, true);
-                self.tell(upper, Completion::Accepted { stream, listener, remote });
+                self.push_completion(upper, Completion::Accepted { stream, listener, remote });
             }
             Data { session, mut pdu } => {
                 let bytes = pdu.body_len();
@@ -250,7 +250,7 @@ impl Edge {
                 let (stream, state) = self.of_session(session)?;
                 let upper = state.upper;
                 if state.may_write() {
-                    self.tell(upper, Completion::Writable { stream });
+                    self.push_completion(upper, Completion::Writable { stream });
                 }
             }
             Starved { session } => {
@@ -264,7 +264,7 @@ impl Edge {
                 let (stream, state) = self.of_session(session)?;
                 let upper = state.upper;
                 if !state.closed && state.urgent.replace(bytes).is_none() {
-                    self.tell(upper, Completion::Urgent { stream, bytes });
+                    self.push_completion(upper, Completion::Urgent { stream, bytes });
                 }
             }
             // For IP: the wiring has told it.
@@ -273,7 +273,7 @@ impl Edge {
                 let (stream, state) = self.of_session(session)?;
                 let upper = state.upper;
                 if !state.closed {
-                    self.tell(upper, Completion::PeerFinished { stream });
+                    self.push_completion(upper, Completion::PeerFinished { stream });
                 }
             }
             Gone { session, reason } => {
@@ -284,7 +284,7 @@ impl Edge {
                 if state.closed {
                     self.remove(stream);
                 } else {
-                    self.tell(upper, Completion::Ended { stream, reason });
+                    self.push_completion(upper, Completion::Ended { stream, reason });
                 }
             }
         }
@@ -307,16 +307,16 @@ impl Edge {
         state.received_bytes += bytes;
         let before = state.received.len();
         if bytes <= CRUMB_BYTES && !was_empty {
-            slices.for_each(|slice| state.keep_crumb(slice, pool, copies));
+            slices.for_each(|slice| state.append_small(slice, pool, copies));
         } else {
             state.received.extend(slices);
         }
         let (pages, is_known) = ((state.received.len() - before).max(1), state.is_loose);
         let upper = state.upper;
         if was_empty && bytes > 0 {
-            self.tell(upper, Completion::Readable { stream });
+            self.push_completion(upper, Completion::Readable { stream });
         }
-        if bytes < pages * self.loose.full_bytes && (!is_known || self.loose.is_wanted(pool)) {
+        if bytes < pages * self.loose.full_bytes && (!is_known || self.loose.needs_compaction(pool)) {
             self.on_loose(stream, pool, copies);
         }
         None
@@ -349,17 +349,17 @@ impl Edge {
     pub(crate) fn on_reply(&mut self, source: IpAddr, identifier: u16, sequence: u16, bytes: usize) {
         // Replies to nobody's ping are the first program's.
         let consumer = self.pings.get(&identifier).copied().unwrap_or_default();
-        self.tell_of_strangers(consumer, Completion::EchoReply { source, identifier, sequence, bytes });
+        self.push_rate_limited(consumer, Completion::EchoReply { source, identifier, sequence, bytes });
     }
 
     /// Somebody reports an error about a datagram.
-    pub(crate) fn on_trouble(&mut self, socket: SocketId, remote: SocketAddr, kind: IcmpErrorKind) {
+    pub(crate) fn on_icmp_error(&mut self, socket: SocketId, remote: SocketAddr, kind: IcmpErrorKind) {
         let Some(inbox) = self.inboxes.iter().find(|inbox| inbox.socket == socket) else { return };
-        self.tell_of_strangers(inbox.consumer, Completion::DatagramTrouble { socket, remote, kind });
+        self.push_rate_limited(inbox.consumer, Completion::DatagramError { socket, remote, kind });
     }
 
     /// Anybody may send what nobody asked for, as much as the host leaves lying.
-    fn tell_of_strangers(&mut self, consumer: Consumer, completion: Completion) {
+    fn push_rate_limited(&mut self, consumer: Consumer, completion: Completion) {
         if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
             self.replies_dropped += 1;
         } else {

@@ -2,7 +2,7 @@
 
 use super::streams::Host;
 use crate::edge::Inbox;
-use crate::refused::Refused;
+use crate::refused::HostError;
 use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
@@ -12,13 +12,13 @@ use kiban_tcpip::udp::SocketId;
 
 impl Host<'_> {
     /// Opens a UDP socket on `local`; an unspecified address means every address of the board.
-    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, Refused> {
+    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, HostError> {
         self.bind_with(local, self.board.stack.v6_only)
     }
 
     /// Like [`bind`](Self::bind); `v6_only` says whether the unspecified IPv6 address means IPv6 only. Peers
     /// keep their true address.
-    pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, Refused> {
+    pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, HostError> {
         let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
         self.board.stack.edge.inboxes.push(Inbox {
             consumer: self.consumer,
@@ -29,16 +29,16 @@ impl Host<'_> {
     }
 
     /// Closes a socket; datagrams that wait in it are dropped.
-    pub fn unbind(&mut self, socket: SocketId) -> Result<(), Refused> {
+    pub fn unbind(&mut self, socket: SocketId) -> Result<(), HostError> {
         self.board.stack.ip.udp.close(socket)?;
         self.board.stack.edge.inboxes.retain(|inbox| inbox.socket != socket);
         Ok(())
     }
 
     /// Sends a datagram, in fragments if it exceeds the path MTU.
-    pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), Refused> {
+    pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), HostError> {
         self.board.stack.ip.udp.local(socket)?;
-        let source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?;
+        let source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?;
         let pdu = self.payload(remote.ip(), bytes)?;
         let datagram =
             self.board.stack.ip.udp.send(socket, source, remote, pdu).map_err(|(_, refusal)| refusal)?;
@@ -53,7 +53,7 @@ impl Host<'_> {
         &mut self,
         socket: SocketId,
         target: &mut [u8],
-    ) -> Result<Option<(SocketAddr, usize)>, Refused> {
+    ) -> Result<Option<(SocketAddr, usize)>, HostError> {
         self.board.stack.ip.udp.local(socket)?;
         let inbox = self.board.stack.edge.inboxes.iter_mut().find(|inbox| inbox.socket == socket);
         let Some((remote, pdu)) = inbox.and_then(|inbox| inbox.datagrams.pop_front()) else {
@@ -77,8 +77,8 @@ impl Host<'_> {
         identifier: u16,
         sequence: u16,
         bytes: &[u8],
-    ) -> Result<(), Refused> {
-        let source = self.board.stack.ip.ip.source_for(target).ok_or(Refused::NoRoute)?;
+    ) -> Result<(), HostError> {
+        let source = self.board.stack.ip.ip.source_for(target).ok_or(HostError::NoRoute)?;
         let pdu = self.payload(target, bytes)?;
         self.board.stack.edge.pings.insert(identifier, self.consumer);
         let message = self.board.stack.ip.icmp.ping(source, target, identifier, sequence, pdu);
@@ -88,18 +88,18 @@ impl Host<'_> {
     }
 
     /// Sends an ATM ping: an end-to-end loopback cell on a circuit of a port (F5 OAM). Returns its tag.
-    pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+    pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
     }
 
     /// Sends a loopback cell to the end of the circuit's first segment. Returns its tag.
-    pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+    pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
     }
 
-    fn send_cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Result<u32, Refused> {
+    fn send_cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Result<u32, HostError> {
         let tag = self.board.stack.cell_loopback(port, circuit, pti);
-        let tag = tag.ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
+        let tag = tag.ok_or(HostError::NoCircuit)?.ok_or(HostError::Busy)?;
         self.board.stack.edge.loopbacks.insert((port, circuit), self.consumer);
         self.board.stack.unsettled = true;
         Ok(tag)
@@ -108,19 +108,19 @@ impl Host<'_> {
     /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (UDP and ICMP
     /// have such) fit the longest packet. IPv4 counts its own header too; with IPv6 the checksum's length
     /// field is the limit.
-    fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, Refused> {
+    fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
         let headers = if target.is_ipv4() { 28 } else { 8 };
         if bytes.len() + headers > usize::from(u16::MAX) {
-            return Err(Refused::TooLong);
+            return Err(HostError::TooLong);
         }
         let Stack { memory, copies, .. } = &mut self.board.stack;
-        let mut pdu = memory.pdus.take().ok_or(Refused::NoMemory)?;
+        let mut pdu = memory.pdus.take().ok_or(HostError::NoMemory)?;
         let mut rest = bytes;
         while !rest.is_empty() {
             let slice =
-                memory.transmit.take().and_then(|mut page| page.append(rest)).ok_or(Refused::NoMemory)?;
+                memory.transmit.take().and_then(|mut page| page.append(rest)).ok_or(HostError::NoMemory)?;
             rest = &rest[slice.len()..];
-            pdu.push_body(slice).map_err(|_| Refused::TooLong)?;
+            pdu.push_body(slice).map_err(|_| HostError::TooLong)?;
         }
         copies.host_in_bytes += bytes.len() as u64;
         Ok(pdu)

@@ -12,7 +12,7 @@
 
 use crate::board::Board;
 use crate::edge::{Completion, Consumer, StreamId, Upper};
-use crate::refused::Refused;
+use crate::refused::HostError;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -97,13 +97,13 @@ impl Host<'_> {
 
     /// Listens on `local`; an unspecified address means every address of the board. Returns the listener's
     /// number.
-    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
+    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, HostError> {
         self.listen_with(local, self.board.stack.v6_only)
     }
 
     /// Like [`listen`](Self::listen); `v6_only` says whether the unspecified IPv6 address means IPv6 only.
     /// Peers keep their true address.
-    pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refused> {
+    pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, HostError> {
         self.listen_for(tcp::Owner::BOARD, local, v6_only)
     }
 
@@ -113,7 +113,7 @@ impl Host<'_> {
         owner: tcp::Owner,
         local: SocketAddr,
         v6_only: bool,
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, HostError> {
         self.board.stack.listen(Upper::Host(self.consumer), owner, local, v6_only)
     }
 
@@ -124,12 +124,12 @@ impl Host<'_> {
     }
 
     /// Stops listening. Streams that the listener accepted stay open.
-    pub fn unlisten(&mut self, listener: u32) -> Result<(), Refused> {
+    pub fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.board.stack.unlisten(listener)
     }
 
     /// Opens a stream to `remote`. The result is a [`Completion::Opened`] or [`Completion::Ended`].
-    pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, Refused> {
+    pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, None, remote)
     }
 
@@ -140,13 +140,13 @@ impl Host<'_> {
         owner: tcp::Owner,
         local: Option<SocketAddr>,
         remote: SocketAddr,
-    ) -> Result<StreamId, Refused> {
+    ) -> Result<StreamId, HostError> {
         self.board.stack.open(Upper::Host(self.consumer), owner, local, remote)
     }
 
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
     /// decides; with port 0, one is chosen (RFC 9293 §3.9.1.1, MUST-43).
-    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
 
@@ -158,56 +158,56 @@ impl Host<'_> {
 
     /// Writes as much of `bytes` as there is room for, and returns how much. After a partial write,
     /// [`Completion::Writable`] follows.
-    pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, Refused> {
+    pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         self.board.stack.write(id, bytes)
     }
 
     /// Writes bytes that another process may change meanwhile: each is read once.
-    pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, Refused> {
+    pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         self.board.stack.write_shared(id, bytes)
     }
 
     /// Returns how many bytes a `write` would take now, if pages are free.
-    pub fn room(&mut self, id: StreamId) -> Result<usize, Refused> {
+    pub fn room(&mut self, id: StreamId) -> Result<usize, HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.room(session))
     }
 
     /// Returns how many bytes wait to be read.
-    pub fn readable(&mut self, id: StreamId) -> Result<usize, Refused> {
-        Ok(self.board.stack.edge.stream(id).ok_or(Refused::UnknownStream)?.received_bytes)
+    pub fn readable(&mut self, id: StreamId) -> Result<usize, HostError> {
+        Ok(self.board.stack.edge.stream(id).ok_or(HostError::UnknownStream)?.received_bytes)
     }
 
     /// Copies received bytes into `target` and returns how many; zero if nothing is there now.
-    pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, Refused> {
+    pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         self.board.stack.read(id, target)
     }
 
     /// Returns the next received bytes as a slice of the board's page; dropping the slice frees it.
-    pub fn take(&mut self, id: StreamId) -> Result<Option<Slice>, Refused> {
+    pub fn take(&mut self, id: StreamId) -> Result<Option<Slice>, HostError> {
         self.board.stack.take(id)
     }
 
     /// Marks everything written so far as urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
-    pub fn send_urgent(&mut self, id: StreamId) -> Result<(), Refused> {
+    pub fn send_urgent(&mut self, id: StreamId) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
         Ok(self.board.stack.ip.tcp.send_urgent(session)?)
     }
 
     /// Sends a FIN after the data written so far; reading continues.
-    pub fn finish(&mut self, id: StreamId) -> Result<(), Refused> {
+    pub fn finish(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.finish(id)
     }
 
     /// Closes a stream: written data is still sent, data that arrives afterwards causes a reset, and the
     /// number is freed.
-    pub fn close(&mut self, id: StreamId) -> Result<(), Refused> {
+    pub fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.close(id)
     }
 
     /// Aborts a stream: the peer is reset.
-    pub fn abort(&mut self, id: StreamId) -> Result<(), Refused> {
+    pub fn abort(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.abort_stream(id)
     }
 
@@ -218,14 +218,14 @@ impl Host<'_> {
         id: StreamId,
         keep_alive: Option<Duration>,
         user_timeout: Option<Duration>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
         Ok(self.board.stack.ip.tcp.set_timeouts(session, keep_alive, user_timeout)?)
     }
 
     /// Sets which short segments of a stream are delayed, overriding TCP's settings (RFC 9293 §3.7.4).
-    pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), Refused> {
+    pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
         Ok(self.board.stack.ip.tcp.set_nagle(session, nagle)?)
@@ -233,16 +233,16 @@ impl Host<'_> {
 
     /// Sets the differentiated services codepoint of a stream's packets from now on; only the low six bits
     /// count (RFC 9293 §3.9.2, RFC 2474 §3).
-    pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), Refused> {
+    pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
     }
 
     /// Returns TCP's state of a live stream at the time of the last input.
-    pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, Refused> {
+    pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, HostError> {
         let session = self.board.stack.session(id)?;
         let now = self.board.stack.now;
-        self.board.stack.ip.tcp.info(session).map(|info| info.until(now)).ok_or(Refused::NotOpen)
+        self.board.stack.ip.tcp.info(session).map(|info| info.until(now)).ok_or(HostError::NotOpen)
     }
 }
 

@@ -6,9 +6,9 @@
 //!                  line.
 //! Limits           `frames_max` frames a circuit, of which TCP leaves some to others.
 
-use super::counters::{Claim, PortCounters};
+use super::counters::{PortCounters, QueueLimit};
+use super::events::{AtmEvent, LinkEvent};
 use super::fcs::{FCS_BYTES, put_fcs, take_fcs};
-use super::news::{LinkNews, News};
 use crate::config::AtmPortConfig;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -38,7 +38,7 @@ pub(crate) struct AtmPort {
     pub(super) counters: PortCounters,
     pub(super) sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
-    news: Vec<News>,
+    news: Vec<AtmEvent>,
     /// Next hops for which no circuit was found, and none may be.
     nobody: Vec<IpAddr>,
 }
@@ -172,7 +172,7 @@ impl AtmPort {
                     let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
                     let verdict = self.loopback.arrive(circuit, pti, &payload, cx.now);
                     if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
-                        self.news.push(News::Loopback { circuit: circuit.0, tag, round_trip });
+                        self.news.push(AtmEvent::Loopback { circuit: circuit.0, tag, round_trip });
                     }
                 }
             }
@@ -181,7 +181,7 @@ impl AtmPort {
     }
 
     /// What is for those above, in the order in which it came.
-    pub(crate) fn news(&mut self) -> impl Iterator<Item = News> + '_ {
+    pub(crate) fn take_events(&mut self) -> impl Iterator<Item = AtmEvent> + '_ {
         self.news.drain(..)
     }
 
@@ -191,7 +191,7 @@ impl AtmPort {
         if bridged.is_some() {
             match carried {
                 Ok(Carried::Bridged { with_fcs }) if !with_fcs || take_fcs(&mut pdu) => {
-                    self.news.push(News::Frame { circuit: circuit.0, pdu });
+                    self.news.push(AtmEvent::Frame { circuit: circuit.0, pdu });
                 }
                 Ok(Carried::Bridged { .. }) => self.counters.fcs_errors += 1,
                 Ok(_) => self.counters.not_ethernet += 1,
@@ -200,7 +200,7 @@ impl AtmPort {
             return;
         }
         match carried {
-            Ok(Carried::Ipv4) => self.news.push(News::Packet { circuit: circuit.0, pdu }),
+            Ok(Carried::Ipv4) => self.news.push(AtmEvent::Packet { circuit: circuit.0, pdu }),
             Ok(Carried::AtmArp) => {
                 let whole = pdu.len();
                 if let Some(moved) = pdu.pull_up(whole.min(kiban_atm::wire::atmarp::PACKET_BYTES_MAX)) {
@@ -232,7 +232,7 @@ impl AtmPort {
         true
     }
 
-    pub(super) fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+    pub(super) fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             self.inarp.restart_requests(cx.now);
@@ -243,7 +243,7 @@ impl AtmPort {
             return;
         };
         let End { encapsulation, frames_max, .. } = self.circuits[circuit.0 as usize];
-        if claim == Claim::Half && self.segmentation.room(circuit) <= frames_max / 2 {
+        if claim == QueueLimit::Half && self.segmentation.room(circuit) <= frames_max / 2 {
             self.counters.queue_full += 1;
             return;
         }
@@ -257,9 +257,9 @@ impl AtmPort {
     }
 
     /// Pays what address resolution and loopback owe; what is for IP goes to `up`.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         for next in core::mem::take(&mut self.nobody) {
-            up(LinkNews::Nobody(next), cx);
+            up(LinkEvent::NeighbourFailed(next), cx);
         }
         let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
         let now = cx.now;

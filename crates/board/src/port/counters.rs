@@ -24,7 +24,7 @@ kiban_base::counters! {
 
 /// What a packet may take of its port's queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum QueueLimit {
     /// The room that was asked for: [`Port::room`].
     Granted,
     /// Half of the queue: for what nobody holds back, so that a flood of answers leaves the streams theirs.

@@ -1,7 +1,7 @@
 //! A port of any kind.
 
 use super::atm::AtmPort;
-use super::counters::{Claim, PortCounters};
+use super::counters::{PortCounters, QueueLimit};
 use super::packets::PacketPort;
 use crate::bridge::Bridging;
 use alloc::boxed::Box;
@@ -19,8 +19,8 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// How many lanes lead through the port: its circuits, or one.
-    pub(crate) fn lanes(&self) -> usize {
+    /// Returns the number of TX queues of the port: its circuits, or one.
+    pub(crate) fn tx_queues(&self) -> usize {
         match self {
             Port::Atm(atm) => atm.circuits(),
             Port::Packets(_) => 1,
@@ -28,25 +28,25 @@ impl Port {
         }
     }
 
-    /// The lane that leads to a neighbour, as far as it is known.
-    pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
+    /// Returns the TX queue that leads to a neighbour, or the first one if none is known.
+    pub(crate) fn tx_queue_to(&self, next: IpAddr) -> usize {
         match self {
             Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
             Port::Packets(_) | Port::Vi(_) | Port::Efe => 0,
         }
     }
 
-    /// Segments that TCP may hand down to a lane now.
-    pub(crate) fn room(&self, lane: usize) -> usize {
+    /// Segments that TCP may hand down to a TX queue now.
+    pub(crate) fn room(&self, tx_queue: usize) -> usize {
         match self {
-            Port::Atm(atm) => atm.room(lane),
+            Port::Atm(atm) => atm.room(tx_queue),
             Port::Packets(port) => port.room(),
             Port::Vi(_) | Port::Efe => 0,
         }
     }
 
     /// Packets by way of `next` seem to get nowhere. (A permanent circuit has no other way.)
-    pub(crate) fn doubt(&mut self, next: IpAddr) {
+    pub(crate) fn negative_advice(&mut self, next: IpAddr) {
         if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
             link.negative_advice(next);
         }
@@ -62,7 +62,7 @@ impl Port {
     }
 
     /// A packet leaves for a neighbour.
-    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
@@ -72,7 +72,7 @@ impl Port {
     }
 
     /// A packet passes to the host, or comes from it.
-    pub(crate) fn pass(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
+    pub(crate) fn forward(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
         if let Some(counters) = self.port_counters() {
             match next {
                 Some(_) => counters.host_packets += 1,
@@ -80,7 +80,7 @@ impl Port {
             }
         }
         if let Some(next) = next {
-            self.send(next, pdu, Claim::Granted, cx);
+            self.send(next, pdu, QueueLimit::Granted, cx);
         }
     }
 

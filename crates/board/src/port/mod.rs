@@ -9,13 +9,13 @@
 
 mod atm;
 mod counters;
+mod events;
 mod fcs;
 mod kinds;
-mod news;
 mod packets;
 
 pub(crate) use atm::AtmPort;
-pub(crate) use counters::Claim;
+pub(crate) use counters::QueueLimit;
+pub(crate) use events::{AtmEvent, LinkEvent};
 pub(crate) use kinds::Port;
-pub(crate) use news::{LinkNews, News};
 pub(crate) use packets::PacketPort;

@@ -4,8 +4,8 @@
 //! burst, if asked to.
 //! Limits           `packets_max` packets, as counted on the line.
 
-use super::counters::{Claim, PortCounters};
-use super::news::LinkNews;
+use super::counters::{PortCounters, QueueLimit};
+use super::events::LinkEvent;
 use crate::bridge::Bridging;
 use crate::config::{BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
 use alloc::boxed::Box;
@@ -108,13 +108,13 @@ impl PacketPort {
         }
     }
 
-    fn has_room(&self, claim: Claim) -> bool {
+    fn has_room(&self, claim: QueueLimit) -> bool {
         let most = self.packets_max;
-        self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
+        self.queue.len() < if claim == QueueLimit::Half { most.div_ceil(2) } else { most }
     }
 
     /// Segments that fit, cut or not. One that goes whole is counted as the packets that somebody behind the
-    /// link cuts it into: what stands in the queue is in nobody's turn any more, so that a lane is shared
+    /// link cuts it into: what stands in the queue is in nobody's turn any more, so that a TX queue is shared
     /// evenly only as far as the queue is short.
     pub(super) fn room(&self) -> usize {
         let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
@@ -123,7 +123,7 @@ impl PacketPort {
         (packets / each).max(usize::from(self.queue.is_empty()))
     }
 
-    pub(super) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+    pub(super) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
         match &mut self.link {
             None => self.queue(None, pdu, claim, &mut cx.memory.pdus),
             Some(link) => {
@@ -135,7 +135,7 @@ impl PacketPort {
     }
 
     /// A packet gets its frame, if the port has frames, and waits for the link.
-    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut PduPool) {
+    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: QueueLimit, blocks: &mut PduPool) {
         if !self.has_room(claim) {
             self.counters.queue_full += 1;
             return;
@@ -164,30 +164,30 @@ impl PacketPort {
     }
 
     /// What the link owes leaves; what is for IP goes to `up`.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         let Some(mut link) = self.link.take() else { return };
         let mut ready = Vec::new();
         let mtu6_bytes = &mut self.mtu6_bytes;
         link.settle(cx, &mut |due, cx| match due {
             Output::Frame(pdu) => ready.push((None, pdu)),
             Output::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
-            Output::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
-            Output::NextHopUnreachable(next) => up(LinkNews::Nobody(next), cx),
-            Output::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
-            Output::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
-            Output::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
+            Output::Undelivered(pdu) => up(LinkEvent::Undelivered(pdu), cx),
+            Output::NextHopUnreachable(next) => up(LinkEvent::NeighbourFailed(next), cx),
+            Output::Address(address, is_ours) => up(LinkEvent::Address(address, is_ours), cx),
+            Output::Deprecated(address, deprecated) => up(LinkEvent::Deprecated(address, deprecated), cx),
+            Output::Group(group, listen) => up(LinkEvent::Group(group, listen), cx),
             Output::Route(prefix, gateway, exists) => {
-                up(LinkNews::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
+                up(LinkEvent::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
             }
             Output::Mtu(mtu_bytes) => {
                 *mtu6_bytes = mtu_bytes;
-                up(LinkNews::Mtu(mtu_bytes), cx);
+                up(LinkEvent::Mtu(mtu_bytes), cx);
             }
-            Output::HopLimit(hop_limit) => up(LinkNews::HopLimit(hop_limit), cx),
+            Output::HopLimit(hop_limit) => up(LinkEvent::HopLimit(hop_limit), cx),
         });
         self.link = Some(link);
         for (mac, pdu) in ready {
-            self.queue(mac, pdu, Claim::Granted, &mut cx.memory.pdus);
+            self.queue(mac, pdu, QueueLimit::Granted, &mut cx.memory.pdus);
         }
     }
 

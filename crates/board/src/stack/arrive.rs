@@ -2,7 +2,7 @@
 
 use super::machine::Stack;
 use crate::bridge;
-use crate::port::{News, PacketPort, Port};
+use crate::port::{AtmEvent, PacketPort, Port};
 use alloc::collections::VecDeque;
 use kiban_atm::TimedCell;
 use kiban_base::{Context, Instant, Pdu};
@@ -17,29 +17,29 @@ impl Stack {
     /// Cells have arrived at an ATM port.
     pub(crate) fn on_cells(&mut self, port: usize, cells: &[TimedCell]) {
         let passage = self.other_side(port);
-        let Stack { memory, rng, copies, ip, edge, ports, lanes, passing, bridging, now, .. } = self;
+        let Stack { memory, rng, copies, ip, edge, ports, tx_queues, passing, bridging, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
         let Some(Port::Atm(atm)) = ports.get_mut(port) else { return };
         atm.on_cells(cells, cx);
-        for news in atm.news() {
+        for news in atm.take_events() {
             match news {
-                News::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
-                News::Packet { circuit, pdu } => {
-                    let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
-                    ip.on_packet(pdu, lanes[port] + circuit as usize, edge, cx);
+                AtmEvent::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
+                AtmEvent::Packet { circuit, pdu } => {
+                    let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };
+                    ip.on_packet(pdu, tx_queues[port] + circuit as usize, edge, cx);
                 }
-                News::Loopback { circuit, tag, round_trip } => {
+                AtmEvent::Loopback { circuit, tag, round_trip } => {
                     edge.on_cell_loopback(port, circuit, tag, round_trip);
                 }
             }
         }
-        self.pass_on();
+        self.forward_host_packets();
     }
 
     /// Packets or frames have arrived at a port, which takes them all.
     pub(crate) fn on_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
         let passage = self.other_side(port);
-        let Stack { memory, rng, copies, ip, edge, ports, lanes, passing, now, .. } = self;
+        let Stack { memory, rng, copies, ip, edge, ports, tx_queues, passing, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
         let Some(Port::Packets(place)) = ports.get_mut(port) else { return };
         if place.bridge.is_some() {
@@ -56,26 +56,26 @@ impl Stack {
                     None => continue,
                 }
             }
-            let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
-            let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
+            let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };
+            let mut up = |pdu| ip.on_packet(pdu, tx_queues[port], edge, cx);
             if *merges {
                 merge.on_packet(pdu, &mut up);
             } else {
                 up(pdu);
             }
         }
-        merge.flush(&mut |pdu| ip.on_packet(pdu, lanes[port], edge, cx));
+        merge.flush(&mut |pdu| ip.on_packet(pdu, tx_queues[port], edge, cx));
         while let Some(delivery) = ip.discoveries.pop_front() {
             if let Some(link) = link {
                 link.on_discovery(delivery, cx);
             }
         }
-        self.pass_on();
+        self.forward_host_packets();
     }
 
     /// Forwards the frames and packets that this burst brought for bridges and for the other side of a
     /// passage.
-    fn pass_on(&mut self) {
+    fn forward_host_packets(&mut self) {
         let Stack { memory, rng, copies, ports, passing, bridging, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
         for (port, circuit, pdu) in bridging.drain(..) {
@@ -86,7 +86,7 @@ impl Stack {
             }
         }
         for (port, next, pdu) in passing.drain(..) {
-            ports[port].pass(next, pdu, cx);
+            ports[port].forward(next, pdu, cx);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The stack's parts, and how they settle.
 
 use crate::edge::{Edge, NEXT_TURN};
-use crate::port::{Claim, LinkNews, Port};
-use crate::wiring::ip::IpTower;
+use crate::port::{LinkEvent, Port, QueueLimit};
+use crate::wiring::ip::IpStack;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::{Context, Copies, Instant, Memory, Pdu, SecureRng};
@@ -14,11 +14,11 @@ pub(crate) struct Stack {
     pub(crate) memory: Memory,
     pub(crate) rng: SecureRng,
     pub(crate) copies: Copies,
-    pub(crate) ip: IpTower,
+    pub(crate) ip: IpStack,
     pub(crate) edge: Edge,
     pub(crate) ports: Vec<Port>,
-    /// The first lane of each port: lanes are numbered through all ports.
-    pub(crate) lanes: Vec<usize>,
+    /// The first TX queue of each port: TX queues are numbered through all ports.
+    pub(crate) tx_queues: Vec<usize>,
     /// Ports between which packets pass: the host's and the one whose address it has.
     pub(crate) passages: Vec<(usize, usize)>,
     /// Packets that pass in this burst: through which port, to whom.
@@ -38,33 +38,33 @@ impl Stack {
     /// Pays what a burst has left owing: answers, segments as far as ports have room, what links ask for.
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let Stack { memory, rng, copies, ip, edge, ports, lanes, rooms, now, unsettled, .. } = self;
+        let Stack { memory, rng, copies, ip, edge, ports, tx_queues, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(&mut ip.tcp, cx.memory);
         ip.advance(cx);
-        ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
+        ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, QueueLimit::Half, cx));
         rooms.clear();
-        rooms.extend(ports.iter().flat_map(|port| (0..port.lanes()).map(|lane| port.room(lane))));
+        rooms.extend(ports.iter().flat_map(|port| (0..port.tx_queues()).map(|tx_queue| port.room(tx_queue))));
         ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
-            ports[port].send(next, pdu, Claim::Granted, cx);
+            ports[port].send(next, pdu, QueueLimit::Granted, cx);
         });
         // What the board sends to itself comes up as if it had come from where it would have gone.
         while let Some(delivery) = ip.ip.looped() {
             let way = ip.ip.route_to(delivery.source);
-            let lane = way.map_or(0, |(port, next)| lanes[port] + ports[port].lane_to(next));
-            ip.deliver(delivery, lane, edge, cx);
+            let tx_queue = way.map_or(0, |(port, next)| tx_queues[port] + ports[port].tx_queue_to(next));
+            ip.deliver(delivery, tx_queue, edge, cx);
             *unsettled = true;
         }
-        while let Some((port, next)) = ip.doubts.pop_front() {
-            ports[port].doubt(next);
+        while let Some((port, next)) = ip.negative_advice.pop_front() {
+            ports[port].negative_advice(next);
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |news, cx: &mut Context<'_>| {
                 // What it changes may let something through, or end something.
                 *unsettled = true;
-                on_news(ip, edge, index, news, cx);
+                on_link_event(ip, edge, index, news, cx);
             };
             match port {
                 Port::Atm(atm) => atm.settle(cx, &mut up),
@@ -92,20 +92,20 @@ impl Stack {
                 && let Some(pdu) = packets.pop()
             {
                 // Room in the port lets the next segments through.
-                self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.lanes[port]);
+                self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
                 return Some((port, pdu));
             }
         }
         None
     }
 
-    /// The lane on which packets for `target` leave, as far as it is known.
-    pub(crate) fn lane_to(&self, target: IpAddr) -> usize {
+    /// The TX queue on which packets for `target` leave, as far as it is known.
+    pub(crate) fn tx_queue_to(&self, target: IpAddr) -> usize {
         let way = self.ip.ip.route_to(target);
-        way.map_or(0, |(port, next)| self.lanes[port] + self.ports[port].lane_to(next))
+        way.map_or(0, |(port, next)| self.tx_queues[port] + self.ports[port].tx_queue_to(next))
     }
 
-    pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpTower, &mut Context<'_>) -> T) -> T {
+    pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpStack, &mut Context<'_>) -> T) -> T {
         self.unsettled = true;
         let Stack { memory, rng, copies, ip, now, .. } = self;
         work(ip, &mut Context { now: *now, memory, rng, copies })
@@ -130,21 +130,21 @@ impl Stack {
 }
 
 /// A link has news for IP.
-fn on_news(tower: &mut IpTower, edge: &mut Edge, port: usize, news: LinkNews, cx: &mut Context<'_>) {
+fn on_link_event(tower: &mut IpStack, edge: &mut Edge, port: usize, news: LinkEvent, cx: &mut Context<'_>) {
     let ip = &mut tower.ip;
     match news {
-        LinkNews::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
-        LinkNews::Nobody(next) => tower.on_nobody(port, next, edge, cx),
-        LinkNews::Address(address, true) => ip.add_address(port, address.into()),
-        LinkNews::Address(address, false) => ip.remove_address(address.into()),
-        LinkNews::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),
-        LinkNews::Group(group, listen) => ip.listen_to_group(port, group, listen),
-        LinkNews::Route { prefix, gateway, exists: false, .. } => ip.remove_route(port, prefix, gateway),
-        LinkNews::Route { prefix, gateway, mtu_bytes, .. } => {
+        LinkEvent::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
+        LinkEvent::NeighbourFailed(next) => tower.on_neighbour_failed(port, next, edge, cx),
+        LinkEvent::Address(address, true) => ip.add_address(port, address.into()),
+        LinkEvent::Address(address, false) => ip.remove_address(address.into()),
+        LinkEvent::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),
+        LinkEvent::Group(group, listen) => ip.listen_to_group(port, group, listen),
+        LinkEvent::Route { prefix, gateway, exists: false, .. } => ip.remove_route(port, prefix, gateway),
+        LinkEvent::Route { prefix, gateway, mtu_bytes, .. } => {
             let source = core::net::Ipv6Addr::UNSPECIFIED.into();
             ip.add_route(Route { prefix, port, gateway, source, mtu_bytes });
         }
-        LinkNews::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
-        LinkNews::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
+        LinkEvent::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
+        LinkEvent::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
     }
 }

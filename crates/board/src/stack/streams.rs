@@ -3,7 +3,7 @@
 
 use super::machine::Stack;
 use crate::edge::{StreamId, Upper};
-use crate::refused::Refused;
+use crate::refused::HostError;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use kiban_base::{Page, SharedBytes, Slice};
@@ -17,17 +17,17 @@ impl Stack {
         owner: tcp::Owner,
         local: SocketAddr,
         v6_only: bool,
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, HostError> {
         let listener = self.ip.tcp.listen_for(owner, local, v6_only)?;
         self.edge.listeners.insert(listener, upper);
         Ok(listener)
     }
 
     /// Listens no more. Streams that the listener made stay.
-    pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), Refused> {
+    pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.edge.listeners.remove(&listener);
         let known = self.with_context(|ip, cx| ip.tcp.unlisten(listener, cx, &mut ip.from_tcp));
-        if known { Ok(()) } else { Err(Refused::UnknownListener) }
+        if known { Ok(()) } else { Err(HostError::UnknownListener) }
     }
 
     /// Opens a stream for `upper`. Without a local address, or with an unspecified one, the route to `remote`
@@ -38,25 +38,25 @@ impl Stack {
         owner: tcp::Owner,
         local: Option<SocketAddr>,
         remote: SocketAddr,
-    ) -> Result<StreamId, Refused> {
+    ) -> Result<StreamId, HostError> {
         let ip = &self.ip.ip;
         let mut local = local.unwrap_or(SocketAddr::from(([0; 4], 0)));
         if local.ip().is_unspecified() {
-            local.set_ip(ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?);
+            local.set_ip(ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?);
         }
         let is_ours = ip.addresses().any(|address| address == local.ip());
         if !is_ours || ip.is_for_many(remote.ip()) {
             return Err(tcp::Refusal::BadAddress.into());
         }
-        let lane = self.lane_to(remote.ip());
-        let session = self.with_context(|ip, cx| ip.tcp.open_for(owner, local, remote, lane, cx))?;
+        let tx_queue = self.tx_queue_to(remote.ip());
+        let session = self.with_context(|ip, cx| ip.tcp.open_for(owner, local, remote, tx_queue, cx))?;
         Ok(self.edge.add(upper, session, false))
     }
 
     /// Writes as much of `bytes` as there is room for: how many. After fewer than all, a completion tells of
     /// room.
     #[inline]
-    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, Refused> {
+    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
             return self.write_up_to(id, bytes, usize::MAX);
         };
@@ -75,7 +75,7 @@ impl Stack {
     }
 
     /// The same of bytes that somebody else may change meanwhile: each is read once.
-    pub(crate) fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, Refused> {
+    pub(crate) fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         if self.ip.tcp.config().copy_chunk_bytes.is_some() {
             let mut own = Vec::new();
             bytes.append_to(&mut own);
@@ -87,7 +87,7 @@ impl Stack {
     }
 
     /// Writes at most `most` bytes of the front of `bytes`.
-    fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, Refused> {
+    fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, HostError> {
         self.write_by(id, bytes.len(), most, |page, from, count| {
             page.append(&bytes[from..from + count]).expect("the page has room")
         })
@@ -102,15 +102,15 @@ impl Stack {
         length: usize,
         most: usize,
         put: impl Fn(&mut Page, usize, usize) -> Slice,
-    ) -> Result<usize, Refused> {
+    ) -> Result<usize, HostError> {
         let Stack { edge, memory, copies, ip, unsettled, .. } = self;
         let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
-        let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
         if !stream.open || stream.ended {
-            return Err(Refused::NotOpen);
+            return Err(HostError::NotOpen);
         }
         if stream.finished {
-            return Err(Refused::Tcp(tcp::Refusal::Finished));
+            return Err(HostError::Tcp(tcp::Refusal::Finished));
         }
         // Whoever was handed a page has had its turn in the line.
         let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
@@ -158,9 +158,9 @@ impl Stack {
     }
 
     /// Copies received bytes into `target`: how many. Zero: nothing is here now.
-    pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, Refused> {
+    pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         let Stack { edge, memory, .. } = self;
-        let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
         let mut count = 0;
         while count < target.len() {
             let Some(front) = stream.received.front_mut() else { break };
@@ -181,8 +181,8 @@ impl Stack {
 
     /// Hands over the next received bytes as they lie in the board's pages; dropping the slice gives them
     /// back.
-    pub(crate) fn take(&mut self, id: StreamId) -> Result<Option<Slice>, Refused> {
-        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+    pub(crate) fn take(&mut self, id: StreamId) -> Result<Option<Slice>, HostError> {
+        let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let slice = stream.received.pop_front();
         stream.dense = stream.dense.saturating_sub(1);
         self.taken(id, slice.as_ref().map_or(0, Slice::len));
@@ -204,8 +204,8 @@ impl Stack {
     }
 
     /// Sends no more on this stream; reading goes on.
-    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), Refused> {
-        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), HostError> {
+        let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         stream.page = None;
         stream.finished = true;
         if stream.ended {
@@ -217,8 +217,8 @@ impl Stack {
     }
 
     /// Closes a stream: what is written is still sent, what still comes resets it, the number is forgotten.
-    pub(crate) fn close(&mut self, id: StreamId) -> Result<(), Refused> {
-        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+    pub(crate) fn close(&mut self, id: StreamId) -> Result<(), HostError> {
+        let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended, held) = (stream.session, stream.ended, stream.received_bytes);
         stream.received.clear();
         stream.crumbs = None;
@@ -233,8 +233,8 @@ impl Stack {
     }
 
     /// Ends a stream at once: the peer is reset.
-    pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), Refused> {
-        let stream = self.edge.stream(id).ok_or(Refused::UnknownStream)?;
+    pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), HostError> {
+        let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended) = (stream.session, stream.ended);
         // At once: the session's number may be given to another before its end is told.
         self.edge.remove(id);
@@ -245,7 +245,7 @@ impl Stack {
     }
 
     /// The session of a stream.
-    pub(crate) fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, Refused> {
-        Ok(self.edge.stream(id).ok_or(Refused::UnknownStream)?.session)
+    pub(crate) fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, HostError> {
+        Ok(self.edge.stream(id).ok_or(HostError::UnknownStream)?.session)
     }
 }

@@ -1,6 +1,6 @@
 //! The board's side: what one client has there.
 
-use crate::{Completion, Host, Reason, Refused, StreamId};
+use crate::{Completion, Host, HostError, Reason, StreamId};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 kiban_base::counters! {
     /// What one client has done.
-    pub struct DeskCounters {
+    pub struct ClientCounters {
         /// Streams that it opened.
         opened,
         /// Streams that came to its listeners.
@@ -71,11 +71,11 @@ struct Listener {
     /// The board's number.
     number: u32,
     offered: VecDeque<u32>,
-    callers: VecDeque<Caller>,
+    callers: VecDeque<PendingConnection>,
 }
 
 /// Somebody for whom no slot is offered yet.
-struct Caller {
+struct PendingConnection {
     stream: StreamId,
     remote: SocketAddr,
     peer_finished: bool,
@@ -83,56 +83,56 @@ struct Caller {
 
 /// Where a stream belongs.
 #[derive(Clone, Copy)]
-enum Place {
+enum Location {
     Slot(u32),
     Caller(u16),
 }
 
 /// What one client has on a board.
-pub struct Desk {
+pub struct ClientStreams {
     layout: Layout,
     region: Region,
     /// Whose its streams are, once it has asked for one.
     owner: Option<Owner>,
-    work: Consumer,
-    done: Producer,
+    requests: Consumer,
+    indications: Producer,
     slots: Vec<Option<Slot>>,
     listeners: BTreeMap<u16, Listener>,
-    places: BTreeMap<StreamId, Place>,
+    locations: BTreeMap<StreamId, Location>,
     /// What found the ring full.
-    telling: VecDeque<Indication>,
-    counters: DeskCounters,
+    pending_indications: VecDeque<Indication>,
+    counters: ClientCounters,
     /// Asks since the client was last rung for the room that this made.
-    taken: usize,
+    requests_taken: usize,
     /// Nobody is told anything any more.
     gone: bool,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for ClientStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Desk({:?})", self.layout)
     }
 }
 
-impl Desk {
+impl ClientStreams {
     /// The desk of a client that has just come with new memory.
     ///
     /// # Panics
     /// When the memory is shorter than the layout.
-    pub fn new(memory: &Region, layout: Layout) -> Desk {
+    pub fn new(memory: &Region, layout: Layout) -> ClientStreams {
         let region = memory.clone().with_address(0);
         let shape = layout.shape();
         assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
-        Desk {
-            work: Consumer::new(&region, layout.work_at(), shape),
-            done: Producer::new(&region, layout.done_at(), shape),
+        ClientStreams {
+            requests: Consumer::new(&region, layout.work_at(), shape),
+            indications: Producer::new(&region, layout.done_at(), shape),
             slots: (0..layout.slots()).map(|_| None).collect(),
             listeners: BTreeMap::new(),
             owner: None,
-            places: BTreeMap::new(),
-            telling: VecDeque::new(),
-            counters: DeskCounters::default(),
-            taken: 0,
+            locations: BTreeMap::new(),
+            pending_indications: VecDeque::new(),
+            counters: ClientCounters::default(),
+            requests_taken: 0,
             gone: false,
             layout,
             region,
@@ -140,7 +140,7 @@ impl Desk {
     }
 
     /// What has happened.
-    pub const fn counters(&self) -> DeskCounters {
+    pub const fn counters(&self) -> ClientCounters {
         self.counters
     }
 
@@ -151,70 +151,70 @@ impl Desk {
 
     /// Streams that it has.
     pub fn streams(&self) -> usize {
-        self.places.len()
+        self.locations.len()
     }
 
     /// Whether the client has asked something: one look.
     pub fn is_ready(&self) -> bool {
-        self.work.is_ready() && !self.is_deaf()
+        self.requests.is_ready() && !self.ignores_indications()
     }
 
     /// A client that does not hear what it is told is not heard, either.
-    fn is_deaf(&self) -> bool {
-        self.telling.len() > 2 * self.layout.slots() + LISTENERS_MAX
+    fn ignores_indications(&self) -> bool {
+        self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
 
     /// Whether a client that has gone has left nothing behind.
-    pub fn is_over(&self) -> bool {
-        self.gone && self.places.is_empty()
+    pub fn is_finished(&self) -> bool {
+        self.gone && self.locations.is_empty()
     }
 
     /// Takes what the client has asked, and tells what there is to tell. Whether the client is to be rung.
     ///
     /// # Errors
     /// It broke its memory: [`Desk::break_off`] is to follow.
-    pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    pub fn process_requests(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
-            if self.is_deaf() {
+            if self.ignores_indications() {
                 break;
             }
             let mut entry = [0; ENTRY_BYTES];
             // Copied once; only the copy is judged.
-            match self.work.peek()? {
+            match self.requests.peek()? {
                 None => break,
                 Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),
                 Some(_) => return Err(Poisoned),
             };
-            self.work.release();
-            self.taken += 1;
+            self.requests.release();
+            self.requests_taken += 1;
             let ask = Request::read(&entry).ok_or(Poisoned)?;
-            if !self.act(ask, host)? {
+            if !self.execute(ask, host)? {
                 self.counters.invalid_requests += 1;
             }
         }
         // A client that found the ring full has filled more than this since.
-        let frees = self.taken >= shape.slots() / 4;
+        let frees = self.requests_taken >= shape.slots() / 4;
         if frees {
-            self.taken = 0;
+            self.requests_taken = 0;
         }
-        Ok(self.tell()? | frees)
+        Ok(self.flush_indications()? | frees)
     }
 
     /// What found no room in the ring goes in. Whether anything did.
     ///
     /// # Errors
     /// As [`Desk::work`].
-    pub fn tell(&mut self) -> Result<bool, Poisoned> {
+    pub fn flush_indications(&mut self) -> Result<bool, Poisoned> {
         let mut told = false;
         if self.gone {
-            self.telling.clear();
+            self.pending_indications.clear();
         }
-        while let Some(next) = self.telling.front() {
-            if !self.done.push(&next.bytes())? {
+        while let Some(next) = self.pending_indications.front() {
+            if !self.indications.push(&next.bytes())? {
                 break;
             }
-            self.telling.pop_front();
+            self.pending_indications.pop_front();
             told = true;
         }
         Ok(told)
@@ -229,7 +229,7 @@ impl Desk {
             Completion::Accepted { stream, listener, remote } => {
                 let own = self.listeners.iter().find(|(_, own)| own.number == listener);
                 let Some((&own, _)) = own else { return Ok(false) };
-                self.on_caller(own, Caller { stream, remote, peer_finished: false }, host)?;
+                self.on_connection(own, PendingConnection { stream, remote, peer_finished: false }, host)?;
                 return Ok(true);
             }
             Completion::Opened { stream }
@@ -239,11 +239,11 @@ impl Desk {
             | Completion::Ended { stream, .. } => stream,
             _ => return Ok(false),
         };
-        let slot = match self.places.get(&stream) {
+        let slot = match self.locations.get(&stream) {
             None => return Ok(false),
-            Some(Place::Slot(slot)) => *slot,
-            Some(&Place::Caller(listener)) => {
-                self.on_waiting(listener, stream, completion, host);
+            Some(Location::Slot(slot)) => *slot,
+            Some(&Location::Caller(listener)) => {
+                self.on_pending(listener, stream, completion, host);
                 return Ok(true);
             }
         };
@@ -253,7 +253,9 @@ impl Desk {
                 state.state = State::Open;
                 self.counters.opened += 1;
                 match host.info(stream) {
-                    Ok(info) => self.telling.push_back(Indication::Opened { slot, local: info.local }),
+                    Ok(info) => {
+                        self.pending_indications.push_back(Indication::Opened { slot, local: info.local })
+                    }
                     // It has ended in this moment, which is told next.
                     Err(_) => return Ok(true),
                 }
@@ -267,7 +269,7 @@ impl Desk {
     }
 
     /// A caller that waits for a slot has something to say.
-    fn on_waiting(&mut self, listener: u16, stream: StreamId, completion: Completion, host: &mut Host<'_>) {
+    fn on_pending(&mut self, listener: u16, stream: StreamId, completion: Completion, host: &mut Host<'_>) {
         let Some(listener) = self.listeners.get_mut(&listener) else { return };
         match completion {
             Completion::PeerFinished { .. } => {
@@ -276,7 +278,7 @@ impl Desk {
             }
             Completion::Ended { .. } => {
                 listener.callers.retain(|caller| caller.stream != stream);
-                self.places.remove(&stream);
+                self.locations.remove(&stream);
                 self.counters.reset += 1;
                 let _ = host.close(stream);
             }
@@ -284,7 +286,12 @@ impl Desk {
         }
     }
 
-    fn on_caller(&mut self, listener: u16, caller: Caller, host: &mut Host<'_>) -> Result<(), Poisoned> {
+    fn on_connection(
+        &mut self,
+        listener: u16,
+        caller: PendingConnection,
+        host: &mut Host<'_>,
+    ) -> Result<(), Poisoned> {
         let Some(state) = self.listeners.get_mut(&listener) else { return Ok(()) };
         if let Some(slot) = state.offered.pop_front() {
             return self.accept(listener, slot, &caller, host);
@@ -294,7 +301,7 @@ impl Desk {
             let _ = host.abort(caller.stream);
             return Ok(());
         }
-        self.places.insert(caller.stream, Place::Caller(listener));
+        self.locations.insert(caller.stream, Location::Caller(listener));
         state.callers.push_back(caller);
         Ok(())
     }
@@ -303,19 +310,24 @@ impl Desk {
         &mut self,
         listener: u16,
         slot: u32,
-        caller: &Caller,
+        caller: &PendingConnection,
         host: &mut Host<'_>,
     ) -> Result<(), Poisoned> {
         let Some(state) = &mut self.slots[slot as usize] else { return Ok(()) };
         state.state = State::Open;
         state.stream = Some(caller.stream);
         state.peer_finished = caller.peer_finished;
-        self.places.insert(caller.stream, Place::Slot(slot));
+        self.locations.insert(caller.stream, Location::Slot(slot));
         self.counters.accepted += 1;
         // One that has ended in this moment had an address, too; its end is told next.
         let local =
             host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
-        self.telling.push_back(Indication::Accepted { listener, slot, local, remote: caller.remote });
+        self.pending_indications.push_back(Indication::Accepted {
+            listener,
+            slot,
+            local,
+            remote: caller.remote,
+        });
         self.pump(slot, host)
     }
 
@@ -340,7 +352,7 @@ impl Desk {
     }
 
     /// Does what was asked; whether it means anything.
-    fn act(&mut self, ask: Request, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    fn execute(&mut self, ask: Request, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
             Request::Connect { slot, local, remote } => {
@@ -348,11 +360,11 @@ impl Desk {
                 match host.open_for(owner, local, remote) {
                     Ok(stream) => {
                         state.stream = Some(stream);
-                        self.places.insert(stream, Place::Slot(slot));
+                        self.locations.insert(stream, Location::Slot(slot));
                     }
                     Err(refused) => {
                         state.ended = Some(refused.into());
-                        self.telling.push_back(Indication::Ended { slot, why: refused.into() });
+                        self.pending_indications.push_back(Indication::Ended { slot, why: refused.into() });
                     }
                 }
             }
@@ -365,7 +377,7 @@ impl Desk {
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local
                 });
-                self.telling.push_back(Indication::Listening { listener, result });
+                self.pending_indications.push_back(Indication::Listening { listener, result });
             }
             // Its slots say it.
             Request::QueryEnd { .. } => return Ok(false),
@@ -428,7 +440,7 @@ impl Desk {
         let Some(state) = self.listeners.remove(&listener) else { return false };
         let _ = host.unlisten(state.number);
         for caller in state.callers {
-            self.places.remove(&caller.stream);
+            self.locations.remove(&caller.stream);
             self.counters.reset += 1;
             let _ = host.abort(caller.stream);
         }
@@ -444,12 +456,12 @@ impl Desk {
 
     fn free(&mut self, slot: u32) {
         self.slots[slot as usize] = None;
-        self.telling.push_back(Indication::Free { slot });
+        self.pending_indications.push_back(Indication::Free { slot });
     }
 
     fn abort(&mut self, slot: u32, host: &mut Host<'_>) {
         if let Some(stream) = self.slots[slot as usize].as_mut().and_then(|state| state.stream.take()) {
-            self.places.remove(&stream);
+            self.locations.remove(&stream);
             self.counters.reset += 1;
             let _ = host.abort(stream);
         }
@@ -464,7 +476,7 @@ impl Desk {
     fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Poisoned> {
         // Before anything is looked at: what comes later is told.
         self.bell(slot, 0).arm();
-        let Desk { slots, counters, places, .. } = self;
+        let ClientStreams { slots, counters, locations: places, .. } = self;
         let Some(state) = &mut slots[slot as usize] else { return Ok(()) };
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
@@ -475,7 +487,7 @@ impl Desk {
         let room = self.layout.room();
         if let Some(stream) = state.stream {
             if state.state != State::Opening && state.ended.is_none() {
-                let went = state.go_out(stream, host, counters)?;
+                let went = state.pump_out(stream, host, counters)?;
                 moved |= went && state.out.readable()? <= room / 2;
             }
             if state.state == State::Closing {
@@ -490,14 +502,14 @@ impl Desk {
                     let _ = host.close(stream);
                 }
             } else {
-                moved |= state.go_in(stream, host, counters)?;
+                moved |= state.pump_in(stream, host, counters)?;
                 let is_read = state.inward.is_none() && host.readable(stream).unwrap_or(0) == 0;
                 if let (Some(why), true) = (state.ended, is_read) {
                     *(if why == EndReason::Closed { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
                     let _ = host.close(stream);
-                    self.telling.push_back(Indication::Ended { slot, why });
+                    self.pending_indications.push_back(Indication::Ended { slot, why });
                 }
             }
         }
@@ -505,13 +517,13 @@ impl Desk {
         if is_free {
             self.free(slot);
         } else if moved && self.bell(slot, CLIENT_BELL).ring(|| 0) {
-            self.telling.push_back(Indication::Notify { slot });
+            self.pending_indications.push_back(Indication::Notify { slot });
         }
         Ok(())
     }
 
     /// Nobody is told anything any more, and nobody calls.
-    fn shut(&mut self, host: &mut Host<'_>) {
+    fn close_all(&mut self, host: &mut Host<'_>) {
         self.gone = true;
         let listeners: Vec<u16> = self.listeners.keys().copied().collect();
         listeners.into_iter().for_each(|listener| {
@@ -520,36 +532,36 @@ impl Desk {
     }
 
     /// The client has gone: what it had put in still leaves, everything else ends.
-    pub fn leave(&mut self, host: &mut Host<'_>) {
-        self.shut(host);
+    pub fn detach(&mut self, host: &mut Host<'_>) {
+        self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
             let known = self.slots[slot as usize].is_some();
-            if known && self.act(Request::Close { slot }, host).is_err() {
+            if known && self.execute(Request::Close { slot }, host).is_err() {
                 self.abort(slot, host);
             }
         }
-        self.telling.clear();
+        self.pending_indications.clear();
     }
 
     /// The client has broken its memory, or its time is over: everything ends at once.
-    pub fn break_off(&mut self, host: &mut Host<'_>) {
-        self.shut(host);
+    pub fn disconnect(&mut self, host: &mut Host<'_>) {
+        self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].is_some() {
                 self.abort(slot, host);
             }
         }
-        self.telling.clear();
+        self.pending_indications.clear();
     }
 }
 
 impl Slot {
     /// From the client's pipe to the stream: whether anything moved.
-    fn go_out(
+    fn pump_out(
         &mut self,
         stream: StreamId,
         host: &mut Host<'_>,
-        counters: &mut DeskCounters,
+        counters: &mut ClientCounters,
     ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
@@ -592,11 +604,11 @@ impl Slot {
     }
 
     /// From the stream to the client's pipe: whether anything moved.
-    fn go_in(
+    fn pump_in(
         &mut self,
         stream: StreamId,
         host: &mut Host<'_>,
-        counters: &mut DeskCounters,
+        counters: &mut ClientCounters,
     ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
@@ -634,13 +646,13 @@ pub const fn why(reason: Reason) -> EndReason {
     }
 }
 
-impl From<Refused> for EndReason {
-    fn from(refused: Refused) -> EndReason {
+impl From<HostError> for EndReason {
+    fn from(refused: HostError) -> EndReason {
         use kiban_tcpip::tcp::Refusal;
         match refused {
-            Refused::NoRoute => EndReason::NoRoute,
-            Refused::Tcp(Refusal::AddressInUse) => EndReason::InUse,
-            Refused::Tcp(Refusal::BadAddress) => EndReason::BadAddress,
+            HostError::NoRoute => EndReason::NoRoute,
+            HostError::Tcp(Refusal::AddressInUse) => EndReason::InUse,
+            HostError::Tcp(Refusal::BadAddress) => EndReason::BadAddress,
             _ => EndReason::TooMany,
         }
     }

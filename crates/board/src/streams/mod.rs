@@ -3,7 +3,7 @@
 
 mod desk;
 
-pub use desk::{Desk, DeskCounters, why};
+pub use desk::{ClientCounters, ClientStreams, why};
 
 use crate::Host;
 use core::net::SocketAddr;

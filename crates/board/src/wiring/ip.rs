@@ -27,7 +27,7 @@ use kiban_tcpip::wire::icmpv6;
 use kiban_tcpip::wire::tcp::Sequence;
 
 /// The IP family of one board.
-pub(crate) struct IpTower {
+pub(crate) struct IpStack {
     pub(crate) ip: Ip,
     pub(crate) tcp: Tcp,
     pub(crate) udp: Udp,
@@ -38,13 +38,13 @@ pub(crate) struct IpTower {
     /// Messages of neighbour discovery that the burst brought, for the port on which they came.
     pub(crate) discoveries: VecDeque<Delivery>,
     /// First hops that TCP doubts.
-    pub(crate) doubts: VecDeque<(usize, IpAddr)>,
+    pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
     news: VecDeque<icmp::Indication>,
 }
 
-impl IpTower {
-    pub(crate) fn new(ip: Ip, tcp: Tcp, udp: Udp) -> IpTower {
-        IpTower {
+impl IpStack {
+    pub(crate) fn new(ip: Ip, tcp: Tcp, udp: Udp) -> IpStack {
+        IpStack {
             ip,
             tcp,
             udp,
@@ -53,27 +53,33 @@ impl IpTower {
             datagrams: VecDeque::new(),
             messages: VecDeque::new(),
             discoveries: VecDeque::new(),
-            doubts: VecDeque::new(),
+            negative_advice: VecDeque::new(),
             news: VecDeque::new(),
         }
     }
 
-    /// A packet has arrived on a lane: up it goes.
-    pub(crate) fn on_packet(&mut self, pdu: Pdu, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
+    /// A packet has arrived on a TX queue.
+    pub(crate) fn on_packet(&mut self, pdu: Pdu, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         match self.ip.arrive(pdu, cx) {
-            Some(delivery) => self.deliver(delivery, lane, edge, cx),
+            Some(delivery) => self.deliver(delivery, tx_queue, edge, cx),
             None => self.report(cx),
         }
     }
 
     /// What is for this board goes to whom it is for.
-    pub(crate) fn deliver(&mut self, delivery: Delivery, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
+    pub(crate) fn deliver(
+        &mut self,
+        delivery: Delivery,
+        tx_queue: usize,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
         match delivery.protocol {
             protocol::TCP => {
                 let Delivery { source, target, pdu, brief, .. } = delivery;
                 let segment = Segment { source, target, traffic_class: brief.traffic_class, pdu };
-                self.tcp.arrive(segment, lane, cx, &mut self.from_tcp);
-                self.tell(edge, cx);
+                self.tcp.arrive(segment, tx_queue, cx, &mut self.from_tcp);
+                self.report_indications(edge, cx);
             }
             protocol::UDP => self.on_datagram(delivery, edge, cx),
             protocol::ICMP if delivery.target.is_ipv4() => self.on_message(delivery, edge, cx),
@@ -87,7 +93,7 @@ impl IpTower {
 
     /// A packet has arrived at a port that shares its address with the host, whose other side is `passage`:
     /// if it is for nobody on the board, it waits in `passing`. Otherwise it comes back.
-    pub(crate) fn pass(
+    pub(crate) fn forward(
         &mut self,
         mut pdu: Pdu,
         passage: Option<usize>,
@@ -127,14 +133,14 @@ impl IpTower {
                 icmp::Indication::EchoReply { source, identifier, sequence, bytes } => {
                     edge.on_reply(source, identifier, sequence, bytes);
                 }
-                icmp::Indication::Error(trouble) => self.on_trouble(trouble, edge, cx),
+                icmp::Indication::Error(trouble) => self.on_icmp_error(trouble, edge, cx),
                 icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),
             }
         }
     }
 
     /// Others report an error about a packet: it goes to whoever sent that.
-    fn on_trouble(&mut self, mut trouble: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
+    fn on_icmp_error(&mut self, mut trouble: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
         if !self.ip.is_ours(trouble.source) {
             return self.icmp.on_implausible_error();
         }
@@ -160,11 +166,11 @@ impl IpTower {
                 let (local, remote, sequence) = (trouble.local(), trouble.remote(), trouble.sequence());
                 let kind = for_tcp(trouble.kind, trouble.target.is_ipv4());
                 self.tcp.on_icmp(local, remote, Sequence(sequence), kind, cx, &mut self.from_tcp);
-                self.tell(edge, cx);
+                self.report_indications(edge, cx);
             }
             protocol::UDP => {
                 if let Some(socket) = self.udp.on_icmp_error(&trouble) {
-                    edge.on_trouble(socket, trouble.remote(), trouble.kind);
+                    edge.on_icmp_error(socket, trouble.remote(), trouble.kind);
                 }
             }
             _ => {}
@@ -174,17 +180,23 @@ impl IpTower {
     /// A packet of ours found nobody at its next hop.
     pub(crate) fn on_undelivered(&mut self, pdu: &Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
         if let Some(trouble) = icmp::undelivered(pdu.head()) {
-            self.on_trouble(trouble, edge, cx);
+            self.on_icmp_error(trouble, edge, cx);
         }
     }
 
     /// Nobody answers for a next hop: what was to be opened that way is not (RFC 1122 §2.3.2.2). Unlike what
     /// a router says this is known for certain.
-    pub(crate) fn on_nobody(&mut self, port: usize, next: IpAddr, edge: &mut Edge, cx: &mut Context<'_>) {
-        let IpTower { ip, tcp, from_tcp, .. } = self;
+    pub(crate) fn on_neighbour_failed(
+        &mut self,
+        port: usize,
+        next: IpAddr,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
+        let IpStack { ip, tcp, from_tcp, .. } = self;
         let is_that_way = |source, target| ip.first_hop(source, target) == Some((port, next));
         tcp.on_next_hop_unreachable(is_that_way, cx, from_tcp);
-        self.tell(edge, cx);
+        self.report_indications(edge, cx);
     }
 
     /// What IP complains of is reported to the senders.
@@ -202,14 +214,14 @@ impl IpTower {
 
     /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
     #[inline]
-    pub(crate) fn tell(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
+    pub(crate) fn report_indications(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
             match indication {
                 Indication::Opened { session, remote } | Indication::Accepted { session, remote, .. } => {
-                    self.tell_way(session, remote.ip(), cx);
+                    self.report_path(session, remote.ip(), cx);
                 }
                 Indication::NegativeAdvice { source, target } => {
-                    self.doubts.extend(self.ip.first_hop(source, target));
+                    self.negative_advice.extend(self.ip.first_hop(source, target));
                     continue;
                 }
                 _ => {}
@@ -222,7 +234,7 @@ impl IpTower {
     }
 
     /// A session begins with what is known of its way.
-    fn tell_way(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
+    fn report_path(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
         match self.ip.path_mtu(remote, cx.now) {
             0 => {}
             mtu => self.tcp.set_path_mtu(session, mtu.into(), cx, &mut self.from_tcp),
@@ -246,7 +258,7 @@ impl IpTower {
         }
     }
 
-    /// Then what is owed goes down: sessions send, `rooms[lane]` segments of a lane at the most.
+    /// Then what is owed goes down: sessions send, `rooms[tx_queue]` segments of a TX queue at the most.
     pub(crate) fn settle(
         &mut self,
         rooms: &[usize],
@@ -256,12 +268,12 @@ impl IpTower {
     ) {
         self.tcp.settle(rooms, cx, &mut self.from_tcp);
         self.answer(cx, hop);
-        self.tell(edge, cx);
+        self.report_indications(edge, cx);
     }
 }
 
 /// IP over the board's ports, before any address is known.
-pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpTower {
+pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpStack {
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;
@@ -271,7 +283,7 @@ pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut Se
     let ip = Ip::new(settings, rng);
     let receive = (memory.receive_bytes as f64 * page_payload) as u64;
     let tcp = Tcp::new(config.tcp.clone(), memory.transmit_bytes as u64, receive, rng);
-    IpTower::new(ip, tcp, Udp::new(config.udp_sockets_max))
+    IpStack::new(ip, tcp, Udp::new(config.udp_sockets_max))
 }
 
 /// What a reported error means to TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).

@@ -4,7 +4,7 @@ use crate::input::Input;
 use crate::tcpip::craft;
 use crate::tcpip::session::{End, Opening};
 use crate::tcpip::stand::{BOARD, PEER, Stand};
-use kiban_board::{BoardConfig, Completion, IpPortConfig, MemoryConfig, PortConfig, Refused};
+use kiban_board::{BoardConfig, Completion, HostError, IpPortConfig, MemoryConfig, PortConfig};
 use kiban_tcpip::tcp::Refusal;
 use kiban_tcpip::wire::icmp;
 use kiban_tcpip::wire::tcp::{Flags, Header, Options, SackBlock, Sequence};
@@ -126,7 +126,7 @@ fn who_opens_until_no_port_is_free_is_refused_and_harms_no_stream() {
         stand.drain();
         stand.sent.clear();
     };
-    assert_eq!(refused, Refused::Tcp(Refusal::TooMany));
+    assert_eq!(refused, HostError::Tcp(Refusal::TooMany));
     assert!(streams.len() > 16_000, "{} streams", streams.len());
     sing(&mut good, &mut stand, 5000);
     streams.drain(..).for_each(|stream| stand.board.host().abort(stream).expect("it is there"));

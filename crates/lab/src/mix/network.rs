@@ -27,8 +27,10 @@ use kiban_base::Instant;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, MemoryConfig, PortConfig, StreamId,
 };
-use kiban_sim::traffic::{FrameSink, FrameSource, Ledger, Shared, StreamSink};
-use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plug, Program, SwitchNumber, TerminalNumber, World};
+use kiban_sim::traffic::{CellLog, FrameSink, FrameSource, Shared, StreamSink};
+use kiban_sim::{
+    Attachment, BoardNumber, ImpairmentConfig, LineNumber, Pair, Program, SwitchNumber, TerminalNumber, World,
+};
 use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::SocketAddr;
@@ -151,14 +153,14 @@ impl Star {
         let network = world.add_switch(network);
         let mut edges = Vec::new();
         for (number, site) in plan.sites.iter().enumerate() {
-            let mut uplink = Plug::Switch(switches[number], 0);
+            let mut uplink = Attachment::Switch(switches[number], 0);
             if plan.pvcs.iter().any(|pvc| pvc.shape && plan.ends(pvc).0 == number) {
                 let edge = world.add_switch(edge(plan, number, port));
-                join(&mut world, uplink, Plug::Switch(edge, 0), LOCAL_METRES);
-                uplink = Plug::Switch(edge, 1);
+                join(&mut world, uplink, Attachment::Switch(edge, 0), LOCAL_METRES);
+                uplink = Attachment::Switch(edge, 1);
                 edges.push(edge);
             }
-            join(&mut world, uplink, Plug::Switch(network, number), site.km * 1000.0);
+            join(&mut world, uplink, Attachment::Switch(network, number), site.km * 1000.0);
         }
         let mut star = Star { world, switches, edges, network, circuits: Vec::new() };
         for (number, ((flow, _), ends)) in circuits.iter().zip(places).enumerate() {
@@ -170,7 +172,7 @@ impl Star {
     /// Both ends of a circuit, on the ports of their sites.
     fn add(&mut self, plan: &Plan, number: usize, circuit: usize, places: [(usize, usize); 2]) {
         let flow = &plan.flows[number];
-        let (ledger, vc) = (Ledger::shared(), Vc::new(0, VCI_USER_FIRST + circuit as u16));
+        let (ledger, vc) = (CellLog::shared(), Vc::new(0, VCI_USER_FIRST + circuit as u16));
         let mut begins = None;
         let ends = if flow.kind == Kind::Bulk {
             begins = Some(Instant::ZERO + Duration::from_secs_f64(flow.begin_s));
@@ -184,11 +186,11 @@ impl Star {
         for side in 0..2 {
             let (site, port) = places[side];
             let plug = match ends[side] {
-                End::Terminal(terminal) => Plug::Terminal(terminal),
-                End::Board(board) => Plug::Board(board, 0),
+                End::Terminal(terminal) => Attachment::Terminal(terminal),
+                End::Board(board) => Attachment::Board(board, 0),
             };
             let (up, down) =
-                join(&mut self.world, plug, Plug::Switch(self.switches[site], port), LOCAL_METRES);
+                join(&mut self.world, plug, Attachment::Switch(self.switches[site], port), LOCAL_METRES);
             lines[side] = Some(if side == 0 { up } else { down });
         }
         self.circuits.push(Circuit { flow: number, ledger, ends, lines, seen: [0; 2], gaps: 0, begins });
@@ -340,8 +342,8 @@ fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
     edge
 }
 
-fn join(world: &mut World, one: Plug, other: Plug, metres: f64) -> (LineNumber, LineNumber) {
-    world.join(one, other, metres, Harm::NONE).expect("both plugs are new")
+fn join(world: &mut World, one: Attachment, other: Attachment, metres: f64) -> (LineNumber, LineNumber) {
+    world.connect(one, other, metres, ImpairmentConfig::NONE).expect("both plugs are new")
 }
 
 /// A port that nobody else has.

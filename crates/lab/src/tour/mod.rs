@@ -201,7 +201,7 @@ pub fn run(
     let plan = Plan::with_window(leg.window_bytes);
     let mut pair = Pair::new(&plan);
     let scale = TickScale::calibrate();
-    pair.world.lend_ticks(ticks);
+    pair.world.set_tick_source(ticks);
     let trouble: Shared<Option<io::Error>> = Rc::default();
     let captures = pcap.map_or(Ok(Vec::new()), |folder| set_taps(&mut pair, leg, folder))?;
     let (sender, receiver) = (pair.boards[leg.sender], pair.boards[1 - leg.sender]);

@@ -19,7 +19,7 @@ use kiban_osi::ftam::filestore::{Disk, DiskError, Path, WriteMode};
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_osi::wire::tpkt;
-use kiban_sim::osi::{Boards, Join, Peer, Setup};
+use kiban_sim::osi::{Boards, Medium, Peer, Setup};
 use kiban_sim::{Pair, Plan};
 use sha2::{Digest, Sha256};
 
@@ -129,7 +129,7 @@ fn halted(what: &dyn std::fmt::Debug) -> Failure {
 
 /// Runs the transfer over X.25 or in loopback.
 fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
-    let mut setup = Setup::new(Join::line(LINE_BITS_PER_SECOND));
+    let mut setup = Setup::new(Medium::line(LINE_BITS_PER_SECOND));
     let mut limit_mbps = line_limit_mbps();
     if over == LowerLayer::Loopback {
         // The best of three: other load on the machine can only make a run slower.
@@ -138,7 +138,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
         setup = Setup {
             fdata_bytes: LARGE_FDATA_BYTES,
             tpdu_bytes: LARGE_TPDU_BYTES,
-            ..Setup::new(Join::Loopback)
+            ..Setup::new(Medium::Loopback)
         };
     }
     let mut boards = Boards::new(&Setup { ticks: Some(ticks), ..setup });
@@ -174,7 +174,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
 fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
     let plan = Plan::with_window(256 << 10);
     let mut pair = Pair::new(&plan);
-    pair.world.lend_ticks(ticks);
+    pair.world.set_tick_source(ticks);
     let [sender, receiver] = pair.boards;
     let mut initiator = Peer::initiator(Pair::socket(1, PORT), put(), LARGE_FDATA_BYTES, LARGE_TPDU_BYTES);
     initiator.disk_mut().put(&file(), contents);

@@ -28,7 +28,7 @@ use kiban_rdma::wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
 use kiban_rdma::wire::efe::{HEADER_BYTES as EFE_HEADER_BYTES, SEGMENT_BYTES_MAX};
 use kiban_rdma_runtime as rdma;
 use kiban_sim::program::Source;
-use kiban_sim::{CableConfig, ETHERNET_FRAMING_BYTES, Harm, Plug, Program, World};
+use kiban_sim::{Attachment, CableConfig, ETHERNET_FRAMING_BYTES, ImpairmentConfig, Program, World};
 use kiban_tcpip::ip::Prefix;
 use sha2::{Digest, Sha256};
 use std::any::Any;
@@ -418,16 +418,18 @@ fn in_virtual_time(
 ) -> Result<Row, Failure> {
     let scale = TickScale::calibrate();
     let mut world = World::new(1);
-    world.lend_ticks(ticks);
+    world.set_tick_source(ticks);
     let boards = [0, 1].map(|side| world.add_board(&board(side, over)));
-    let plugs = boards.map(|board| Plug::Board(board, 0));
+    let plugs = boards.map(|board| Attachment::Board(board, 0));
     match over {
         LowerLayer::Efe => {
             let cable = CableConfig::ethernet(ETHERNET_BITS_PER_SECOND, Duration::from_nanos(3700));
             let cable = CableConfig { packets_max: 1, ..cable };
-            world.join_packets(plugs[0], plugs[1], &cable).expect("both are EFE ports");
+            world.connect_packets(plugs[0], plugs[1], &cable).expect("both are EFE ports");
         }
-        _ => drop(world.join(plugs[0], plugs[1], 200.0, Harm::NONE).expect("both are ATM ports")),
+        _ => drop(
+            world.connect(plugs[0], plugs[1], 200.0, ImpairmentConfig::NONE).expect("both are ATM ports"),
+        ),
     }
     let (sent, arrived): (Shared<Sha256>, Shared<u64>) = Default::default();
     let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();

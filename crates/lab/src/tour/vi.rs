@@ -8,7 +8,7 @@ use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_os::clock::{Clock, TickScale, ticks};
-use kiban_sim::{CableConfig, Plug, Program, World};
+use kiban_sim::{Attachment, CableConfig, Program, World};
 use kiban_vi::{DataSegment, MemoryAttributes, Nic, PathTraits, Reliability, ViAttributes, Work};
 use sha2::{Digest, Sha256};
 use std::any::Any;
@@ -173,14 +173,14 @@ fn limit_mbps(cable: &CableConfig) -> f64 {
 pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let scale = TickScale::calibrate();
     let mut world = World::new(1);
-    world.lend_ticks(ticks);
+    world.set_tick_source(ticks);
     let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: true, checked: false };
     let boards = [(); 2].map(|()| {
         world.add_board(&BoardConfig { ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
     });
     let cable = CableConfig::clan();
     world
-        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both are VI ports");
     let (sent, received): (Shared<Sha256>, Shared<Sha256>) = Default::default();
     let (arrived, trouble): (Shared<u64>, Rc<RefCell<Option<std::io::Error>>>) = Default::default();

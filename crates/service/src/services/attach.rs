@@ -16,7 +16,7 @@
 use super::pace::Pace;
 use super::{Service, ServiceCounters, SessionLimits};
 use kiban_base::Instant;
-use kiban_board::streams::Desk;
+use kiban_board::streams::ClientStreams;
 use kiban_board::{Completion, Host};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
@@ -77,9 +77,9 @@ impl Doorbell for ClientBells {
 enum Client {
     /// It has not sent its greeting, and has time until then.
     Caller(PendingChannel, Instant),
-    Attached(Desk, Arc<Channel>),
+    Attached(ClientStreams, Arc<Channel>),
     /// It has gone; the data that it left is still being sent, at this pace.
-    Gone(Desk, Pace),
+    Gone(ClientStreams, Pace),
 }
 
 impl Client {
@@ -235,7 +235,7 @@ impl Attach {
     /// Handles a client's requests.
     fn work(&mut self, number: u64, host: &mut Host<'_>) {
         let Some(Client::Attached(desk, channel)) = self.clients.get_mut(&number) else { return };
-        match desk.work(&mut host.for_client(number as u32)) {
+        match desk.process_requests(&mut host.for_client(number as u32)) {
             Ok(true) => channel.ring(machine_nanos),
             Ok(false) => {}
             Err(_) => self.cut_off(number, host),
@@ -245,10 +245,10 @@ impl Attach {
     /// Handles the end of a client; its earlier requests are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut desk, _)) = self.remove(number) else { return };
-        if desk.work(&mut host.for_client(number as u32)).is_err() {
-            desk.break_off(host);
+        if desk.process_requests(&mut host.for_client(number as u32)).is_err() {
+            desk.disconnect(host);
         }
-        desk.leave(host);
+        desk.detach(host);
         let pace = Pace::new(desk.counters().bytes_out, now);
         self.clients.insert(number, Client::Gone(desk, pace));
         self.forget();
@@ -269,8 +269,8 @@ impl Attach {
         self.end(desk, host);
     }
 
-    fn end(&mut self, mut desk: Desk, host: &mut Host<'_>) {
-        desk.break_off(host);
+    fn end(&mut self, mut desk: ClientStreams, host: &mut Host<'_>) {
+        desk.disconnect(host);
         add(&mut self.past, &desk);
     }
 
@@ -278,7 +278,7 @@ impl Attach {
     fn forget(&mut self) {
         let past = &mut self.past;
         self.clients.retain(|_, client| match client {
-            Client::Gone(desk, ..) if desk.is_over() => {
+            Client::Gone(desk, ..) if desk.is_finished() => {
                 add(past, desk);
                 false
             }
@@ -297,7 +297,10 @@ enum NotTaken {
 }
 
 /// Completes the greeting of a client, if it has arrived, with `free` streams left; `None` if it has not.
-fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
+fn attached(
+    half: &mut PendingChannel,
+    free: usize,
+) -> Result<Option<(ClientStreams, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
     let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;
@@ -313,7 +316,7 @@ fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<
     });
     match (judged, layout) {
         (Ok(Some(channel)), Some(layout)) => {
-            Ok(Some((Desk::new(channel.region(), layout), Arc::new(channel))))
+            Ok(Some((ClientStreams::new(channel.region(), layout), Arc::new(channel))))
         }
         (Ok(_), _) => Ok(None),
         (Err(_), _) if asked > free => Err(NotTaken::AsksFor { streams: asked }),
@@ -322,7 +325,7 @@ fn attached(half: &mut PendingChannel, free: usize) -> Result<Option<(Desk, Arc<
 }
 
 /// Adds a client's counters.
-fn add(counters: &mut ServiceCounters, desk: &Desk) {
+fn add(counters: &mut ServiceCounters, desk: &ClientStreams) {
     let own = desk.counters();
     counters.accepted += own.opened + own.accepted;
     counters.refused += own.refused;
@@ -347,7 +350,7 @@ impl Service for Attach {
         let number = u64::from(host.consumer().client);
         let result = match self.clients.get_mut(&number) {
             Some(Client::Attached(desk, channel)) => {
-                desk.on_completion(completion, host).and_then(|_| desk.tell()).map(|told| {
+                desk.on_completion(completion, host).and_then(|_| desk.flush_indications()).map(|told| {
                     if told {
                         channel.ring(machine_nanos);
                     }
@@ -371,7 +374,7 @@ impl Service for Attach {
         for client in self.clients.values_mut() {
             let Client::Gone(desk, pace) = client else { continue };
             if pace.is_slow(desk.counters().bytes_out, LINGER, now) {
-                desk.break_off(host);
+                desk.disconnect(host);
             }
         }
         self.remove_callers(Some(now));

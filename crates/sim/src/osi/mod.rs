@@ -24,7 +24,7 @@ pub use serial::{Serial, SerialCounters};
 
 use costs::Account;
 use kiban_base::{Instant, Rope, SimRng};
-use kiban_board::harm::Harm;
+use kiban_board::impairment::ImpairmentConfig;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
 use kiban_osi::lapb::Role;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How the two ends are joined.
 #[derive(Clone, Copy, Debug)]
-pub enum Join {
+pub enum Medium {
     /// Two boards on a line.
     Line {
         /// Its rate, each way.
@@ -53,16 +53,16 @@ pub enum Join {
         /// How long a bit travels.
         delay: Duration,
         /// What it does to frames: loss, bit errors and stalls.
-        harm: Harm,
+        harm: ImpairmentConfig,
     },
     /// One board, below transport.
     Loopback,
 }
 
-impl Join {
+impl Medium {
     /// A line without delay and harm.
-    pub fn line(bits_per_second: u64) -> Join {
-        Join::Line { bits_per_second, delay: Duration::ZERO, harm: Harm::NONE }
+    pub fn line(bits_per_second: u64) -> Medium {
+        Medium::Line { bits_per_second, delay: Duration::ZERO, harm: ImpairmentConfig::NONE }
     }
 }
 
@@ -70,7 +70,7 @@ impl Join {
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// How the ends are joined.
-    pub join: Join,
+    pub join: Medium,
     /// Bytes of a data element, either way.
     pub fdata_bytes: usize,
     /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
@@ -85,7 +85,7 @@ pub struct Setup {
 
 impl Setup {
     /// As paper \[5\] had it, without modelled processors: F-DATA of 8000 bytes, TPDUs of 2048.
-    pub fn new(join: Join) -> Setup {
+    pub fn new(join: Medium) -> Setup {
         Setup { join, fdata_bytes: 8000, tpdu_bytes: 2048, costs: None, seed: 1, ticks: None }
     }
 }
@@ -168,19 +168,19 @@ impl Boards {
     /// Boards without an association; the initiator is side 0.
     pub fn new(setup: &Setup) -> Boards {
         let lines = match setup.join {
-            Join::Loopback => None,
-            Join::Line { bits_per_second, delay, harm } => Some([1, 2].map(|way| {
+            Medium::Loopback => None,
+            Medium::Line { bits_per_second, delay, harm } => Some([1, 2].map(|way| {
                 Serial::new(bits_per_second, delay, harm, SimRng::from_seed(setup.seed.wrapping_mul(4) + way))
             })),
         };
         let side = |number: usize| {
             let (user, machine) = User::new(number == 0, setup.fdata_bytes);
             let (lower, network) = match setup.join {
-                Join::Loopback if setup.tpdu_bytes > transport::TPDU_BYTES_MAX_X25 => {
+                Medium::Loopback if setup.tpdu_bytes > transport::TPDU_BYTES_MAX_X25 => {
                     (Lower::Loop(Loop::new()), transport::Network::Tpkt)
                 }
-                Join::Loopback => (Lower::Loop(Loop::new()), transport::Network::X25),
-                Join::Line { bits_per_second, .. } => {
+                Medium::Loopback => (Lower::Loop(Loop::new()), transport::Network::X25),
+                Medium::Line { bits_per_second, .. } => {
                     let line = Line::new(line_config(number, bits_per_second, setup.costs));
                     (Lower::Line(Box::new(line)), transport::Network::X25)
                 }

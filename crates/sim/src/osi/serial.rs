@@ -7,7 +7,7 @@
 //!           arrives twice or a frame that overtakes another is not known on a line: loss and bit errors are.
 
 use kiban_base::{Instant, SimRng};
-use kiban_board::harm::{Harm, HarmCounters, Harmful};
+use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
 use kiban_osi::wire::lapb;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -37,12 +37,17 @@ pub struct Serial {
     /// When the frame that was given last begins: whoever sends has the next one ready by then.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
-    harm: Harmful,
+    harm: Impairment,
     counters: SerialCounters,
 }
 
 impl Serial {
-    pub(super) fn new(bits_per_second: u64, delay: Duration, harm: Harm, chance: SimRng) -> Serial {
+    pub(super) fn new(
+        bits_per_second: u64,
+        delay: Duration,
+        harm: ImpairmentConfig,
+        chance: SimRng,
+    ) -> Serial {
         assert!(bits_per_second > 0, "a line has a rate");
         Serial {
             bits_per_second,
@@ -51,7 +56,7 @@ impl Serial {
             rest: 0,
             begins_at: Instant::ZERO,
             under_way: VecDeque::new(),
-            harm: Harmful::new(harm, chance),
+            harm: Impairment::new(harm, chance),
             counters: SerialCounters::default(),
         }
     }
@@ -62,7 +67,7 @@ impl Serial {
     }
 
     /// What was done to it.
-    pub fn harm_counters(&self) -> &HarmCounters {
+    pub fn impairment_counters(&self) -> &ImpairmentCounters {
         self.harm.counters()
     }
 
@@ -89,7 +94,9 @@ impl Serial {
         self.free_at += Duration::from_nanos((parts / rate) as u64);
         self.rest = parts % rate;
         let under_way = &mut self.under_way;
-        self.harm.meet(self.free_at + self.delay, frame, &mut |at, frame| under_way.push_back((at, frame)));
+        self.harm.apply_to_packet(self.free_at + self.delay, frame, &mut |at, frame| {
+            under_way.push_back((at, frame))
+        });
     }
 
     /// When the next frame arrives.
@@ -164,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_frame_takes_its_bits_and_the_next_one_waits() {
-        let mut line = Serial::new(2_000_000, Duration::from_micros(5), Harm::NONE, SimRng::from_seed(1));
+        let mut line =
+            Serial::new(2_000_000, Duration::from_micros(5), ImpairmentConfig::NONE, SimRng::from_seed(1));
         let frame = vec![0; 97];
         let stuffed = stuffed_bits(&lapb::seal(&frame));
         let took = Duration::from_nanos((800 + stuffed) * 500);

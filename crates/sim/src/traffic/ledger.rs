@@ -29,15 +29,15 @@ pub struct Tally {
 
 /// The ledger of a flow.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct CellLog {
     under_way: VecDeque<(u64, Instant)>,
     tally: Tally,
 }
 
 /// Both ends write into it.
-pub type Shared = Rc<RefCell<Ledger>>;
+pub type Shared = Rc<RefCell<CellLog>>;
 
-impl Ledger {
+impl CellLog {
     /// An empty one.
     pub fn shared() -> Shared {
         Shared::default()
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_before_the_next_is_lost() {
-        let mut ledger = Ledger::default();
+        let mut ledger = CellLog::default();
         let at = Instant::from_nanos;
         for number in 0..6 {
             ledger.sent(&[number; 48], at(100 * u64::from(number)));

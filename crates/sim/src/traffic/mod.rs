@@ -20,7 +20,7 @@ mod programs;
 mod stream;
 
 pub use frames::{FrameSink, FrameSource, Units};
-pub use ledger::{Ledger, Shared, Tally};
+pub use ledger::{CellLog, Shared, Tally};
 pub use playout::{Playout, Recovered};
 pub use programs::{Jpeg, JpegConfig, Periodic, Sporadic, Unit, line_octets};
 pub use stream::{StreamConfig, StreamSink, StreamSource};

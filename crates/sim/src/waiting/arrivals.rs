@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The rhythm of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rhythm {
+pub enum ArrivalPattern {
     /// One every `gap`.
     Constant {
         /// From one packet to the next.
@@ -35,18 +35,18 @@ pub enum Rhythm {
     },
 }
 
-impl Rhythm {
+impl ArrivalPattern {
     /// Packets of `bytes` at a rate in bytes per second, evenly; but never closer than `gap_min`.
-    pub fn packets(bytes: u64, bytes_per_second: u64, gap_min: Duration) -> Rhythm {
+    pub fn packets(bytes: u64, bytes_per_second: u64, gap_min: Duration) -> ArrivalPattern {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
-        Rhythm::Constant { gap: Duration::from_nanos(nanos as u64).max(gap_min) }
+        ArrivalPattern::Constant { gap: Duration::from_nanos(nanos as u64).max(gap_min) }
     }
 }
 
 /// The packets of one run: an iterator over the moments at which they want to leave.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    rhythm: Rhythm,
+    rhythm: ArrivalPattern,
     left: u64,
     sent: u64,
     /// The last packet's moment, without jitter.
@@ -56,8 +56,8 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// So many packets. The first wants to leave one gap after the beginning.
-    pub fn new(rhythm: Rhythm, packets: u64, seed: u64) -> Arrivals {
-        if let Rhythm::Periodic { period, jitter } = rhythm {
+    pub fn new(rhythm: ArrivalPattern, packets: u64, seed: u64) -> Arrivals {
+        if let ArrivalPattern::Periodic { period, jitter } = rhythm {
             assert!(jitter < period, "packets keep their order");
         }
         Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: SimRng::from_seed(seed) }
@@ -76,16 +76,16 @@ impl Iterator for Arrivals {
         self.left = self.left.checked_sub(1)?;
         let mut late = Duration::ZERO;
         self.last += match self.rhythm {
-            Rhythm::Constant { gap } => gap,
-            Rhythm::Exponential { mean } => exponential(mean, &mut self.chance),
-            Rhythm::Bursts { packets, gap, pause } => {
+            ArrivalPattern::Constant { gap } => gap,
+            ArrivalPattern::Exponential { mean } => exponential(mean, &mut self.chance),
+            ArrivalPattern::Bursts { packets, gap, pause } => {
                 if self.sent.is_multiple_of(packets) {
                     pause
                 } else {
                     gap
                 }
             }
-            Rhythm::Periodic { period, jitter } => {
+            ArrivalPattern::Periodic { period, jitter } => {
                 late = uniform(Duration::ZERO, jitter, &mut self.chance);
                 period
             }
@@ -134,11 +134,14 @@ mod tests {
     #[test]
     fn rhythms_are_what_their_names_say() {
         for (rhythm, expected) in [
-            (Rhythm::Constant { gap: micros(10) }, [10, 20, 30, 40, 50]),
-            (Rhythm::Bursts { packets: 2, gap: micros(5), pause: micros(100) }, [100, 105, 205, 210, 310]),
-            (Rhythm::Periodic { period: micros(7), jitter: micros(0) }, [7, 14, 21, 28, 35]),
-            (Rhythm::packets(50_000, 62_500_000, micros(0)), [800, 1600, 2400, 3200, 4000]),
-            (Rhythm::packets(1000, 62_500_000, micros(20)), [20, 40, 60, 80, 100]),
+            (ArrivalPattern::Constant { gap: micros(10) }, [10, 20, 30, 40, 50]),
+            (
+                ArrivalPattern::Bursts { packets: 2, gap: micros(5), pause: micros(100) },
+                [100, 105, 205, 210, 310],
+            ),
+            (ArrivalPattern::Periodic { period: micros(7), jitter: micros(0) }, [7, 14, 21, 28, 35]),
+            (ArrivalPattern::packets(50_000, 62_500_000, micros(0)), [800, 1600, 2400, 3200, 4000]),
+            (ArrivalPattern::packets(1000, 62_500_000, micros(20)), [20, 40, 60, 80, 100]),
         ] {
             let moments: Vec<u64> =
                 Arrivals::new(rhythm, 5, 1).map(|moment| moment.as_nanos() / 1000).collect();
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_late_packet_does_not_make_the_next_one_late() {
-        let rhythm = Rhythm::Periodic { period: micros(100), jitter: micros(30) };
+        let rhythm = ArrivalPattern::Periodic { period: micros(100), jitter: micros(30) };
         let late = Arrivals::new(rhythm, 1000, 3)
             .zip(1u64..)
             .map(|(moment, number)| moment.as_nanos() - number * 100_000);

@@ -23,10 +23,10 @@ mod outcome;
 mod queue;
 mod stalls;
 
-pub use arrivals::{Arrivals, Rhythm};
+pub use arrivals::{ArrivalPattern, Arrivals};
 pub use outcome::{Latencies, Outcome};
 pub use queue::{Level, Packet, Posted, Posting, ReceiveQueue};
-pub use stalls::{Length, Stall, When};
+pub use stalls::{Stall, StallLength, StallTiming};
 
 use kiban_base::{Costs, Evidence, Instant, SimRng, Step, Wait, Waiter};
 use stalls::Stalls;

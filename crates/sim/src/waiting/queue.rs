@@ -100,7 +100,7 @@ impl Posted {
     }
 
     /// When the connection was lost.
-    pub fn broken(&self) -> Option<Instant> {
+    pub fn connection_lost_at(&self) -> Option<Instant> {
         self.broken
     }
 

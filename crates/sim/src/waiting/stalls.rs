@@ -15,14 +15,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stall {
     /// When it happens.
-    pub when: When,
+    pub when: StallTiming,
     /// How long it takes.
-    pub length: Length,
+    pub length: StallLength,
 }
 
 /// When a stall happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum StallTiming {
     /// When the process is to wake up, with this probability each time.
     Waking(f64),
     /// When the process is to wake up for every so many times.
@@ -36,7 +36,7 @@ pub enum When {
 
 /// How long a stall takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Length {
+pub enum StallLength {
     /// Always as long.
     Fixed(Duration),
     /// Anything between two.
@@ -55,19 +55,21 @@ pub enum Length {
     },
 }
 
-impl Length {
+impl StallLength {
     fn draw(&self, chance: &mut SimRng) -> Duration {
         match *self {
-            Length::Fixed(length) => length,
-            Length::Uniform { least, most } => uniform(least, most, chance),
-            Length::Exponential { mean, most } => exponential(mean, chance).min(most),
+            StallLength::Fixed(length) => length,
+            StallLength::Uniform { least, most } => uniform(least, most, chance),
+            StallLength::Exponential { mean, most } => exponential(mean, chance).min(most),
         }
     }
 
     /// The longest that can happen.
-    pub fn most(&self) -> Duration {
+    pub fn max(&self) -> Duration {
         match *self {
-            Length::Fixed(most) | Length::Uniform { most, .. } | Length::Exponential { most, .. } => most,
+            StallLength::Fixed(most)
+            | StallLength::Uniform { most, .. }
+            | StallLength::Exponential { most, .. } => most,
         }
     }
 }
@@ -76,16 +78,16 @@ impl Length {
 #[derive(Clone, Debug)]
 pub(super) struct Stalls {
     chance: SimRng,
-    waking: Vec<(f64, Length)>,
+    waking: Vec<(f64, StallLength)>,
     /// Every so many times, how many are left, and for how long.
-    counted: Vec<(u64, u64, Length)>,
+    counted: Vec<(u64, u64, StallLength)>,
     running: Vec<Hazard>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Hazard {
     mean: Duration,
-    length: Length,
+    length: StallLength,
     /// Running time until the next.
     left: Duration,
 }
@@ -95,9 +97,9 @@ impl Stalls {
         let (mut waking, mut counted, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for &Stall { when, length } in stalls {
             match when {
-                When::Waking(probability) => waking.push((probability, length)),
-                When::EveryWaking(times) => counted.push((times, times, length)),
-                When::Running { mean } => {
+                StallTiming::Waking(probability) => waking.push((probability, length)),
+                StallTiming::EveryWaking(times) => counted.push((times, times, length)),
+                StallTiming::Running { mean } => {
                     running.push(Hazard { mean, length, left: exponential(mean, &mut chance) });
                 }
             }

@@ -1,10 +1,10 @@
 //! The RDMA NIC at the host edge.
 
-use super::tower::RdmaTower;
+use super::nic::RdmaWiring;
 use crate::board::Board;
 use crate::edge::Upper;
 use crate::host::Host;
-use crate::refused::Refused;
+use crate::refused::HostError;
 use crate::stack::Stack;
 use core::net::SocketAddr;
 use kiban_base::ethernet::Mac;
@@ -13,7 +13,7 @@ use kiban_tcpip::tcp::Owner;
 
 /// The RDMA NIC as the board's host sees it, at one moment.
 pub struct RdmaHost<'a> {
-    tower: &'a mut RdmaTower,
+    tower: &'a mut RdmaWiring,
     stack: &'a mut Stack,
 }
 
@@ -38,7 +38,7 @@ impl RdmaHost<'_> {
     ///
     /// # Errors
     /// As [`Host::listen`].
-    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
+    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, HostError> {
         self.stack.listen(Upper::Rdma, Owner::BOARD, local, self.stack.v6_only)
     }
 
@@ -59,7 +59,7 @@ impl RdmaHost<'_> {
         qp: u32,
         depths: (u16, u16),
         private_data: &[u8],
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, HostError> {
         let now = self.stack.now;
         let RdmaHost { tower, stack } = self;
         let stream = stack.open(Upper::Rdma, Owner::BOARD, None, remote)?;
@@ -70,7 +70,7 @@ impl RdmaHost<'_> {
             }
             Err(_) => {
                 let _ = stack.abort_stream(stream);
-                Err(Refused::Busy)
+                Err(HostError::Busy)
             }
         }
     }
@@ -88,7 +88,7 @@ impl RdmaHost<'_> {
         private_data: &[u8],
     ) -> Result<u32, OpenError> {
         let now = self.stack.now;
-        let RdmaTower { nic, config, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, config, efe, .. } = &mut *self.tower;
         let Some((_, endpoint)) = efe else { return Err(OpenError::Gone) };
         nic.connect_flow(endpoint, (mac.into(), service), config, qp, depths, private_data, now)
     }
@@ -99,7 +99,7 @@ impl RdmaHost<'_> {
     /// As [`Nic::accept`].
     pub fn accept(&mut self, end: u32, qp: u32, depths: (u16, u16), said: &[u8]) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
         // Boards' ends take a reply and what follows it together: there is nothing to wait for but what was
         // agreed.
@@ -115,14 +115,14 @@ impl RdmaHost<'_> {
     /// As [`Nic::reject`].
     pub fn reject(&mut self, end: u32, said: &[u8]) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, said, now)
     }
 
     /// Forgets an end; a connection that it still has is cut.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
-        let RdmaTower { nic, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
         nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
         if let Some(stream) = self.tower.streams.get(&end).copied() {
             self.tower.forget_stream(end, stream);

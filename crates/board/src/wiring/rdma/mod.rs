@@ -12,8 +12,8 @@
 //!           one more: the frame that it covers is formed in a buffer.
 
 mod host;
+mod nic;
 mod streams;
-mod tower;
 
 pub use host::RdmaHost;
-pub(crate) use tower::RdmaTower;
+pub(crate) use nic::RdmaWiring;

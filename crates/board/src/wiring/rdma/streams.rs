@@ -1,12 +1,12 @@
 //! The NIC on streams of the board: events, reading, writing.
 
-use super::tower::RdmaTower;
+use super::nic::RdmaWiring;
 use crate::edge::{Completion, StreamId};
 use crate::stack::Stack;
 use kiban_rdma::iwarp::rnic::StreamAction;
 use kiban_rdma::iwarp::stream::Chunk;
 
-impl RdmaTower {
+impl RdmaWiring {
     /// Handles the events of its streams, then reads and writes. Returns whether the NIC has news for its
     /// users.
     pub(crate) fn work(&mut self, stack: &mut Stack) -> bool {
@@ -14,7 +14,7 @@ impl RdmaTower {
             self.on_event(event, stack);
         }
         self.pump(stack);
-        self.has_news()
+        self.has_events()
     }
 
     fn on_event(&mut self, event: Completion, stack: &mut Stack) {
@@ -30,7 +30,7 @@ impl RdmaTower {
         if let Completion::Accepted { listener, .. } = event {
             match self.nic.incoming(&self.config, listener, stack.now) {
                 Some(end) => self.add(end, stream),
-                None => self.let_go(stream, stack, false),
+                None => self.release_stream(stream, stack, false),
             }
         }
         // One that the NIC has let go of may have had events before.
@@ -104,7 +104,7 @@ impl RdmaTower {
             StreamAction::Abort => {
                 self.nic.on_stream_closed(end, false);
                 self.forget_stream(end, stream);
-                self.let_go(stream, stack, false);
+                self.release_stream(stream, stack, false);
             }
         }
     }
@@ -113,10 +113,10 @@ impl RdmaTower {
     fn gone(&mut self, end: u32, stream: StreamId, stack: &mut Stack, in_order: bool) {
         self.nic.on_stream_closed(end, in_order);
         self.forget_stream(end, stream);
-        self.let_go(stream, stack, in_order);
+        self.release_stream(stream, stack, in_order);
     }
 
-    fn let_go(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
+    fn release_stream(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
         // One that has ended already is gone with this.
         let _ = match in_order {
             true => stack.close(stream),

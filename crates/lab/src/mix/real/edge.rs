@@ -15,7 +15,7 @@ use kiban_atm::wire::atm::{VCI_USER_FIRST, Vc};
 use kiban_atm::{Meter, TimedCell};
 use kiban_base::Instant;
 use kiban_sim::Terminal;
-use kiban_sim::traffic::{FrameSource, Ledger, Shared};
+use kiban_sim::traffic::{CellLog, FrameSource, Shared};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Edge {
                 return None;
             }
             let path = plan.pvc(&said.from, &said.to).expect("the plan was judged");
-            let ledger = Ledger::shared();
+            let ledger = CellLog::shared();
             let vc = Vc::new(path as u16 + 1, VCI_USER_FIRST + circuit as u16);
             let source = traffic::source(plan, said, vc, traffic::chance(plan, circuit), ledger.clone());
             let (packing, number) = (Vec::new(), number as u16);

@@ -21,7 +21,7 @@ use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_atm::{Meter, TimedCell};
 use kiban_base::Instant;
 use kiban_sim::Terminal;
-use kiban_sim::traffic::{FrameSink, Ledger, StreamSink};
+use kiban_sim::traffic::{CellLog, FrameSink, StreamSink};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl Receiver {
                 flow: number,
                 path: flow.path.map(|path| path as usize),
                 // Numbers tell what came, not the ledger: nothing is written into it at the other end.
-                sink: traffic::sink(&flow.flow(), length.as_secs_f64(), Ledger::shared()),
+                sink: traffic::sink(&flow.flow(), length.as_secs_f64(), CellLog::shared()),
                 next: (0, 0),
                 missing: BTreeSet::new(),
                 last: Instant::ZERO,

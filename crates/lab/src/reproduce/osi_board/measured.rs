@@ -14,7 +14,7 @@ use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::stack::meter::Task;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
-use kiban_sim::osi::{Boards, Join, Setup};
+use kiban_sim::osi::{Boards, Medium, Setup};
 use serde::Serialize;
 
 /// The extent of a measurement.
@@ -58,7 +58,7 @@ pub fn measure(plan: Plan) -> Vec<Measured> {
 }
 
 fn one(fdata_bytes: usize, tpdu_bytes: usize, contents: &[u8], repeats: usize) -> Measured {
-    let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(Join::Loopback) };
+    let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(Medium::Loopback) };
     let best = (0..repeats).map(|_| run(&setup, contents).0).fold(f64::MAX, f64::min);
     let (_, ticks) = run(&Setup { ticks: Some(ticks), ..setup }, contents);
     let all: u64 = ticks.iter().sum();

@@ -24,7 +24,7 @@ use kiban_osi::stack::meter::Task;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_osi::wire::lapb;
 use kiban_sim::cost::Origin;
-use kiban_sim::osi::{Boards, CONSTANTS, Costs, Join, OSI_BOARD_1992, Setup};
+use kiban_sim::osi::{Boards, CONSTANTS, Costs, Medium, OSI_BOARD_1992, Setup};
 use measured::Measured;
 use serde::Serialize;
 use std::fmt;
@@ -101,8 +101,8 @@ fn carried(boards: &Boards) -> u64 {
 
 fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
     let join = match way {
-        Setting::Line => Join::line(LINE_BITS_PER_SECOND),
-        Setting::Loopback => Join::Loopback,
+        Setting::Line => Medium::line(LINE_BITS_PER_SECOND),
+        Setting::Loopback => Medium::Loopback,
     };
     let setup = Setup { fdata_bytes, tpdu_bytes, costs, ..Setup::new(join) };
     let mut boards = Boards::new(&setup);

@@ -17,7 +17,7 @@ use crate::table::Table;
 use kiban_rdma::iwarp::rnic::clocks::Step;
 use kiban_sim::cost::Origin;
 use kiban_sim::rnic_clocks::{
-    CLOCK_HZ, CONSTANTS, Moments, RDMA_NIC_2008, WORD_BYTES, mib_per_second, words,
+    CLOCK_HZ, CONSTANTS, RDMA_NIC_2008, StepTimes, WORD_BYTES, mib_per_second, words,
 };
 use serde::Serialize;
 use std::fmt;
@@ -132,7 +132,7 @@ enum Core {
     Overlapped,
 }
 
-fn moments(core: Core, end: End, steps: &Steps) -> Moments {
+fn moments(core: Core, end: End, steps: &Steps) -> StepTimes {
     let steps = match end {
         End::Sending => &steps.sending,
         End::Receiving => &steps.receiving,

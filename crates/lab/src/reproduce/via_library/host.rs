@@ -8,7 +8,9 @@
 
 use super::super::Constant;
 use kiban_base::{Costs, Wait};
-use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
+use kiban_sim::waiting::{
+    ArrivalPattern, Arrivals, Level, Outcome, Posted, Posting, Process, Stall, StallLength, StallTiming,
+};
 use std::time::Duration;
 
 const fn micros(length: u64) -> Duration {
@@ -43,12 +45,12 @@ pub struct Host {
 /// ticks.
 pub const STALLS: [Stall; 2] = [
     Stall {
-        when: When::EveryWaking(1_850),
-        length: Length::Uniform { least: micros(20_000), most: micros(23_500) },
+        when: StallTiming::EveryWaking(1_850),
+        length: StallLength::Uniform { least: micros(20_000), most: micros(23_500) },
     },
     Stall {
-        when: When::EveryWaking(7_000_000),
-        length: Length::Uniform { least: micros(30_000), most: micros(33_500) },
+        when: StallTiming::EveryWaking(7_000_000),
+        length: StallLength::Uniform { least: micros(30_000), most: micros(33_500) },
     },
 ];
 
@@ -74,17 +76,19 @@ impl Host {
 
     /// Returns the interval between two packets.
     pub fn gap(&self, packet_bytes: u64) -> Duration {
-        let Rhythm::Constant { gap } = self.rhythm(packet_bytes) else { unreachable!("packets come evenly") };
+        let ArrivalPattern::Constant { gap } = self.rhythm(packet_bytes) else {
+            unreachable!("packets come evenly")
+        };
         gap
     }
 
-    fn rhythm(&self, packet_bytes: u64) -> Rhythm {
-        Rhythm::packets(packet_bytes, self.bytes_per_second, self.gap_min)
+    fn rhythm(&self, packet_bytes: u64) -> ArrivalPattern {
+        ArrivalPattern::packets(packet_bytes, self.bytes_per_second, self.gap_min)
     }
 
     /// Returns the length of the longest stall.
     pub fn stall_longest(&self) -> Duration {
-        self.stalls.iter().map(|stall| stall.length.most()).max().unwrap_or_default()
+        self.stalls.iter().map(|stall| stall.length.max()).max().unwrap_or_default()
     }
 
     /// Returns whether all packets of the longest stall find descriptors, if all are free when it begins.
@@ -147,7 +151,7 @@ pub(super) fn constants(host: &Host) -> Vec<Constant> {
     let constant = |name, value: String, origin, why| Constant { name, value, origin, why };
     let us = |length: Duration| format!("{} us", length.as_micros());
     let [often, seldom] = STALLS.map(|stall| match (stall.when, stall.length) {
-        (When::EveryWaking(times), Length::Uniform { least, most }) => (
+        (StallTiming::EveryWaking(times), StallLength::Uniform { least, most }) => (
             format!("1 in {}", super::super::super::table::figure(times as f64)),
             format!("{:.1}..{:.1} ms", least.as_secs_f64() * 1e3, most.as_secs_f64() * 1e3),
         ),

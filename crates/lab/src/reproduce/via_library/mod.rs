@@ -19,7 +19,7 @@ use crate::table::Table;
 use cells::{Cell, Load, Plan, past_cliff, percent};
 use host::{DESCRIPTOR_BYTES, Host, KB, MB, STALLS, descriptors};
 use kiban_base::Wait;
-use kiban_sim::waiting::{Length, Level, Stall, When};
+use kiban_sim::waiting::{Level, Stall, StallLength, StallTiming};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -130,7 +130,7 @@ fn often_stalled() -> Host {
 /// that sleeps for every packet of 12 KB.
 fn running_stalled() -> Host {
     let host = Host::of_2000();
-    let often = Stall { when: When::Running { mean: Duration::from_millis(700) }, ..STALLS[0] };
+    let often = Stall { when: StallTiming::Running { mean: Duration::from_millis(700) }, ..STALLS[0] };
     Host { stalls: vec![often], ..host }
 }
 
@@ -465,7 +465,7 @@ fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
 
 /// Checks the laws of section 4.4.
 fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
-    let longest = |most| vec![Stall { when: STALLS[0].when, length: Length::Fixed(most) }];
+    let longest = |most| vec![Stall { when: STALLS[0].when, length: StallLength::Fixed(most) }];
     let stalled = Host { stalls: longest(host.stall_longest()), ..host.clone() };
     let at_rate = |percent: u64| {
         let of = |rate: u64| rate * percent / 100;

@@ -6,7 +6,7 @@ use kiban_base::Pdu;
 use kiban_tcpip::ip::Prefix;
 
 /// What an ATM port has for those above.
-pub(crate) enum News {
+pub(crate) enum AtmEvent {
     /// An IP packet, and the circuit on which it came.
     Packet { circuit: u32, pdu: Pdu },
     /// A frame for a bridge, whole, without FCS.
@@ -16,9 +16,9 @@ pub(crate) enum News {
 }
 
 /// What a link reports to IP: [`Output`](kiban_tcpip::ethernet::Output) without what the port itself transmits.
-pub(crate) enum LinkNews {
+pub(crate) enum LinkEvent {
     Undelivered(Pdu),
-    Nobody(IpAddr),
+    NeighbourFailed(IpAddr),
     Address(Ipv6Addr, bool),
     Deprecated(Ipv6Addr, bool),
     Group(Ipv6Addr, bool),

@@ -10,7 +10,7 @@ use kiban_rdma::iwarp::mpa;
 use kiban_rdma::iwarp::nic::Nic;
 
 /// The NIC and what carries it.
-pub(crate) struct RdmaTower {
+pub(crate) struct RdmaWiring {
     pub(crate) nic: Nic,
     pub(super) config: mpa::Config,
     pub(super) streams: BTreeMap<u32, StreamId>,
@@ -21,9 +21,9 @@ pub(crate) struct RdmaTower {
     pub(super) completions_seen: u64,
 }
 
-impl RdmaTower {
-    pub(crate) fn new(config: &RdmaConfig, key: RngKey) -> RdmaTower {
-        RdmaTower {
+impl RdmaWiring {
+    pub(crate) fn new(config: &RdmaConfig, key: RngKey) -> RdmaWiring {
+        RdmaWiring {
             nic: Nic::new(config.nic.clone(), key),
             config: config.mpa.clone(),
             streams: BTreeMap::new(),
@@ -93,7 +93,7 @@ impl RdmaTower {
     }
 
     /// Whether something has happened that the host should look at.
-    pub(super) fn has_news(&mut self) -> bool {
+    pub(super) fn has_events(&mut self) -> bool {
         let completions = self.nic.core.counters().completions;
         let more = core::mem::replace(&mut self.completions_seen, completions) != completions;
         more || self.nic.has_event()

@@ -10,7 +10,7 @@
 //!                  examined once: a stream remembers how many of its slices are dense.
 
 use super::completion::StreamId;
-use super::loose::is_scarce;
+use super::partial_pages::is_scarce;
 use super::stream::Stream;
 use super::table::Edge;
 use kiban_base::{Copies, Page, PagePool};
@@ -32,7 +32,7 @@ impl Edge {
         if is_scarce(pool) {
             self.condense(pool, copies);
         } else {
-            self.loose.relax();
+            self.loose.release_page();
         }
     }
 

@@ -9,7 +9,7 @@ pub(super) const START_BYTES: u64 = 12 << 10;
 
 /// Writers that wait for memory.
 #[derive(Default)]
-pub(crate) struct PageLine {
+pub(crate) struct MemoryWaiters {
     /// Those that may hold more, and found no page.
     pub(super) for_pages: VecDeque<StreamId>,
     /// Those whose share of memory is used up.
@@ -24,7 +24,7 @@ pub(crate) struct PageLine {
     pub(crate) waiters_met: u64,
 }
 
-impl PageLine {
+impl MemoryWaiters {
     pub(crate) fn is_empty(&self) -> bool {
         self.for_pages.is_empty() && self.for_shares.is_empty()
     }

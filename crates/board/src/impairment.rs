@@ -18,7 +18,7 @@ use kiban_base::{Instant, SimRng};
 
 kiban_base::counters! {
     /// Counters of impairments.
-    pub struct HarmCounters {
+    pub struct ImpairmentCounters {
         /// Cells or packets lost.
         lost,
         /// Cells or packets with a bit flipped.
@@ -34,7 +34,7 @@ kiban_base::counters! {
 
 /// The impairments of a line or a cable. Probabilities are per cell or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Harm {
+pub struct ImpairmentConfig {
     /// Probability that a cell is lost.
     pub loss: f64,
     /// In addition, each n-th cell is lost; 0: none.
@@ -54,9 +54,9 @@ pub struct Harm {
     pub stall: Duration,
 }
 
-impl Harm {
+impl ImpairmentConfig {
     /// No impairments.
-    pub const NONE: Harm = Harm {
+    pub const NONE: ImpairmentConfig = ImpairmentConfig {
         loss: 0.0,
         lose_every: 0,
         bit_error: 0.0,
@@ -68,10 +68,10 @@ impl Harm {
     };
 
     /// Returns a mix of all impairments, derived from a seed, for the simulated worlds of CI.
-    pub fn of_seed(seed: u64) -> Harm {
+    pub fn from_seed(seed: u64) -> ImpairmentConfig {
         let mut chance = SimRng::from_seed(seed ^ 0x6861_726d);
         let mut some = |most: f64| if chance.happens(0.6) { chance.unit() * most } else { 0.0 };
-        Harm {
+        ImpairmentConfig {
             loss: some(3e-4),
             lose_every: 0,
             bit_error: some(2e-4),
@@ -86,46 +86,46 @@ impl Harm {
 
 /// Applies the impairments of one line.
 #[derive(Debug)]
-pub struct Harmful {
-    harm: Harm,
+pub struct Impairment {
+    harm: ImpairmentConfig,
     chance: SimRng,
     /// Cells or packets so far, for `lose_every`.
     met: u64,
     /// Circuits held back: the header bits that identify them, and until when.
     held: Vec<(u32, Instant)>,
     stalled_until: Instant,
-    counters: HarmCounters,
+    counters: ImpairmentCounters,
 }
 
 /// The bits of a header word that name the circuit.
 const NAME_BITS: u32 = 0xffff_fff0;
 
-impl Harmful {
+impl Impairment {
     /// Returns an instance with all counters at zero.
-    pub fn new(harm: Harm, chance: SimRng) -> Harmful {
-        Harmful {
+    pub fn new(harm: ImpairmentConfig, chance: SimRng) -> Impairment {
+        Impairment {
             harm,
             chance,
             met: 0,
             held: Vec::new(),
             stalled_until: Instant::ZERO,
-            counters: HarmCounters::default(),
+            counters: ImpairmentCounters::default(),
         }
     }
 
     /// Changes the impairments.
-    pub fn set(&mut self, harm: Harm) {
+    pub fn set(&mut self, harm: ImpairmentConfig) {
         self.harm = harm;
     }
 
     /// Returns the counters.
-    pub fn counters(&self) -> &HarmCounters {
+    pub fn counters(&self) -> &ImpairmentCounters {
         &self.counters
     }
 
     /// Returns whether there are no impairments.
     pub fn is_none(&self) -> bool {
-        self.harm == Harm::NONE
+        self.harm == ImpairmentConfig::NONE
     }
 
     /// Applies the impairments to `cells` from index `from` on. Afterwards they are in order of arrival time.
@@ -137,9 +137,9 @@ impl Harmful {
             }
             if self.chance.happens(self.harm.bit_error) {
                 self.counters.corrupted += 1;
-                self.flip(&mut cell);
+                self.flip_bit(&mut cell);
             }
-            cell.at = self.moment(&cell);
+            cell.at = self.delivery_time(&cell);
             cells.push(cell);
             if self.chance.happens(self.harm.duplicate) {
                 self.counters.duplicated += 1;
@@ -151,7 +151,12 @@ impl Harmful {
     }
 
     /// Applies the impairments to a packet that would arrive at `at`; passes what arrives instead to `put`.
-    pub fn meet(&mut self, at: Instant, mut bytes: Vec<u8>, put: &mut dyn FnMut(Instant, Vec<u8>)) {
+    pub fn apply_to_packet(
+        &mut self,
+        at: Instant,
+        mut bytes: Vec<u8>,
+        put: &mut dyn FnMut(Instant, Vec<u8>),
+    ) {
         if self.is_none() {
             return put(at, bytes);
         }
@@ -167,7 +172,7 @@ impl Harmful {
         let mut at = at.max(self.stalled_until);
         if self.chance.happens(self.harm.reorder) {
             self.counters.reordered += 1;
-            at += self.up_to(self.harm.hold_back);
+            at += self.random_duration(self.harm.hold_back);
         }
         if self.chance.happens(self.harm.duplicate) {
             self.counters.duplicated += 1;
@@ -189,15 +194,15 @@ impl Harmful {
     fn stall(&mut self, at: Instant) {
         if self.chance.happens(self.harm.stalls) {
             self.counters.stalls += 1;
-            self.stalled_until = self.stalled_until.max(at + self.up_to(self.harm.stall));
+            self.stalled_until = self.stalled_until.max(at + self.random_duration(self.harm.stall));
         }
     }
 
-    fn up_to(&mut self, most: Duration) -> Duration {
+    fn random_duration(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.chance.below(most.as_nanos() as u64 + 1))
     }
 
-    fn flip(&mut self, cell: &mut TimedCell) {
+    fn flip_bit(&mut self, cell: &mut TimedCell) {
         let bit = self.chance.below(8 * (5 + CELL_PAYLOAD_BYTES as u64)) as usize;
         match bit {
             0..32 => cell.header ^= 1 << bit,
@@ -207,12 +212,12 @@ impl Harmful {
     }
 
     /// Returns when a cell arrives, considering stalls and held circuits.
-    fn moment(&mut self, cell: &TimedCell) -> Instant {
+    fn delivery_time(&mut self, cell: &TimedCell) -> Instant {
         self.stall(cell.at);
         let name = cell.header & NAME_BITS;
         if self.chance.happens(self.harm.reorder) {
             self.counters.reordered += 1;
-            let until = cell.at + self.up_to(self.harm.hold_back);
+            let until = cell.at + self.random_duration(self.harm.hold_back);
             match self.held.iter_mut().find(|held| held.0 == name) {
                 Some(held) => held.1 = held.1.max(until),
                 None => self.held.push((name, until)),

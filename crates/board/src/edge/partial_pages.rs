@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use kiban_base::{Page, PagePool};
 
 /// Streams with slices that have not been examined, and the page that is being filled.
-pub(crate) struct Loose {
+pub(crate) struct PartialPages {
     /// Bytes of a page that a full segment fills, on average.
     pub(crate) full_bytes: usize,
     pub(super) streams: Vec<StreamId>,
@@ -16,19 +16,19 @@ pub(super) fn is_scarce(pool: &mut PagePool) -> bool {
     pool.available() * 4 < pool.capacity()
 }
 
-impl Loose {
-    pub(crate) fn new(full_bytes: usize) -> Loose {
-        Loose { full_bytes, streams: Vec::new(), page: None }
+impl PartialPages {
+    pub(crate) fn new(full_bytes: usize) -> PartialPages {
+        PartialPages { full_bytes, streams: Vec::new(), page: None }
     }
 
     /// Returns whether compaction is needed now.
     #[inline]
-    pub(crate) fn is_wanted(&self, pool: &mut PagePool) -> bool {
+    pub(crate) fn needs_compaction(&self, pool: &mut PagePool) -> bool {
         self.page.is_some() || is_scarce(pool)
     }
 
     /// Releases the page that is being filled: there is enough memory, or no stream is left.
-    pub(crate) fn relax(&mut self) {
+    pub(crate) fn release_page(&mut self) {
         self.page = None;
     }
 }
