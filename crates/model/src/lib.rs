@@ -64,7 +64,7 @@ use loom::thread;
 use published::Published;
 use references::References;
 use region::{Region, SharedBytes};
-use sleepers::Sleepers;
+use sleepers::Waiters;
 use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -350,7 +350,7 @@ pub fn nobody_sleeps_while_nobody_drives(notes_late: bool) {
 struct Waited {
     has_happened: loom::sync::Mutex<bool>,
     sleeping: loom::sync::Mutex<()>,
-    sleepers: Sleepers,
+    sleepers: Waiters,
     /// What has happened, and events that nobody has taken.
     channel: (loom::sync::Mutex<(bool, u32)>, loom::sync::Condvar),
 }
@@ -414,7 +414,7 @@ pub fn who_takes_an_event_wakes_the_others_who_sleep(enters_late: bool) {
         let socket = Arc::new(Waited {
             has_happened: loom::sync::Mutex::new(false),
             sleeping: loom::sync::Mutex::new(()),
-            sleepers: Sleepers::new(),
+            sleepers: Waiters::new(),
             channel: (loom::sync::Mutex::new((false, 0)), loom::sync::Condvar::new()),
         });
         let threads = [(); 2].map(|()| {

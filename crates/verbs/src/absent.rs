@@ -8,7 +8,7 @@
 //! Moving    whoever implements a function takes its name out of here; the linker wants every name once.
 //! Arguments are not declared: in the calling conventions of Linux the caller removes them.
 
-use crate::border::set_errno;
+use crate::ffi::set_errno;
 use core::ffi::{c_int, c_uint, c_void};
 
 /// Why something is absent.

@@ -9,7 +9,7 @@
 //!           so.
 
 use crate::abi::*;
-use crate::border::{call, minus};
+use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 use libc::{addrinfo, sockaddr, socklen_t};
@@ -52,7 +52,7 @@ unsafe fn copied(from: *const c_void, bytes: usize) -> Result<*mut c_void, c_int
     // SAFETY: malloc may be called with any number.
     let place = unsafe { libc::malloc(bytes) };
     if place.is_null() {
-        return Err(minus(libc::ENOMEM));
+        return Err(fail_with_errno(libc::ENOMEM));
     }
     // SAFETY: the place is new and as long; the caller says that there is as much to copy.
     unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), place.cast(), bytes) };
@@ -67,7 +67,7 @@ unsafe fn copy_address(
     to: (&mut *mut sockaddr, &mut socklen_t),
 ) -> Result<(), c_int> {
     if from.is_null() {
-        return Err(minus(libc::EINVAL));
+        return Err(fail_with_errno(libc::EINVAL));
     }
     // SAFETY: promised by the caller.
     *to.0 = unsafe { copied(from.cast(), bytes as usize)? }.cast();
@@ -177,14 +177,14 @@ unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     result: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         if (node.is_null() && service.is_null() && hints.is_null()) || result.is_null() {
-            return minus(libc::EINVAL);
+            return fail_with_errno(libc::EINVAL);
         }
         // SAFETY: null or hints, as promised.
         let hints = unsafe { hints.as_ref() };
         if hints.is_some_and(|hints| hints.ai_family == AF_IB && hints.ai_flags & RAI_FAMILY != 0) {
-            return minus(libc::EAFNOSUPPORT);
+            return fail_with_errno(libc::EAFNOSUPPORT);
         }
         let mut made = rdma_addrinfo::ZERO;
         // SAFETY: promised by the caller; the answer is copied whole.

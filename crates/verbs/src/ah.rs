@@ -5,7 +5,7 @@
 //! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
 
 use crate::abi::*;
-use crate::border::{found, number, pointer};
+use crate::ffi::{value_or_minus_one, errno_or_zero, pointer};
 use crate::context::Context;
 use crate::device::{Device, Transport, transport};
 use crate::engine::{Generation, Object, given, take_back};
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_a
 /// A handle of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
@@ -106,7 +106,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     answer: *mut ibv_ah_attr,
 ) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller. The header stands in a receive buffer, wherever that begins.
         let (context, wc, answer, grh) = unsafe {
             let grh = if grh.is_null() { None } else { Some(grh.read_unaligned()) };

@@ -8,7 +8,7 @@
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
-use crate::border::{call, minus, set_errno};
+use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use crate::device::Device;
 use crate::engine::{Generation, engine, given};
 use crate::queue::cq::Cq;
@@ -96,12 +96,12 @@ impl Context {
     }
 
     /// An object is made of it.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn retain(&self) {
         self.objects.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An object of it is no more.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.objects.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -159,7 +159,7 @@ impl Drop for Context {
 /// A device of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    call(null_mut(), || {
+    catch_panics(null_mut(), || {
         // SAFETY: promised by the caller.
         let opened = unsafe { Device::given(device) }.and_then(Context::open);
         opened.map_or_else(
@@ -179,7 +179,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 /// A context of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    call(libc::EIO, || {
+    catch_panics(libc::EIO, || {
         // SAFETY: promised by the caller.
         match unsafe { Context::given(context) } {
             // The connection manager may give it to its next identifier.
@@ -230,12 +230,12 @@ fn note(happening: &AsyncEvent) {
 /// A context of ours, or null, and a place for the event.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         // SAFETY: promised by the caller.
         let (context, event) = match unsafe { (Context::given(context), event.as_mut()) } {
             (Ok(context), Some(event)) => (context, event),
-            (Err(error), _) => return minus(error),
-            (_, None) => return minus(libc::EINVAL),
+            (Err(error), _) => return fail_with_errno(error),
+            (_, None) => return fail_with_errno(libc::EINVAL),
         };
         match context.engine.next_event_noting(&context.happenings, Duration::MAX, note) {
             Ok(happening) => {
@@ -249,7 +249,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
                 };
                 0
             }
-            Err(error) => minus(crate::queue::cq::of_waiting(&error)),
+            Err(error) => fail_with_errno(crate::queue::cq::errno_of_wait(&error)),
         }
     })
 }
@@ -258,7 +258,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 /// An event of [`ibv_get_async_event`], or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    call((), || {
+    catch_panics((), || {
         // SAFETY: promised by the caller.
         let Some(event) = (unsafe { event.as_ref() }) else { return };
         // SAFETY: the event's type says what its element is, which is there until this is acknowledged.

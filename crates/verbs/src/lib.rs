@@ -15,7 +15,7 @@ pub mod absent;
 mod addrinfo;
 mod ah;
 mod atomic;
-mod border;
+mod ffi;
 mod cm;
 mod context;
 mod device;
@@ -25,4 +25,4 @@ mod queue;
 mod rsocket;
 mod sync;
 #[cfg(test)]
-mod yardstick;
+mod reference_library;

@@ -10,7 +10,7 @@
 //! Left out  paging on demand, and a region that stands for nothing (ibv_alloc_null_mr(3)): both are refused.
 
 use crate::abi::*;
-use crate::border::{call, number, pointer, set_errno};
+use crate::ffi::{catch_panics, errno_or_zero, pointer, set_errno};
 use crate::context::Context;
 use crate::engine::{Generation, Object, given, refused, take_back};
 use core::cell::UnsafeCell;
@@ -251,7 +251,7 @@ unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, f
             made: Mutex::new(made),
         };
         write(&mr, made);
-        pd.context.hold();
+        pd.context.retain();
         Ok(mr.give())
     })
 }
@@ -275,7 +275,7 @@ fn named(
 ) -> *mut ibv_pd {
     let mut abi = ibv_pd::ZERO;
     (abi.context, abi.handle) = (context.abi(), number);
-    context.hold();
+    context.retain();
     Pd {
         abi: UnsafeCell::new(abi),
         born: Generation::now(),
@@ -291,7 +291,7 @@ fn named(
 /// A domain of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let domain = unsafe { given::<Pd>(pd)? };
         if domain.users.load(Ordering::Relaxed) > 0 {
@@ -306,7 +306,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             }
             None => domain.context.engine.dealloc_pd(domain.number).map_err(refused)?,
         }
-        domain.context.let_go();
+        domain.context.release();
         // SAFETY: it was given, and is used no more.
         unsafe { take_back::<Pd>(pd) };
         Ok(())
@@ -325,7 +325,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
         if made.comp_mask != 0 {
             return Err(libc::EINVAL);
         }
-        context.hold();
+        context.retain();
         let abi = UnsafeCell::new(ibv_td { context: context.abi() });
         Ok(Td { abi, born: Generation::now(), context, users: AtomicUsize::new(0) }.give())
     })
@@ -334,13 +334,13 @@ pub(crate) unsafe extern "C" fn alloc_td(
 /// # Safety
 /// A thread domain of ours, or null.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let thread = unsafe { given::<Td>(td)? };
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
         }
-        thread.context.let_go();
+        thread.context.release();
         // SAFETY: it was given, and is used no more.
         unsafe { take_back::<Td>(td) };
         Ok(())
@@ -421,12 +421,12 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 /// A region of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let region = unsafe { given::<Mr>(mr)? };
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
-        region.context.let_go();
+        region.context.release();
         // SAFETY: it was given, and is used no more.
         unsafe { take_back::<Mr>(mr) };
         Ok(())
@@ -451,7 +451,7 @@ unsafe extern "C" fn ibv_rereg_mr(
         set_errno(error);
         code
     };
-    call(IBV_REREG_MR_ERR_CMD, || {
+    catch_panics(IBV_REREG_MR_ERR_CMD, || {
         let flags = flags.cast_unsigned();
         let changes = |flag| flags & flag != 0;
         // SAFETY: promised by the caller.
@@ -502,7 +502,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     elements: *mut ibv_sge,
     count: u32,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         unsafe { given::<Pd>(pd)? };
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
@@ -530,7 +530,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
         let mut abi = ibv_mw::ZERO;
         (abi.context, abi.pd, abi.r#type) = (domain.context.abi(), pd, kind);
         (abi.rkey, abi.handle) = (key, key >> 8);
-        domain.context.hold();
+        domain.context.retain();
         Ok(Mw { abi: UnsafeCell::new(abi), born: Generation::now(), context: domain.context, key }.give())
     })
 }
@@ -538,11 +538,11 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
 /// # Safety
 /// A window of ours.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
-        window.context.let_go();
+        window.context.release();
         // SAFETY: it was given, and is used no more.
         unsafe { take_back::<Mw>(mw) };
         Ok(())

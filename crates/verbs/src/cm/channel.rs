@@ -15,7 +15,7 @@
 use super::id::{Id, Phase};
 use super::{address, below, device, queues, world};
 use crate::abi::*;
-use crate::border::{call, minus, set_errno};
+use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::lock;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A channel.
-pub(super) type Chan = Channel<Note>;
+pub(super) type Chan = Channel<QueuedEvent>;
 
 /// Channels that were destroyed lately, and are remembered.
 const CLOSED_MAX: usize = 64;
@@ -54,27 +54,27 @@ impl Channels {
 }
 
 /// Something to tell.
-pub(super) struct Note {
+pub(super) struct QueuedEvent {
     pub(super) id: Arc<Id>,
     /// Whom a request came to.
     pub(super) listener: Option<Arc<Id>>,
     pub(super) event: rdma_cm_event_type,
     pub(super) status: c_int,
     /// What an event about a connection says.
-    pub(super) says: Option<Says>,
+    pub(super) says: Option<ConnParam>,
 }
 
 /// What is said of a connection: what the peer says, and reads of the peer's and of ours under way.
 #[derive(Default)]
-pub(super) struct Says {
+pub(super) struct ConnParam {
     pub(super) private_data: Vec<u8>,
     pub(super) depths: (u16, u16),
 }
 
-impl Note {
+impl QueuedEvent {
     /// An event that has nothing more to say.
-    pub(super) fn plain(id: &Arc<Id>, event: rdma_cm_event_type, status: c_int) -> Note {
-        Note { id: id.clone(), listener: None, event, status, says: None }
+    pub(super) fn plain(id: &Arc<Id>, event: rdma_cm_event_type, status: c_int) -> QueuedEvent {
+        QueuedEvent { id: id.clone(), listener: None, event, status, says: None }
     }
 
     /// Whose event it is: that one is not destroyed before it is given back.
@@ -84,7 +84,7 @@ impl Note {
 }
 
 /// An event that the program has.
-pub(super) struct Handed {
+pub(super) struct DeliveredEvent {
     event: rdma_cm_event,
     owner: Arc<Id>,
     /// The event points into it.
@@ -92,7 +92,7 @@ pub(super) struct Handed {
 }
 
 // SAFETY: its pointers are the program's, and nothing here follows them.
-unsafe impl Send for Handed {}
+unsafe impl Send for DeliveredEvent {}
 
 /// A new channel, in the list, and what the program has of it.
 pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
@@ -143,7 +143,7 @@ pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
 
 #[unsafe(export_name = "kiban_rdma_create_event_channel")]
 pub(super) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
-    call(null_mut(), || match open() {
+    catch_panics(null_mut(), || match open() {
         Ok((place, _)) => place,
         Err(error) => {
             set_errno(error);
@@ -156,7 +156,7 @@ pub(super) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 /// A channel that is not used again, or null.
 #[unsafe(export_name = "kiban_rdma_destroy_event_channel")]
 pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    call((), || {
+    catch_panics((), || {
         // SAFETY: promised by the caller; one that is not in the list is not touched.
         unsafe {
             if find(channel).is_some() {
@@ -194,7 +194,7 @@ fn look(channel: &Arc<Chan>) -> Found {
 }
 
 /// An event as the program has it; `None`: it came to nothing.
-fn hand_out(note: Note) -> Option<*mut rdma_cm_event> {
+fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
         rdma_cm_event { id: note.id.place(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
@@ -210,7 +210,7 @@ fn hand_out(note: Note) -> Option<*mut rdma_cm_event> {
         RDMA_CM_EVENT_ESTABLISHED => queues::stand(&note.id),
         _ => {}
     }
-    let Says { mut private_data, depths } = note.says.unwrap_or_default();
+    let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
     // One byte says how long it is.
     private_data.truncate(usize::from(u8::MAX));
     let retries = if below::is_ib() { 7 } else { 0 };
@@ -231,7 +231,7 @@ fn hand_out(note: Note) -> Option<*mut rdma_cm_event> {
         };
     }
     owner.state().handed += 1;
-    let mut handed = Box::new(Handed { event, owner, _private_data: private_data });
+    let mut handed = Box::new(DeliveredEvent { event, owner, _private_data: private_data });
     let place = &raw mut handed.event;
     lock(&world().events).insert(place as usize, handed);
     Some(place)
@@ -274,7 +274,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         let state = id.state();
         (state.local, state.peer)
     };
-    if !local.is_some_and(|local| device::give(id, local.ip())) {
+    if !local.is_some_and(|local| device::bind_device(id, local.ip())) {
         if own {
             // SAFETY: it was made above.
             unsafe { close((*place).channel) };
@@ -326,7 +326,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
     loop {
-        let found = call(Found::Error(libc::EIO), || {
+        let found = catch_panics(Found::Error(libc::EIO), || {
             if event.is_null() {
                 return Found::Error(libc::EINVAL);
             }
@@ -346,16 +346,16 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
                 unsafe { *event = found };
                 return 0;
             }
-            Found::Error(error) => return minus(error),
+            Found::Error(error) => return fail_with_errno(error),
             Found::Nothing(fd) => {
                 if wait(fd) {
-                    return minus(libc::EINTR);
+                    return fail_with_errno(libc::EINTR);
                 }
             }
             Found::Gone => {
                 // For a signal, or for ever.
                 if wait(-1) {
-                    return minus(libc::EINTR);
+                    return fail_with_errno(libc::EINTR);
                 }
             }
         }
@@ -376,7 +376,7 @@ pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
 /// An event that `rdma_get_cm_event` gave.
 #[unsafe(export_name = "kiban_rdma_ack_cm_event")]
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    call(-1, || acknowledge(event).map_or_else(minus, |()| 0))
+    catch_panics(-1, || acknowledge(event).map_or_else(fail_with_errno, |()| 0))
 }
 
 /// One whose calls wait takes its next event into `id->event`; others are done: 0, or -1 and errno, as the
@@ -395,11 +395,11 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
             let event = unsafe { &*event };
             match event.status {
                 0 => 0,
-                _ if event.event == RDMA_CM_EVENT_REJECTED => minus(libc::ECONNREFUSED),
-                status => minus(status.abs()),
+                _ if event.event == RDMA_CM_EVENT_REJECTED => fail_with_errno(libc::ECONNREFUSED),
+                status => fail_with_errno(status.abs()),
             }
         }
-        Err(error) => minus(error),
+        Err(error) => fail_with_errno(error),
     }
 }
 

@@ -11,11 +11,11 @@
 //! Withdrawn a request whose peer has gone is not told again: accepting it fails with ECONNRESET.
 //! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
 
-use super::channel::{self, Note, Says, complete};
+use super::channel::{self, QueuedEvent, ConnParam, complete};
 use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
-use crate::border::minus;
+use crate::ffi::fail_with_errno;
 use core::ffi::{c_int, c_void};
 use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRequest, OpenError};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl CmEventHandler for Id {
         let me = self.me()?;
         match told {
             CmEvent::ConnectRequest(asked) => return me.on_asked(asked),
-            CmEvent::Connected { private_data, depths, .. } => me.on_connected(Says { private_data, depths }),
+            CmEvent::Connected { private_data, depths, .. } => me.on_connected(ConnParam { private_data, depths }),
             CmEvent::Failed { error, .. } => me.on_failed(error),
             CmEvent::Retried { to, local, .. } => {
                 let mut state = me.state();
@@ -73,17 +73,17 @@ impl Id {
         }
         state.waiting += 1;
         let ConnectRequest { private_data, depths, .. } = asked;
-        state.channel.tell(Note {
+        state.channel.tell(QueuedEvent {
             id: id.clone(),
             listener: Some(self.clone()),
             event: RDMA_CM_EVENT_CONNECT_REQUEST,
             status: 0,
-            says: Some(Says { private_data, depths }),
+            says: Some(ConnParam { private_data, depths }),
         });
         Some(id)
     }
 
-    fn on_connected(self: &Arc<Id>, says: Says) {
+    fn on_connected(self: &Arc<Id>, says: ConnParam) {
         let mut state = self.state();
         let event = match state.phase {
             Phase::Connecting if state.brought && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
@@ -92,7 +92,7 @@ impl Id {
         };
         state.phase = Phase::Connected;
         state.depths = says.depths;
-        state.channel.tell(Note { id: self.clone(), listener: None, event, status: 0, says: Some(says) });
+        state.channel.tell(QueuedEvent { id: self.clone(), listener: None, event, status: 0, says: Some(says) });
     }
 
     fn on_failed(self: &Arc<Id>, error: ConnectError) {
@@ -110,8 +110,8 @@ impl Id {
             ConnectError::Lost => (RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET, Vec::new()),
             _ => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EIO, Vec::new()),
         };
-        let says = (!private_data.is_empty()).then_some(Says { private_data, depths: (0, 0) });
-        state.channel.tell(Note { id: self.clone(), listener: None, event, status, says });
+        let says = (!private_data.is_empty()).then_some(ConnParam { private_data, depths: (0, 0) });
+        state.channel.tell(QueuedEvent { id: self.clone(), listener: None, event, status, says });
     }
 
     fn on_gone(self: &Arc<Id>) {
@@ -119,9 +119,9 @@ impl Id {
         match state.phase {
             Phase::Connected => {
                 state.phase = Phase::Over;
-                state.channel.tell(Note::plain(self, RDMA_CM_EVENT_DISCONNECTED, 0));
+                state.channel.tell(QueuedEvent::plain(self, RDMA_CM_EVENT_DISCONNECTED, 0));
                 if below::is_ib() {
-                    state.channel.tell(Note::plain(self, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
+                    state.channel.tell(QueuedEvent::plain(self, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
                 }
             }
             Phase::Connecting | Phase::Accepting => {
@@ -251,7 +251,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
                 let error = resolve::errno(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
-                state.channel.tell(Note::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));
+                state.channel.tell(QueuedEvent::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));
             }
         }
         Ok(complete(id))
@@ -442,7 +442,7 @@ pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *m
 
 /// -1 and EOPNOTSUPP: what the connection manager does not do.
 fn unsupported() -> c_int {
-    minus(libc::EOPNOTSUPP)
+    fail_with_errno(libc::EOPNOTSUPP)
 }
 
 #[unsafe(export_name = "kiban_rdma_join_multicast")]

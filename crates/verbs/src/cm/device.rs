@@ -3,7 +3,7 @@
 use super::id::Id;
 use super::{below, world};
 use crate::abi::*;
-use crate::border::{call, set_errno};
+use crate::ffi::{catch_panics, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::lock;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Binds an identifier to the device of an address: whether there is one.
-pub(super) fn give(id: &Arc<Id>, address: IpAddr) -> bool {
+pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     let context = below::context(address.to_canonical());
     if context.is_null() {
         return false;
@@ -45,7 +45,7 @@ fn domain(context: *mut ibv_context) -> *mut ibv_pd {
 /// A place for a number, or null.
 #[unsafe(export_name = "kiban_rdma_get_devices")]
 pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
-    call(null_mut(), || {
+    catch_panics(null_mut(), || {
         let contexts = match below::contexts() {
             Ok(contexts) => contexts,
             Err(error) => {

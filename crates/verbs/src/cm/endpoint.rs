@@ -3,7 +3,7 @@
 use super::id::{self, Id};
 use super::{address, id::destroy, queues, resolve};
 use crate::abi::*;
-use crate::border::{call, minus};
+use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -65,10 +65,10 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
     pd: *mut ibv_pd,
     attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         // SAFETY: null or an answer.
         let Some(found) = (unsafe { found.as_ref() }).filter(|_| !place.is_null()) else {
-            return minus(libc::EINVAL);
+            return fail_with_errno(libc::EINVAL);
         };
         let number = |number: c_int| u32::try_from(number).unwrap_or(0);
         // SAFETY: no channel.
@@ -77,7 +77,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
         };
         let made = match made {
             Ok(made) => made,
-            Err(error) => return minus(error),
+            Err(error) => return fail_with_errno(error),
         };
         // SAFETY: promised by the caller.
         match unsafe { prepare(&made, found, pd, attributes.as_mut()) } {
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
             }
             Err(error) => {
                 destroy(&made);
-                minus(error)
+                fail_with_errno(error)
             }
         }
     })
@@ -98,7 +98,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
 /// An identifier that is not used again.
 #[unsafe(export_name = "kiban_rdma_destroy_ep")]
 pub(super) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
-    call((), || {
+    catch_panics((), || {
         let Ok(found) = id::find(id) else { return };
         // SAFETY: promised by the caller.
         unsafe {

@@ -16,10 +16,10 @@
 //! Limits    a struct that is freed may be named again by a program's mistake: it is not found in the list,
 //!           so nothing happens.
 
-use super::channel::{self, Chan, Note, acknowledge};
+use super::channel::{self, Chan, QueuedEvent, acknowledge};
 use super::{below, world};
 use crate::abi::*;
-use crate::border::{call, minus};
+use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::{ignore_poison, lock};
@@ -184,7 +184,7 @@ pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
 
 /// Does something with the identifier that a program names: its result, or -1 and errno.
 pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<c_int, c_int>) -> c_int {
-    call(minus(libc::EIO), || find(id).and_then(|id| work(&id)).unwrap_or_else(minus))
+    catch_panics(fail_with_errno(libc::EIO), || find(id).and_then(|id| work(&id)).unwrap_or_else(fail_with_errno))
 }
 
 /// Makes an identifier; without a channel it has one of its own.
@@ -233,16 +233,16 @@ pub(super) unsafe extern "C" fn rdma_create_id(
     context: *mut c_void,
     ps: rdma_port_space,
 ) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         if id.is_null() {
-            return minus(libc::EINVAL);
+            return fail_with_errno(libc::EINVAL);
         }
         match ps {
             RDMA_PS_TCP | RDMA_PS_UDP => {}
             // The kernel has InfiniBand's own port space for devices of that kind alone.
             RDMA_PS_IB => {}
-            RDMA_PS_IPOIB => return minus(libc::EOPNOTSUPP),
-            _ => return minus(libc::EINVAL),
+            RDMA_PS_IPOIB => return fail_with_errno(libc::EOPNOTSUPP),
+            _ => return fail_with_errno(libc::EINVAL),
         }
         // SAFETY: promised by the caller.
         match unsafe { create(channel, context, ps, qp_type(ps)) } {
@@ -251,7 +251,7 @@ pub(super) unsafe extern "C" fn rdma_create_id(
                 unsafe { *id = made.place() };
                 0
             }
-            Err(error) => minus(error),
+            Err(error) => fail_with_errno(error),
         }
     })
 }
@@ -353,7 +353,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
                 }
                 kept.into_iter().for_each(|note| before.tell(note));
             }
-            moved.into_iter().for_each(|note: Note| chan.tell(note));
+            moved.into_iter().for_each(|note: QueuedEvent| chan.tell(note));
             std::mem::replace(&mut state.own, own)
         };
         // SAFETY: as above.

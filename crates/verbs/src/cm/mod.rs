@@ -29,7 +29,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use self::channel::{Channels, Handed};
+use self::channel::{Channels, DeliveredEvent};
 use self::id::Id;
 use crate::atomic::AtomicPtr;
 use crate::sync::published::Published;
@@ -52,7 +52,7 @@ struct World {
     ids: Mutex<HashMap<usize, Arc<Id>>>,
     channels: Mutex<Channels>,
     /// Events that the program has not given back.
-    events: Mutex<HashMap<usize, Box<Handed>>>,
+    events: Mutex<HashMap<usize, Box<DeliveredEvent>>>,
     taken: Mutex<Vec<Taken>>,
     /// The default domain of each device, by its context.
     domains: Mutex<HashMap<usize, usize>>,

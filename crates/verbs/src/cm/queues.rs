@@ -13,7 +13,7 @@ use super::below::*;
 use super::id::{Id, Phase, with};
 use super::{address, below};
 use crate::abi::*;
-use crate::border::call;
+use crate::ffi::catch_panics;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ pub(super) unsafe extern "C" fn rdma_create_qp_ex(
 /// An identifier.
 #[unsafe(export_name = "kiban_rdma_destroy_qp")]
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
-    call((), || {
+    catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
         let place = id.place();
         // SAFETY: the struct lives as long as the identifier; its queue pair was made here.
@@ -329,7 +329,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
 /// An identifier.
 #[unsafe(export_name = "kiban_rdma_destroy_srq")]
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    call((), || {
+    catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
         let place = id.place();
         // SAFETY: the struct lives as long as the identifier; its queue was made here.

@@ -13,11 +13,11 @@
 //! Left out  time limits: nothing here takes time. Types of service and time-outs of acknowledgements are
 //!           taken and not used.
 
-use super::channel::{Note, complete};
+use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
 use super::{Taken, address, below, device, world};
 use crate::abi::*;
-use crate::border::call;
+use crate::ffi::catch_panics;
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
 use libc::sockaddr;
@@ -106,7 +106,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look
     // at all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
-    if !is_any && !device::give(id, at.ip()) {
+    if !is_any && !device::bind_device(id, at.ip()) {
         lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
         return Err(libc::ENODEV);
     }
@@ -159,7 +159,7 @@ fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_i
         Ok(source) => source,
         Err(error) => return Err(errno(&error)),
     };
-    if !device::give(id, source) {
+    if !device::bind_device(id, source) {
         return Err(libc::ENODEV);
     }
     let mut state = id.state();
@@ -186,8 +186,8 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
     unsafe { (*id.place()).route.addr.dst = address::written(to) };
     let from = id.state().local.map(|local| local.ip());
     let note = match resolve(id, from, to) {
-        Ok(()) => Note::plain(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
-        Err(error) => Note::plain(id, RDMA_CM_EVENT_ADDR_ERROR, -error),
+        Ok(()) => QueuedEvent::plain(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+        Err(error) => QueuedEvent::plain(id, RDMA_CM_EVENT_ADDR_ERROR, -error),
     };
     id.state().channel.tell(note);
     Ok(complete(id))
@@ -270,7 +270,7 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
         state.phase = Phase::Route;
     }
     fill_route(id);
-    id.state().channel.tell(Note::plain(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
+    id.state().channel.tell(QueuedEvent::plain(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
     Ok(complete(id))
 }
 
@@ -292,7 +292,7 @@ unsafe fn port(of: &rdma_addr_socket) -> u16 {
 /// An identifier.
 #[unsafe(export_name = "kiban_rdma_get_src_port")]
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    call(0, || {
+    catch_panics(0, || {
         super::id::find(id).map_or(0, |id| {
             // One who is asked again moves while its program looks.
             let _state = id.state();
@@ -307,7 +307,7 @@ pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 #[unsafe(export_name = "kiban_rdma_get_dst_port")]
 pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the struct lives as long as the identifier.
-    call(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.dst) }))
+    catch_panics(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.dst) }))
 }
 
 /// # Safety

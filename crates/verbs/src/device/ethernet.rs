@@ -11,7 +11,7 @@
 //!           nothing here sends Ethernet frames, so that nobody has to wait for an answer.
 
 use crate::abi::*;
-use crate::border::call;
+use crate::ffi::catch_panics;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
 use core::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,7 +28,7 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     mac: *mut u8,
     vlan: *mut u16,
 ) -> c_int {
-    call(-libc::EINVAL, || {
+    catch_panics(-libc::EINVAL, || {
         // SAFETY: null or attributes, as promised.
         let attributes = unsafe { attributes.as_ref() };
         let (Some(attributes), false, false) = (attributes, context.is_null(), mac.is_null()) else {

@@ -83,7 +83,7 @@ unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yardstick::{Real, VERBS};
+    use crate::reference_library::{RealLibrary, VERBS};
     use core::ffi::CStr;
 
     fn bytes<T>(value: &T) -> &[u8] {
@@ -93,7 +93,7 @@ mod tests {
 
     /// Copies the same bytes into the same bytes with both libraries.
     fn check<T, F>(name: &CStr, ours: unsafe extern "C" fn(*mut T, *const F)) {
-        let real = Real::open(VERBS);
+        let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of marshall.h.
         let theirs = unsafe { real.function::<unsafe extern "C" fn(*mut T, *const F)>(name) };
         // An odd step: every byte of a field differs from its neighbours.

@@ -18,7 +18,7 @@ pub(crate) mod table;
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
-use crate::border::{call, set_errno};
+use crate::ffi::{catch_panics, set_errno};
 use crate::device::interfaces::{Interface, Interfaces};
 use crate::sync::published::Published;
 use core::ffi::{c_char, c_int, c_void};
@@ -191,7 +191,7 @@ fn guid(interface: &Interface) -> [u8; 8] {
 /// `count` is null or a number's place.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-    call(null_mut(), || {
+    catch_panics(null_mut(), || {
         let all = match Device::all() {
             Ok(all) => all,
             Err(error) => {

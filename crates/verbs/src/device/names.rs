@@ -146,14 +146,14 @@ extern "C" fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yardstick::{CM, Real, VERBS};
+    use crate::reference_library::{CM, RealLibrary, VERBS};
     use core::ffi::c_int;
 
     type Name = extern "C" fn(c_int) -> *const c_char;
 
     /// Names of functions whose parameters are unsigned here, called as with any number a program may pass.
     fn check(library: &CStr, function: &CStr, names: usize, ours: &dyn Fn(c_int) -> *const c_char) {
-        let real = Real::open(library);
+        let real = RealLibrary::open(library);
         // SAFETY: an enum is passed as an int is.
         let theirs = unsafe { real.function::<Name>(function) };
         // Newer releases may know numbers behind the last of ours.

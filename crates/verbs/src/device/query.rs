@@ -7,7 +7,7 @@
 //! Left out  the link's true speed: sockets do not say, and programs only print it. Counters of the port.
 
 use crate::abi::*;
-use crate::border::{call, found, number};
+use crate::ffi::{catch_panics, value_or_minus_one, errno_or_zero};
 use crate::context::Context;
 use crate::device::interfaces::Interfaces;
 use crate::device::{Transport, transport};
@@ -131,7 +131,7 @@ unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
 /// A context of ours, or null, and a place for the answer.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (context, answer) = unsafe { (Context::given(context)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = attributes(context);
@@ -147,7 +147,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     answer: *mut ibv_device_attr_ex,
     bytes: usize,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
         let is_known = input.is_none_or(|input| input.comp_mask == 0);
@@ -174,7 +174,7 @@ pub(crate) unsafe extern "C" fn query_port(
     answer: *mut ibv_port_attr,
     bytes: usize,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let context = unsafe { Context::given(context)? };
         port_is(number_of_port)?;
@@ -208,7 +208,7 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     gid: *mut ibv_gid,
 ) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
@@ -243,7 +243,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     bytes: usize,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let context = unsafe { Context::given(context)? };
         if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
@@ -268,7 +268,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     bytes: usize,
 ) -> isize {
     let broken = -(libc::EIO as isize);
-    call(broken, || {
+    catch_panics(broken, || {
         // SAFETY: promised by the caller.
         let context = match unsafe { Context::given(context) } {
             Ok(context) => context,
@@ -298,7 +298,7 @@ unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     kind: *mut c_uint,
 ) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
@@ -319,7 +319,7 @@ unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     pkey: *mut u16,
 ) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         let (_, pkey) = unsafe { (Context::given(context)?, pkey.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
@@ -335,7 +335,7 @@ unsafe extern "C" fn ibv_query_pkey(
 /// A context of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         unsafe { Context::given(context)? };
         port_is(port)?;
@@ -354,7 +354,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (_, values) = unsafe { (Context::given(context)?, values.as_mut().ok_or(libc::EINVAL)?) };
         if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {

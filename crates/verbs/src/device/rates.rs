@@ -70,11 +70,11 @@ extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> ibv_rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yardstick::{Real, VERBS};
+    use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
     fn rates_are_those_of_rdma_core() {
-        let real = Real::open(VERBS);
+        let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of verbs.h.
         let (to_mult, to_mbps, of_mult, of_mbps) = unsafe {
             (

@@ -6,7 +6,7 @@
 //!           providers alone.
 
 use crate::abi::IBV_SYSFS_PATH_MAX;
-use crate::border::{call, minus};
+use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
-    call(c"/sys".as_ptr(), || {
+    catch_panics(c"/sys".as_ptr(), || {
         PATH.get_or_init(|| {
             // SAFETY: these calls only read.
             let own_rights =
@@ -48,9 +48,9 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     text: *mut c_char,
     bytes: usize,
 ) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         if folder.is_null() || file.is_null() || (text.is_null() && bytes > 0) {
-            return minus(libc::EINVAL);
+            return fail_with_errno(libc::EINVAL);
         }
         // SAFETY: neither is null, so both are strings.
         let (folder, file) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file)) };
@@ -64,7 +64,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
         };
         match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {
             Ok(length) => ended(room, length).and_then(|length| c_int::try_from(length).ok()).unwrap_or(-1),
-            Err(error) => minus(error.raw_os_error().unwrap_or(libc::EIO)),
+            Err(error) => fail_with_errno(error.raw_os_error().unwrap_or(libc::EIO)),
         }
     })
 }
@@ -81,7 +81,7 @@ fn ended(room: &mut [u8], length: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yardstick::{Real, VERBS};
+    use crate::reference_library::{RealLibrary, VERBS};
 
     type ReadFile = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int;
 
@@ -89,7 +89,7 @@ mod tests {
     fn files_are_read_as_by_rdma_core() {
         let folder = std::env::temp_dir().join(format!("kiban-verbs-sysfs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("there is room");
-        let real = Real::open(VERBS);
+        let real = RealLibrary::open(VERBS);
         // SAFETY: the type is that of driver.h.
         let theirs = unsafe { real.function::<ReadFile>(c"ibv_read_sysfs_file") };
         let place = CString::new(folder.as_os_str().as_bytes()).expect("no zero in it");
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(trimmed(b"/a/b//"), b"/a/b");
         assert_eq!(trimmed(b"/"), b"");
         assert_eq!(trimmed(&[b'a'; 400]).len(), IBV_SYSFS_PATH_MAX);
-        let real = Real::open(VERBS);
+        let real = RealLibrary::open(VERBS);
         // SAFETY: the type is that of driver.h, and both answer with strings.
         let (ours, theirs) = unsafe {
             let theirs = real.function::<extern "C" fn() -> *const c_char>(c"ibv_get_sysfs_path")();

@@ -12,7 +12,7 @@
 //! Left out  moderation, tags, VLANs, flow tags: refused when a queue is made.
 
 use crate::abi::*;
-use crate::border::{call, found, number, pointer};
+use crate::ffi::{catch_panics, value_or_minus_one, errno_or_zero, pointer};
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::memory::Pd;
@@ -84,7 +84,7 @@ impl Cq {
 }
 
 /// The number of an error of waiting for a channel.
-pub(crate) fn of_waiting(error: &io::Error) -> c_int {
+pub(crate) fn errno_of_wait(error: &io::Error) -> c_int {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::EAGAIN,
         io::ErrorKind::Interrupted => libc::EINTR,
@@ -158,7 +158,7 @@ fn completion(from: &Completion) -> ibv_wc {
 /// # Safety
 /// A queue of ours, and room for so many.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
-    call(-libc::EIO, || {
+    catch_panics(-libc::EIO, || {
         // SAFETY: promised by the caller.
         let queue = match unsafe { given::<Cq>(cq.cast()) } {
             Ok(queue) => queue,
@@ -183,7 +183,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
 /// # Safety
 /// A queue of ours.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
@@ -211,7 +211,7 @@ impl Cq {
 }
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: the caller's queue, and null or attributes.
         let (queue, asked) = unsafe { (given::<Cq>(cq)?, asked.as_ref()) };
         if asked.is_some_and(|asked| asked.comp_mask != 0) {
@@ -227,7 +227,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: the caller's queue, on which it has called `start_poll`.
         if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
     })
@@ -342,7 +342,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
                 (*queue).number = number;
                 (*queue).abi.get_mut().handle = number;
             }
-            context.hold();
+            context.retain();
             if let Some(channel) = channel {
                 channel.count(1);
             }
@@ -406,7 +406,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let most = queue.context.engine.bounds().cq_entries_max;
@@ -425,7 +425,7 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
@@ -437,7 +437,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         }
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
-        queue.context.let_go();
+        queue.context.release();
         // SAFETY: it was given, and nothing tells of it any more.
         unsafe { take_back::<Cq>(cq.cast()) };
         Ok(())
@@ -464,7 +464,7 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
         // SAFETY: promised by the caller.
         let context = unsafe { Context::given(context)? };
         let channel = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-        context.hold();
+        context.retain();
         let abi = ibv_comp_channel { context: context.abi(), fd: channel.number(), refcnt: 0 };
         let abi = UnsafeCell::new(abi);
         let (channel, queues) = (Arc::new(channel), AtomicUsize::new(0));
@@ -476,14 +476,14 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 /// A channel of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let object = unsafe { given::<CompChannel>(channel)? };
         if object.queues.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
         }
         object.context.engine.forget_channel(&object.channel);
-        object.context.let_go();
+        object.context.release();
         // SAFETY: it was given, and no queue tells it anything.
         unsafe { take_back::<CompChannel>(channel) };
         Ok(())
@@ -498,7 +498,7 @@ unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cookie: *mut *mut c_void,
 ) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         let channel = unsafe { given::<CompChannel>(channel)? };
         if cq.is_null() || cookie.is_null() {
@@ -515,7 +515,7 @@ unsafe extern "C" fn ibv_get_cq_event(
             .context
             .engine
             .next_event_noting(&channel.channel, Duration::MAX, note)
-            .map_err(|error| of_waiting(&error))?;
+            .map_err(|error| errno_of_wait(&error))?;
         // SAFETY: the queue is there until this event is acknowledged; places, as promised by the caller.
         unsafe {
             cq.write(of(told).cast());
@@ -529,7 +529,7 @@ unsafe extern "C" fn ibv_get_cq_event(
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
-    call((), || {
+    catch_panics((), || {
         // SAFETY: promised by the caller.
         if let Ok(queue) = unsafe { given::<Cq>(cq.cast()) } {
             let abi = queue.abi();

@@ -7,7 +7,7 @@
 
 use crate::abi::*;
 use crate::ah::Ah;
-use crate::border::number;
+use crate::ffi::errno_or_zero;
 use crate::engine::{given, refused};
 use crate::memory::{access, window_key};
 use crate::queue::qp::Qp;
@@ -271,7 +271,7 @@ pub(crate) unsafe extern "C" fn post_send(
     work: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let qp = unsafe { given::<Qp>(qp.cast()) };
         let mut list = List::new(work, |at: *mut ibv_send_wr| {
@@ -301,7 +301,7 @@ pub(crate) unsafe fn receives(
     elements_max: usize,
     post: impl FnOnce(&mut dyn Iterator<Item = ReceiveWork>) -> Result<(), (usize, RequestError)>,
 ) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         let mut list = List::new(work, |at: *mut ibv_recv_wr| {
             // SAFETY: promised by the caller; the list's elements are requests.
             let wr = unsafe { &*at };
@@ -343,7 +343,7 @@ pub(crate) unsafe extern "C" fn post_recv(
 /// # Safety
 /// As ibv_bind_mw(3).
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, asked: *mut ibv_mw_bind) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
         // SAFETY: promised by the caller.

@@ -18,7 +18,7 @@
 
 use crate::abi::*;
 use crate::ah::destination;
-use crate::border::{found, number as answered, pointer};
+use crate::ffi::{value_or_minus_one, errno_or_zero as answered, pointer};
 use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
@@ -85,13 +85,13 @@ impl Qp {
     /// Whether sends may be posted, as far as the program's own changes say; the engine knows the rest.
     #[inline]
     pub(crate) fn takes_sends(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != IBV_QPS_RTR || self.stands() == IBV_QPS_ERR
+        self.state.load(Ordering::Relaxed) != IBV_QPS_RTR || self.state() == IBV_QPS_ERR
     }
 
     /// Whether receives may be posted.
     #[inline]
     pub(crate) fn takes_receives(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != IBV_QPS_RESET || self.stands() != IBV_QPS_RESET
+        self.state.load(Ordering::Relaxed) != IBV_QPS_RESET || self.state() != IBV_QPS_RESET
     }
 
     fn kept(&self) -> MutexGuard<'_, ibv_qp_attr> {
@@ -100,7 +100,7 @@ impl Qp {
 
     /// Where it stands: the program's word, unless the engine knows of an error or of a connection that the
     /// manager made.
-    fn stands(&self) -> ibv_qp_state {
+    fn state(&self) -> ibv_qp_state {
         let told = self.state.load(Ordering::Relaxed);
         match self.context.engine.state(self.number) {
             Ok(State::Error) | Err(_) => IBV_QPS_ERR,
@@ -228,7 +228,7 @@ unsafe fn create(
                 let base = &mut (*qp).abi.get_mut().qp_base;
                 (base.handle, base.qp_num) = (number, name);
             }
-            context.hold();
+            context.retain();
             Ok(qp.cast())
         }
         Err(error) => {
@@ -295,7 +295,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let cookie = context::tag(qp.cast(), context::QP);
         pair.context.happenings.forget(|told| told.cookie == cookie);
         pair.events.wait();
-        pair.context.let_go();
+        pair.context.release();
         // SAFETY: it was given, and nothing tells of it any more.
         unsafe { take_back::<Qp>(qp.cast()) };
         Ok(())
@@ -425,7 +425,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let mask = mask.cast_unsigned();
         let mut kept = qp.kept();
         let told = qp.state.load(Ordering::Relaxed);
-        let stands = qp.stands();
+        let stands = qp.state();
         // What the connection manager has connected may still be told of it in the words of its program.
         let from = if stands == IBV_QPS_ERR { stands } else { told };
         let to = if mask & IBV_QP_STATE != 0 { asked.qp_state } else { from };
@@ -468,7 +468,7 @@ unsafe extern "C" fn ibv_query_qp(
     answered(|| {
         // SAFETY: promised by the caller.
         let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
-        let stands = pair.stands();
+        let stands = pair.state();
         *answer = *pair.kept();
         (answer.qp_state, answer.cur_qp_state) = (stands, stands);
         let abi = pair.abi();
@@ -489,7 +489,7 @@ unsafe extern "C" fn ibv_query_qp(
 /// A queue pair of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
-    found(|| {
+    value_or_minus_one(|| {
         // SAFETY: promised by the caller.
         unsafe { given::<Qp>(qp.cast())? };
         Ok(0)

@@ -4,7 +4,7 @@
 //! Left out  XRC and tag matching; resizing.
 
 use crate::abi::*;
-use crate::border::{number, pointer};
+use crate::ffi::{errno_or_zero, pointer};
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::memory::Pd;
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
                     (*srq).number = number;
                     (*srq).abi.get_mut().handle = number;
                 }
-                context.hold();
+                context.retain();
                 Ok(srq.cast())
             }
             Err(refusal) => {
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (queue, asked) = unsafe { (given::<Srq>(srq)?, asked.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
@@ -143,7 +143,7 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr,
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let (room, limit) = queue.context.engine.query_srq(queue.number).map_err(refused)?;
@@ -157,14 +157,14 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr)
 /// A queue of ours, or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let queue = unsafe { given::<Srq>(srq)? };
         queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
         let cookie = context::tag(srq.cast(), context::SRQ);
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
-        queue.context.let_go();
+        queue.context.release();
         // SAFETY: it was given, and nothing tells of it any more.
         unsafe { take_back::<Srq>(srq) };
         Ok(())
@@ -174,7 +174,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 /// # Safety
 /// As ibv_get_srq_num(3).
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: promised by the caller.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = queue.number;

@@ -6,7 +6,7 @@
 //! Errors    of a call in between are told by the end.
 
 use crate::abi::*;
-use crate::border::{call, number};
+use crate::ffi::{catch_panics, errno_or_zero};
 use crate::engine::{given, refused};
 use crate::memory::{set_window_key, window_key};
 use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
@@ -73,7 +73,7 @@ impl Batch {
 /// # Safety
 /// A queue pair of ours, on which the caller has called start, and not yet an end.
 unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
-    call((), || {
+    catch_panics((), || {
         // SAFETY: promised by the caller.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
         // SAFETY: whoever has started holds the lock.
@@ -129,7 +129,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    number(|| {
+    errno_or_zero(|| {
         // SAFETY: the caller's queue pair.
         let pair = unsafe { given::<Qp>(qp)? };
         // SAFETY: the lock is held until below.

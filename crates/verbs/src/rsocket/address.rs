@@ -95,7 +95,7 @@ pub(super) unsafe fn write(address: SocketAddr, family: c_int, at: *mut sockaddr
 }
 
 /// The address of nobody, of a family.
-pub(super) fn nobody(family: c_int) -> SocketAddr {
+pub(super) fn unspecified(family: c_int) -> SocketAddr {
     match family {
         libc::AF_INET6 => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
         _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn short_and_strange_addresses_are_refused() {
-        let (place, length) = bytes(nobody(libc::AF_INET), libc::AF_INET);
+        let (place, length) = bytes(unspecified(libc::AF_INET), libc::AF_INET);
         let at = (&raw const place).cast::<sockaddr>();
         // SAFETY: the storage is longer than all of these.
         unsafe {

@@ -8,8 +8,8 @@ use super::iomap;
 use super::poll;
 use super::repoll::Repoll;
 use super::socket::Socket;
-use super::world::{self, Thing, find, socket, world};
-use crate::border::{call, minus};
+use super::world::{self, Descriptor, find, socket, world};
+use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_int, c_void};
 use core::slice;
 use core::sync::atomic::Ordering;
@@ -22,12 +22,12 @@ const PARTS_MAX: usize = 1024;
 
 /// 0, or -1 and errno.
 fn answer(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
-    call(-1, || work().map_or_else(minus, |()| 0))
+    catch_panics(-1, || work().map_or_else(fail_with_errno, |()| 0))
 }
 
 /// A number, or -1 and errno.
 fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
-    call(-1, || work().map_or_else(|error| minus(error) as isize, |count| count.cast_signed()))
+    catch_panics(-1, || work().map_or_else(|error| fail_with_errno(error) as isize, |count| count.cast_signed()))
 }
 
 /// Bytes that a program gives.
@@ -107,18 +107,18 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize, c_int> 
 
 #[unsafe(export_name = "kiban_rsocket")]
 extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let fits = match kind & !flags {
             libc::SOCK_STREAM => matches!(protocol, 0 | libc::IPPROTO_TCP),
-            libc::SOCK_DGRAM => return minus(libc::EPROTONOSUPPORT),
-            _ => return minus(libc::ENOTSUP),
+            libc::SOCK_DGRAM => return fail_with_errno(libc::EPROTONOSUPPORT),
+            _ => return fail_with_errno(libc::ENOTSUP),
         };
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
-            return minus(libc::EAFNOSUPPORT);
+            return fail_with_errno(libc::EAFNOSUPPORT);
         }
         if !fits {
-            return minus(libc::EINVAL);
+            return fail_with_errno(libc::EINVAL);
         }
         let made = Socket::new(domain).and_then(|socket| Ok((world()?, socket)));
         match made {
@@ -127,10 +127,10 @@ extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
                     socket.status_flags.fetch_or(libc::O_NONBLOCK, Ordering::Relaxed);
                 }
                 let number = socket.number();
-                world.add(number, Thing::Socket(socket));
+                world.add(number, Descriptor::Socket(socket));
                 number
             }
-            Err(error) => minus(error),
+            Err(error) => fail_with_errno(error),
         }
     })
 }
@@ -155,7 +155,7 @@ extern "C" fn rlisten(file: c_int, backlog: c_int) -> c_int {
 /// As accept(2).
 #[unsafe(export_name = "kiban_raccept")]
 unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    call(-1, || match socket(file).and_then(|socket| socket.accept()) {
+    catch_panics(-1, || match socket(file).and_then(|socket| socket.accept()) {
         Ok(accepted) => {
             if let (_, Some(peer)) = accepted.addresses() {
                 // SAFETY: promised by the caller.
@@ -163,7 +163,7 @@ unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut sockle
             }
             accepted.number()
         }
-        Err(error) => minus(error),
+        Err(error) => fail_with_errno(error),
     })
 }
 
@@ -186,7 +186,7 @@ extern "C" fn rshutdown(file: c_int, how: c_int) -> c_int {
 #[unsafe(export_name = "kiban_rclose")]
 extern "C" fn rclose(file: c_int) -> c_int {
     answer(|| {
-        if let Thing::Socket(socket) = world::remove(file)? {
+        if let Descriptor::Socket(socket) = world::remove(file)? {
             socket.close();
         }
         Ok(())
@@ -378,21 +378,21 @@ unsafe extern "C" fn rselect(
 
 fn list(number: c_int) -> Result<Arc<Repoll>, c_int> {
     match find(number) {
-        Ok(Thing::Repoll(list)) => Ok(list),
+        Ok(Descriptor::Repoll(list)) => Ok(list),
         _ => Err(libc::EINVAL),
     }
 }
 
 #[unsafe(export_name = "kiban_repoll_create")]
 extern "C" fn repoll_create(_flags: c_int) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         let made = world().and_then(|world| {
             let list = Repoll::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
             let number = list.changes.number();
-            world.add(number, Thing::Repoll(Arc::new(list)));
+            world.add(number, Descriptor::Repoll(Arc::new(list)));
             Ok(number)
         });
-        made.unwrap_or_else(minus)
+        made.unwrap_or_else(fail_with_errno)
     })
 }
 
@@ -405,7 +405,7 @@ unsafe extern "C" fn repoll_ctl(
     file: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    call(libc::EIO, || {
+    catch_panics(libc::EIO, || {
         if file < 0 {
             return libc::EBADF;
         }
@@ -427,7 +427,7 @@ unsafe extern "C" fn repoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    call(libc::EIO, || {
+    catch_panics(libc::EIO, || {
         let most = usize::try_from(most).unwrap_or(0);
         if events.is_null() || most == 0 {
             return libc::EINVAL;
@@ -462,7 +462,7 @@ unsafe extern "C" fn rgetsockname(file: c_int, at: *mut sockaddr, length: *mut s
     answer(|| {
         let socket = socket(file)?;
         let (local, _) = socket.addresses();
-        let local = local.unwrap_or_else(|| address::nobody(socket.family));
+        let local = local.unwrap_or_else(|| address::unspecified(socket.family));
         // SAFETY: promised by the caller.
         unsafe { address::write(local, socket.family, at, length) };
         Ok(())
@@ -546,10 +546,10 @@ unsafe extern "C" fn rgetsockopt(
 /// As fcntl(2): its third argument, if the command has one, is an int.
 #[unsafe(export_name = "kiban_rfcntl")]
 extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
-    call(-1, || {
+    catch_panics(-1, || {
         let socket = match socket(file) {
             Ok(socket) => socket,
-            Err(error) => return minus(error),
+            Err(error) => return fail_with_errno(error),
         };
         match command {
             libc::F_GETFL => socket.status_flags.load(Ordering::Relaxed),
@@ -562,7 +562,7 @@ extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
                 socket.file_flags.store(argument, Ordering::Relaxed);
                 0
             }
-            _ => minus(libc::ENOTSUP),
+            _ => fail_with_errno(libc::ENOTSUP),
         }
     })
 }
@@ -580,7 +580,7 @@ unsafe extern "C" fn riomap(
     _flags: c_int,
     offset: off_t,
 ) -> off_t {
-    call(-1, || {
+    catch_panics(-1, || {
         let mapped = socket(file).and_then(|socket| {
             if protection & !libc::PROT_WRITE != 0 {
                 return Err(libc::EINVAL);
@@ -588,7 +588,7 @@ unsafe extern "C" fn riomap(
             // SAFETY: promised by the caller.
             unsafe { iomap::map(&socket, at.cast(), length, protection & libc::PROT_WRITE != 0, offset) }
         });
-        mapped.unwrap_or_else(|error| off_t::from(minus(error)))
+        mapped.unwrap_or_else(|error| off_t::from(fail_with_errno(error)))
     })
 }
 

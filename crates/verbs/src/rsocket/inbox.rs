@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, Weak};
 /// Somebody who sleeps on a channel is to look: nothing has come with it.
 pub(super) const WAKE: u64 = 1;
 /// Something has happened.
-pub(super) const NEWS: u64 = 2;
+pub(super) const EVENTS: u64 = 2;
 
 /// What was told.
-pub(super) struct Heard {
+pub(super) struct Events {
     /// It stands; what the peer answered.
     pub(super) connected: Option<Vec<u8>>,
     /// It never will.
@@ -32,13 +32,13 @@ pub(super) struct Heard {
 
 /// What was told, and nobody has looked at yet.
 #[derive(Default)]
-struct Notes {
+struct PendingEvents {
     connected: Option<Vec<u8>>,
     failed: Option<c_int>,
     gone: bool,
     moved: Option<u32>,
     /// The listener that waits for it.
-    arrival: Option<(Arc<Door>, Arc<Socket>)>,
+    arrival: Option<(Arc<AcceptQueue>, Arc<Socket>)>,
     /// Who is to be greeted when it stands, where nobody waits for it.
     greeted: Option<Weak<Socket>>,
     /// Nobody wants to hear more.
@@ -49,7 +49,7 @@ struct Notes {
 pub(super) struct Inbox {
     pub(super) channel: Arc<Channel<u64>>,
     jobs: Arc<Channel<Job>>,
-    notes: Mutex<Notes>,
+    notes: Mutex<PendingEvents>,
 }
 
 /// The number of an error.
@@ -69,7 +69,7 @@ impl Inbox {
     }
 
     /// The connection is to arrive at a listener.
-    pub(super) fn expect(&self, door: Arc<Door>, socket: Arc<Socket>) {
+    pub(super) fn expect_at(&self, door: Arc<AcceptQueue>, socket: Arc<Socket>) {
         lock(&self.notes).arrival = Some((door, socket));
     }
 
@@ -80,14 +80,14 @@ impl Inbox {
     }
 
     /// Somebody of ours greets the peer when the connection stands.
-    pub(super) fn greet(&self, socket: Weak<Socket>) {
+    pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
         lock(&self.notes).greeted = Some(socket);
     }
 
     /// What there is to look at.
-    pub(super) fn take(&self) -> Heard {
+    pub(super) fn take(&self) -> Events {
         let mut notes = lock(&self.notes);
-        Heard {
+        Events {
             connected: notes.connected.take(),
             failed: notes.failed.take(),
             gone: notes.gone,
@@ -131,7 +131,7 @@ impl CmEventHandler for Inbox {
             // It came to nothing. What it has belongs to the NIC, which is locked.
             self.jobs.tell(Job::Drop(socket));
         } else if !notes.is_deaf {
-            self.channel.tell(NEWS);
+            self.channel.tell(EVENTS);
         }
         None
     }
@@ -147,7 +147,7 @@ struct Ready {
 }
 
 /// Where a listener is told of requests.
-pub(super) struct Door {
+pub(super) struct AcceptQueue {
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
     pub(super) listening: Weak<Socket>,
@@ -156,15 +156,15 @@ pub(super) struct Door {
     ready: Mutex<Ready>,
 }
 
-impl Door {
+impl AcceptQueue {
     pub(super) fn new(
         family: c_int,
         backlog: usize,
         channel: Arc<Channel<u64>>,
         listening: Weak<Socket>,
         jobs: Arc<Channel<Job>>,
-    ) -> Door {
-        Door { family, channel, listening, jobs, backlog, ready: Mutex::default() }
+    ) -> AcceptQueue {
+        AcceptQueue { family, channel, listening, jobs, backlog, ready: Mutex::default() }
     }
 
     /// A connection stands.
@@ -175,12 +175,12 @@ impl Door {
             jobs.tell(Job::Drop(socket));
         } else {
             ready.sockets.push_back(socket);
-            self.channel.tell(NEWS);
+            self.channel.tell(EVENTS);
         }
     }
 
     /// One that was coming is not.
-    pub(super) fn lost(&self) {
+    pub(super) fn on_lost(&self) {
         let mut ready = lock(&self.ready);
         ready.coming = ready.coming.saturating_sub(1);
     }
@@ -192,7 +192,7 @@ impl Door {
         // Who slept has taken an event, who only looked has not: the file says whether there are more.
         while self.channel.take().is_some() {}
         if !ready.sockets.is_empty() {
-            self.channel.tell(NEWS);
+            self.channel.tell(EVENTS);
         }
         Some(socket)
     }
@@ -211,17 +211,17 @@ impl Door {
 }
 
 /// A request at a listener, and where its connection will be told of.
-pub(super) struct Arrival {
-    pub(super) door: Weak<Door>,
+pub(super) struct IncomingRequest {
+    pub(super) door: Weak<AcceptQueue>,
     pub(super) asked: ConnectRequest,
     pub(super) peer: SocketAddr,
     pub(super) inbox: Arc<Inbox>,
 }
 
 /// A door as the NIC knows it.
-pub(super) struct Bell(pub(super) Arc<Door>);
+pub(super) struct AcceptHandler(pub(super) Arc<AcceptQueue>);
 
-impl CmEventHandler for Bell {
+impl CmEventHandler for AcceptHandler {
     fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let CmEvent::ConnectRequest(asked) = told else { return None };
         let door = &self.0;
@@ -233,7 +233,7 @@ impl CmEventHandler for Bell {
         let inbox = Arc::new(Inbox::new(channel, door.jobs.clone()));
         ready.coming += 1;
         let peer = asked.peer;
-        let arrival = Arrival { door: Arc::downgrade(door), asked, peer, inbox: inbox.clone() };
+        let arrival = IncomingRequest { door: Arc::downgrade(door), asked, peer, inbox: inbox.clone() };
         door.jobs.tell(Job::Arrive(Box::new(arrival)));
         Some(inbox)
     }

@@ -7,7 +7,7 @@
 
 use super::socket::Socket;
 use super::stream::Stream;
-use super::wire::{Entry, Mapped};
+use super::wire::{Entry, MapEntry};
 use core::ffi::c_int;
 use core::ptr::NonNull;
 use kiban_base::Region;
@@ -84,14 +84,14 @@ pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_i
 }
 
 /// Tells the peer of what is mapped, as far as credits allow.
-pub(super) fn tell(stream: &mut Stream) {
+pub(super) fn send_mappings(stream: &mut Stream) {
     for index in 0..stream.mappings.all.len() {
         let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];
         if let Some((entry, false)) = entry
             && stream.can_send()
         {
             let memory = Entry { address: at as u64, key, length: length as u32 };
-            stream.tell_mapping(entry, Mapped { offset, entry: memory });
+            stream.send_mapping(entry, MapEntry { offset, entry: memory });
             stream.mappings.all[index].entry = Some((entry, true));
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) ->
     // What the peer has mapped ends the write: as much as there is room for.
     let reach = |stream: &Stream, sent: usize| {
         let at = offset.wrapping_add(sent as u64);
-        let within = |mapped: &&Mapped| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);
+        let within = |mapped: &&MapEntry| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);
         let mapped = stream.mapped.iter().find(within)?;
         let from = at.wrapping_sub(mapped.offset);
         Some((mapped.entry, from, (u64::from(mapped.entry.length) - from) as usize))

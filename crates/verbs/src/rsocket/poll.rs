@@ -7,7 +7,7 @@
 //!           two such meet one might sleep on, so nobody sleeps for longer than [`NAP`].
 
 use super::socket::Socket;
-use super::world::{self, Thing};
+use super::world::{self, Descriptor};
 use core::ffi::c_int;
 use kiban_os::Clock;
 use libc::{nfds_t, pollfd};
@@ -22,7 +22,7 @@ const LOOKS: Duration = Duration::from_micros(20);
 /// The rsockets among files.
 fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
     let socket = |file: &pollfd| match world::find(file.fd) {
-        Ok(Thing::Socket(socket)) => Some(socket),
+        Ok(Descriptor::Socket(socket)) => Some(socket),
         _ => None,
     };
     files.iter().map(socket).collect()

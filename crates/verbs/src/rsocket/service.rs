@@ -4,18 +4,18 @@
 //!           socket does; what is told under the NIC's lock is done beside it.
 //! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
 
-use super::inbox::{Arrival, Door};
+use super::inbox::{IncomingRequest, AcceptQueue};
 use super::socket::Socket;
 use super::stream::Stream;
 use super::wire::Connect;
-use super::world::World;
+use super::world::Registry;
 use core::ffi::c_int;
 use std::sync::{Arc, Weak};
 
 /// Something to do.
 pub(super) enum Job {
     /// Answer a request.
-    Arrive(Box<Arrival>),
+    Arrive(Box<IncomingRequest>),
     /// A connection that a program began, and does not wait for, stands.
     Greet(Weak<Socket>),
     /// Nobody wants a connection.
@@ -23,7 +23,7 @@ pub(super) enum Job {
 }
 
 /// Starts it. Signals are for the program's own threads.
-pub(super) fn start(world: &'static World) -> Result<(), c_int> {
+pub(super) fn start(world: &'static Registry) -> Result<(), c_int> {
     // SAFETY: sets are made by sigfillset before they are read, and the thread's mask is put back.
     let (all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe {
         let mut set = core::mem::zeroed();
@@ -38,7 +38,7 @@ pub(super) fn start(world: &'static World) -> Result<(), c_int> {
     started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
 }
 
-fn run(world: &'static World) {
+fn run(world: &'static Registry) {
     let file = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
         let mut files = [file(world.jobs.number()), file(world.happenings.number())];
@@ -59,19 +59,19 @@ fn run(world: &'static World) {
     }
 }
 
-fn arrive(world: &'static World, arrival: &Arrival) {
+fn arrive(world: &'static Registry, arrival: &IncomingRequest) {
     let door = arrival.door.upgrade();
     let made = door.as_ref().ok_or(libc::ECONNABORTED).and_then(|door| accept(world, door, arrival));
     if made.is_err() {
         // A request that has gone needs no answer.
         let _ = world.engine.reject(arrival.asked.end, &[]);
         if let Some(door) = door {
-            door.lost();
+            door.on_lost();
         }
     }
 }
 
-fn accept(world: &'static World, door: &Arc<Door>, arrival: &Arrival) -> Result<(), c_int> {
+fn accept(world: &'static Registry, door: &Arc<AcceptQueue>, arrival: &IncomingRequest) -> Result<(), c_int> {
     let asked = &arrival.asked;
     let peer = Connect::read(&asked.private_data).ok_or(libc::EPROTO)?;
     let listening = door.listening.upgrade().ok_or(libc::ECONNABORTED)?;
@@ -80,11 +80,11 @@ fn accept(world: &'static World, door: &Arc<Door>, arrival: &Arrival) -> Result<
     let sizes = listening.sizes();
     let mut stream =
         Stream::new(world.engine, address, sizes, inbox.channel.clone(), world.happenings.clone())?;
-    stream.meet(&peer);
+    stream.on_connect_data(&peer);
     stream.end = Some(asked.end);
-    let (introduction, qp) = (stream.introduction(), stream.qp);
+    let (introduction, qp) = (stream.connect_data(), stream.qp);
     let socket = Socket::accepted(world, door.family, inbox, stream, (asked.local, arrival.peer), &listening);
-    inbox.expect(door.clone(), Arc::new(socket));
+    inbox.expect_at(door.clone(), Arc::new(socket));
     world.engine.accept(asked.end, qp, asked.depths, &introduction).map_err(|_| {
         inbox.give_up();
         libc::ECONNABORTED

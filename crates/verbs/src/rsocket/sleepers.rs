@@ -12,14 +12,14 @@
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Who sleeps, and what was taken.
-pub(crate) struct Sleepers {
+pub(crate) struct Waiters {
     count: AtomicUsize,
     taken: AtomicU64,
 }
 
-impl Sleepers {
-    pub(crate) fn new() -> Sleepers {
-        Sleepers { count: AtomicUsize::new(0), taken: AtomicU64::new(0) }
+impl Waiters {
+    pub(crate) fn new() -> Waiters {
+        Waiters { count: AtomicUsize::new(0), taken: AtomicU64::new(0) }
     }
 
     /// Adds the calling thread to `count`, and returns `taken`. A thread that will wait in the NIC must hold

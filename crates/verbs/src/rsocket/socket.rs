@@ -12,13 +12,13 @@
 //! Close     what was written still leaves: [`LINGER`] at most until the end can be said, and as long again
 //!           until all has left.
 
-use super::address::nobody;
-use super::inbox::{Bell, Door, Heard, Inbox, WAKE};
+use super::address::unspecified;
+use super::inbox::{AcceptHandler, AcceptQueue, Events, Inbox, WAKE};
 use super::options::Options;
-use super::sleepers::Sleepers;
-use super::stream::{Over, Sizes, Stream};
+use super::sleepers::Waiters;
+use super::stream::{EndReason, Sizes, Stream};
 use super::wire::{Connect, Control};
-use super::world::{World, world};
+use super::world::{Registry, world};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
 use kiban_os::Clock;
@@ -44,7 +44,7 @@ pub(super) enum Phase {
         _port: OwnedFd,
     },
     Listening {
-        door: Arc<Door>,
+        door: Arc<AcceptQueue>,
         number: u32,
     },
     Connecting(Box<Stream>),
@@ -68,7 +68,7 @@ pub(super) struct Inner {
 
 /// An rsocket.
 pub(super) struct Socket {
-    world: &'static World,
+    world: &'static Registry,
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
     inbox: Arc<Inbox>,
@@ -79,7 +79,7 @@ pub(super) struct Socket {
     /// Held by who sleeps in the NIC.
     sleeping: Mutex<()>,
     /// Threads that sleep until something happens.
-    pub(super) sleepers: Sleepers,
+    pub(super) sleepers: Waiters,
 }
 
 impl Inner {
@@ -124,7 +124,7 @@ fn number(error: &std::io::Error) -> c_int {
 /// The address of ours from which another is reached.
 fn way_to(to: SocketAddr) -> Result<IpAddr, c_int> {
     let ask = || {
-        let socket = UdpSocket::bind(nobody(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
+        let socket = UdpSocket::bind(unspecified(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
         // A port of zero is no address for connect(2), and nothing is sent.
         socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
         socket.local_addr()
@@ -177,7 +177,7 @@ impl Socket {
     }
 
     fn made(
-        world: &'static World,
+        world: &'static Registry,
         family: c_int,
         channel: Arc<Channel<u64>>,
         inbox: Arc<Inbox>,
@@ -192,13 +192,13 @@ impl Socket {
             file_flags: AtomicI32::new(0),
             inner: Mutex::new(inner),
             sleeping: Mutex::new(()),
-            sleepers: Sleepers::new(),
+            sleepers: Waiters::new(),
         }
     }
 
     /// One that came to a listener, whose options it has.
     pub(super) fn accepted(
-        world: &'static World,
+        world: &'static Registry,
         family: c_int,
         inbox: &Arc<Inbox>,
         stream: Stream,
@@ -247,7 +247,7 @@ impl Socket {
             // A wake that was meant for another is passed on.
             news |= event == WAKE;
         }
-        let Heard { connected, failed, gone, moved } = self.inbox.take();
+        let Events { connected, failed, gone, moved } = self.inbox.take();
         if let (Some(end), Phase::Connecting(stream)) = (moved, &mut inner.phase) {
             stream.end = Some(end);
         }
@@ -266,10 +266,10 @@ impl Socket {
                 happened |= stream.advance();
                 if gone && !inner.knows_gone {
                     inner.knows_gone = true;
-                    stream.gone();
+                    stream.on_gone();
                     happened = true;
                 }
-                if let (false, Some(Over::Error(error))) = (was_over, stream.over) {
+                if let (false, Some(EndReason::Error(error))) = (was_over, stream.over) {
                     inner.error = Some(error);
                 }
             }
@@ -299,7 +299,7 @@ impl Socket {
         };
         match Connect::read(answer) {
             Some(peer) => {
-                stream.meet(&peer);
+                stream.on_connect_data(&peer);
                 if let Some((local, peer)) = stream.end.and_then(|end| self.world.engine.addresses(end)) {
                     (inner.local, inner.peer) = (Some(local), Some(peer));
                 }
@@ -413,14 +413,14 @@ impl Socket {
             _ => return Err(libc::EINVAL),
         }
         self.world.serve()?;
-        let at = inner.local.unwrap_or_else(|| nobody(self.family));
+        let at = inner.local.unwrap_or_else(|| unspecified(self.family));
         // Its port is about to be taken for good; if it cannot be, the socket is as new.
         inner.phase = Phase::New;
         let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
         let jobs = self.world.jobs.clone();
         let door =
-            Arc::new(Door::new(self.family, backlog, self.channel.clone(), Arc::downgrade(self), jobs));
-        let listened = self.world.engine.listen(at, backlog as u32, Arc::new(Bell(door.clone())));
+            Arc::new(AcceptQueue::new(self.family, backlog, self.channel.clone(), Arc::downgrade(self), jobs));
+        let listened = self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(door.clone())));
         let (number, address) = listened.map_err(|error| number(&error))?;
         inner.local = Some(address);
         inner.phase = Phase::Listening { door, number };
@@ -432,7 +432,7 @@ impl Socket {
             Phase::Listening { door, .. } => door.take().map(Ok),
             _ => Some(Err(libc::EINVAL)),
         })?;
-        self.world.add(found.number(), super::world::Thing::Socket(found.clone()));
+        self.world.add(found.number(), super::world::Descriptor::Socket(found.clone()));
         Ok(found)
     }
 
@@ -475,11 +475,11 @@ impl Socket {
         let engine = self.world.engine;
         let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
         let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
-        self.inbox.greet(Arc::downgrade(self));
+        self.inbox.notify_when_connected(Arc::downgrade(self));
         // A peer whose NIC must hear the initiator first may read nothing from it: that is why there is a
         // read at all.
         let opened = engine
-            .connect(stream.qp, Some(from), to, (1, 1), &stream.introduction(), self.inbox.clone())
+            .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
             .map_err(|error| number(&error))?;
         stream.end = Some(opened.map_err(|_| libc::ENOMEM)?);
         inner.peer = Some(to);
@@ -578,7 +578,7 @@ impl Socket {
                 return Some(Err(error));
             }
             let stream = inner.stream()?;
-            super::iomap::tell(stream);
+            super::iomap::send_mappings(stream);
             sent += more(stream, sent);
             (sent == wanted).then_some(Ok(()))
         });
@@ -615,7 +615,7 @@ impl Socket {
         };
         if let Some(control) = control {
             let said = self.until(false, LINGER, |inner| {
-                inner.stream().is_none_or(|stream| stream.say(control)).then_some(Ok(()))
+                inner.stream().is_none_or(|stream| stream.send_control(control)).then_some(Ok(()))
             });
             let left = self.until(false, LINGER, |inner| {
                 inner.stream().is_none_or(|stream| stream.is_quiet()).then_some(Ok(()))
@@ -683,8 +683,8 @@ impl Socket {
                 // What came before the end comes first: programs like rstream read no more once they are told
                 // of it.
                 match stream.over.filter(|_| !stream.has_data()) {
-                    Some(Over::Disconnected) => found |= libc::POLLHUP,
-                    Some(Over::Error(_)) => found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 },
+                    Some(EndReason::Disconnected) => found |= libc::POLLHUP,
+                    Some(EndReason::Error(_)) => found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 },
                     None => {}
                 }
             }

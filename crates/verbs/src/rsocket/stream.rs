@@ -18,8 +18,8 @@
 //! Limits    all is under the socket's lock; the NIC has one of its own anyway.
 
 use super::wire::{
-    CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES, Mapped,
-    Message, Order,
+    CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES, MapEntry,
+    Message, ByteOrder,
 };
 use crate::engine::{Generation, refused};
 use core::ffi::c_int;
@@ -71,7 +71,7 @@ pub(super) struct Sizes {
 
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Over {
+pub(super) enum EndReason {
     /// In order.
     Disconnected,
     /// With an error, by its number.
@@ -93,7 +93,7 @@ pub(super) struct Stream {
     /// Our side of the stream is open; so is the peer's.
     pub(super) may_write: bool,
     pub(super) may_read: bool,
-    pub(super) over: Option<Over>,
+    pub(super) over: Option<EndReason>,
     /// The end's own word was said, and has left.
     said_farewell: bool,
 
@@ -123,7 +123,7 @@ pub(super) struct Stream {
     /// The entry of the peer's SGL that is written next.
     entry: u32,
     /// What peers have mapped.
-    pub(super) mapped: Vec<Mapped>,
+    pub(super) mapped: Vec<MapEntry>,
     pub(super) mappings: super::iomap::Mappings,
 }
 
@@ -143,7 +143,7 @@ struct Memory {
 
 #[derive(Clone, Copy)]
 struct Peer {
-    order: Order,
+    order: ByteOrder,
     sgl: Entry,
     half: u32,
     iomap: u16,
@@ -204,7 +204,7 @@ impl Stream {
         let tells = CqChannels {
             completions: Some(channel),
             async_events: happenings.clone(),
-            cookie: super::inbox::NEWS,
+            cookie: super::inbox::EVENTS,
         };
         let cq = engine.create_cq(receives + sends, tells).map_err(refused)?;
         made.cq = Some(cq);
@@ -263,7 +263,7 @@ impl Stream {
             keys,
             sizes,
             memory,
-            peer: Peer { order: Order::OURS, sgl: Entry::default(), half: 0, iomap: 0 },
+            peer: Peer { order: ByteOrder::OURS, sgl: Entry::default(), half: 0, iomap: 0 },
             may_write: true,
             may_read: true,
             over: None,
@@ -285,7 +285,7 @@ impl Stream {
             taken_messages: 0,
             credits_due: sizes.receive_works / 2,
             entry: 1,
-            mapped: vec![Mapped::default(); usize::from(sizes.iomap)],
+            mapped: vec![MapEntry::default(); usize::from(sizes.iomap)],
             mappings: super::iomap::Mappings::default(),
         };
         let works: Vec<ReceiveWork> = (0..receives as u64).map(|slot| stream.slot(slot)).collect();
@@ -305,9 +305,9 @@ impl Stream {
     }
 
     /// What the peer is told when the connection is made.
-    pub(super) fn introduction(&self) -> [u8; CONNECT_BYTES] {
+    pub(super) fn connect_data(&self) -> [u8; CONNECT_BYTES] {
         Connect {
-            order: Order::OURS,
+            order: ByteOrder::OURS,
             credits: self.sizes.receive_works,
             iomap: self.sizes.iomap,
             sgl: Entry { address: TOLD_AT, key: self.keys.told, length: ENTRIES as u32 },
@@ -317,7 +317,7 @@ impl Stream {
     }
 
     /// What the peer said.
-    pub(super) fn meet(&mut self, peer: &Connect) {
+    pub(super) fn on_connect_data(&mut self, peer: &Connect) {
         self.peer = Peer { order: peer.order, sgl: peer.sgl, half: peer.buffer.length, iomap: peer.iomap };
         self.entry = if peer.sgl.length > 1 { 1 } else { 0 };
         self.targets[0] = peer.buffer;
@@ -361,20 +361,20 @@ impl Stream {
 
     fn fail(&mut self, error: c_int) {
         if self.over.is_none() {
-            self.over = Some(Over::Error(error));
+            self.over = Some(EndReason::Error(error));
             (self.may_read, self.may_write) = (false, false);
         }
     }
 
     fn disconnected(&mut self) {
         if self.over.is_none() {
-            self.over = Some(Over::Disconnected);
+            self.over = Some(EndReason::Disconnected);
             (self.may_read, self.may_write) = (false, false);
         }
     }
 
     /// The connection is no more. Nobody had said so: what was under way is lost.
-    pub(super) fn gone(&mut self) {
+    pub(super) fn on_gone(&mut self) {
         if !self.may_read && !self.may_write {
             self.disconnected();
         } else {
@@ -431,7 +431,7 @@ impl Stream {
             let mut bytes = [0; ENTRY_BYTES];
             let Some(from) = self.memory.told.bytes(at, ENTRY_BYTES) else { continue };
             from.copy_to(0, &mut bytes);
-            let entry = Entry::read(&bytes, Order::OURS);
+            let entry = Entry::read(&bytes, ByteOrder::OURS);
             if target.length == 0 && entry.length == self.peer.half && entry.length != 0 {
                 *target = entry;
                 let _ = self.memory.told.write(at, SharedBytes::from(&[0; ENTRY_BYTES][..]));
@@ -448,7 +448,7 @@ impl Stream {
             return self.broken();
         };
         from.copy_to(0, &mut bytes);
-        *mapped = Mapped::read(&bytes, Order::OURS);
+        *mapped = MapEntry::read(&bytes, ByteOrder::OURS);
     }
 
     fn sent(&mut self, completion: &Completion) {
@@ -474,7 +474,7 @@ impl Stream {
             Status::Flushed | Status::Lost => {
                 // Why it was flushed may come later, but a peer that said farewell says so first.
                 if self.over.is_none() {
-                    self.gone();
+                    self.on_gone();
                 }
             }
             _ => self.fail(libc::EIO),
@@ -518,7 +518,7 @@ impl Stream {
     fn post(&mut self, works: impl IntoIterator<Item = SendWork>) {
         if self.engine.post_sends(self.qp, works).is_err() {
             // The connection has ended, or is ending; why may be told later.
-            self.gone();
+            self.on_gone();
         }
     }
 
@@ -605,7 +605,7 @@ impl Stream {
     }
 
     /// Tells the peer of memory of ours.
-    pub(super) fn tell_mapping(&mut self, index: u16, mapped: Mapped) {
+    pub(super) fn send_mapping(&mut self, index: u16, mapped: MapEntry) {
         let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
         let place = TaggedAddress { stag: self.peer.sgl.key, offset };
@@ -674,7 +674,7 @@ impl Stream {
     }
 
     /// Says that nothing more is sent, or that all is over. Whether it could be said now.
-    pub(super) fn say(&mut self, control: Control) -> bool {
+    pub(super) fn send_control(&mut self, control: Control) -> bool {
         if self.over.is_some() {
             return true;
         }
@@ -696,7 +696,7 @@ impl Stream {
 
     /// Our farewell is on its way.
     fn is_parting(&self) -> bool {
-        self.over == Some(Over::Disconnected) && !self.said_farewell && self.controls_free < CONTROLS
+        self.over == Some(EndReason::Disconnected) && !self.said_farewell && self.controls_free < CONTROLS
     }
 
     /// It is over on our side.

@@ -46,36 +46,36 @@ pub(super) struct Entry {
 
 /// An entry of an I/O map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Mapped {
+pub(super) struct MapEntry {
     pub(super) offset: u64,
     pub(super) entry: Entry,
 }
 
 /// The byte order of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(super) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// This machine's.
-    pub(super) const OURS: Order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
+    pub(super) const OURS: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
     fn word(self, value: u32) -> [u8; 4] {
-        if self == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() }
+        if self == ByteOrder::Big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
     fn long(self, value: u64) -> [u8; 8] {
-        if self == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() }
+        if self == ByteOrder::Big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
     fn read_word(self, bytes: [u8; 4]) -> u32 {
-        if self == Order::Big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+        if self == ByteOrder::Big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
     fn read_long(self, bytes: [u8; 8]) -> u64 {
-        if self == Order::Big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
+        if self == ByteOrder::Big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
     }
 }
 
@@ -87,7 +87,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Entry {
-    pub(super) fn bytes(self, order: Order) -> [u8; ENTRY_BYTES] {
+    pub(super) fn bytes(self, order: ByteOrder) -> [u8; ENTRY_BYTES] {
         let mut made = [0; ENTRY_BYTES];
         made[..8].copy_from_slice(&order.long(self.address));
         made[8..12].copy_from_slice(&order.word(self.key));
@@ -95,7 +95,7 @@ impl Entry {
         made
     }
 
-    pub(super) fn read(bytes: &[u8; ENTRY_BYTES], order: Order) -> Entry {
+    pub(super) fn read(bytes: &[u8; ENTRY_BYTES], order: ByteOrder) -> Entry {
         Entry {
             address: order.read_long(part(bytes, 0)),
             key: order.read_word(part(bytes, 8)),
@@ -104,23 +104,23 @@ impl Entry {
     }
 }
 
-impl Mapped {
-    pub(super) fn bytes(self, order: Order) -> [u8; IOMAP_BYTES] {
+impl MapEntry {
+    pub(super) fn bytes(self, order: ByteOrder) -> [u8; IOMAP_BYTES] {
         let mut made = [0; IOMAP_BYTES];
         made[..8].copy_from_slice(&order.long(self.offset));
         made[8..].copy_from_slice(&self.entry.bytes(order));
         made
     }
 
-    pub(super) fn read(bytes: &[u8; IOMAP_BYTES], order: Order) -> Mapped {
-        Mapped { offset: order.read_long(part(bytes, 0)), entry: Entry::read(&part(bytes, 8), order) }
+    pub(super) fn read(bytes: &[u8; IOMAP_BYTES], order: ByteOrder) -> MapEntry {
+        MapEntry { offset: order.read_long(part(bytes, 0)), entry: Entry::read(&part(bytes, 8), order) }
     }
 }
 
 /// What an end says when it connects or accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Connect {
-    pub(super) order: Order,
+    pub(super) order: ByteOrder,
     pub(super) credits: u16,
     /// Entries of its I/O map; none: it has none, or knows of none.
     pub(super) iomap: u16,
@@ -132,11 +132,11 @@ impl Connect {
     pub(super) fn bytes(&self) -> [u8; CONNECT_BYTES] {
         let mut made = [0; CONNECT_BYTES];
         made[0] = VERSION;
-        made[1] = FLAG_IOMAP | if self.order == Order::Big { FLAG_NET } else { 0 };
+        made[1] = FLAG_IOMAP | if self.order == ByteOrder::Big { FLAG_NET } else { 0 };
         made[2..4].copy_from_slice(&self.credits.to_be_bytes());
         made[7] = scaled(self.iomap);
-        made[8..24].copy_from_slice(&self.sgl.bytes(Order::Big));
-        made[24..].copy_from_slice(&self.buffer.bytes(Order::Big));
+        made[8..24].copy_from_slice(&self.sgl.bytes(ByteOrder::Big));
+        made[24..].copy_from_slice(&self.buffer.bytes(ByteOrder::Big));
         made
     }
 
@@ -146,11 +146,11 @@ impl Connect {
             return None;
         }
         Some(Connect {
-            order: if bytes[1] & FLAG_NET != 0 { Order::Big } else { Order::Little },
+            order: if bytes[1] & FLAG_NET != 0 { ByteOrder::Big } else { ByteOrder::Little },
             credits: u16::from_be_bytes(part(bytes, 2)),
             iomap: if bytes[1] & FLAG_IOMAP != 0 { unscaled(bytes[7]) } else { 0 },
-            sgl: Entry::read(&part(bytes, 8), Order::Big),
-            buffer: Entry::read(&part(bytes, 24), Order::Big),
+            sgl: Entry::read(&part(bytes, 8), ByteOrder::Big),
+            buffer: Entry::read(&part(bytes, 24), ByteOrder::Big),
         })
     }
 }
@@ -188,7 +188,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    pub(super) fn bytes(self, order: Order) -> [u8; MESSAGE_BYTES] {
+    pub(super) fn bytes(self, order: ByteOrder) -> [u8; MESSAGE_BYTES] {
         order.word(match self {
             Message::Data(bytes) => bytes & DATA,
             Message::Credits(credits) => 4 << 29 | u32::from(credits),
@@ -205,7 +205,7 @@ impl Message {
         })
     }
 
-    pub(super) fn read(bytes: [u8; MESSAGE_BYTES], order: Order) -> Message {
+    pub(super) fn read(bytes: [u8; MESSAGE_BYTES], order: ByteOrder) -> Message {
         let word = order.read_word(bytes);
         let data = word & DATA;
         match (word >> 29, data) {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_a_connection_begins_with_is_as_rdma_core_writes_it() {
         let request = Connect {
-            order: Order::Little,
+            order: ByteOrder::Little,
             credits: 384,
             iomap: 5,
             sgl: Entry { address: 0x7fee_0102_0304, key: 0x1122, length: 2 },
@@ -249,7 +249,7 @@ mod tests {
         let mut other = REQUEST;
         other[1] = 1;
         let read = Connect::read(&other).expect("of a big-endian end that has no map");
-        assert_eq!((read.order, read.iomap), (Order::Big, 0));
+        assert_eq!((read.order, read.iomap), (ByteOrder::Big, 0));
         other[0] = 2;
         assert_eq!(Connect::read(&other), None);
         assert_eq!(Connect::read(&REQUEST[..39]), None);
@@ -266,26 +266,26 @@ mod tests {
             (Message::Control(Control::Shutdown), 0xe000_0002),
         ];
         for (message, word) in rows {
-            assert_eq!(message.bytes(Order::Little), u32::to_le_bytes(word), "{message:?}");
-            assert_eq!(message.bytes(Order::Big), u32::to_be_bytes(word), "{message:?}");
-            assert_eq!(Message::read(u32::to_le_bytes(word), Order::Little), message);
-            assert_eq!(Message::read(u32::to_be_bytes(word), Order::Big), message);
+            assert_eq!(message.bytes(ByteOrder::Little), u32::to_le_bytes(word), "{message:?}");
+            assert_eq!(message.bytes(ByteOrder::Big), u32::to_be_bytes(word), "{message:?}");
+            assert_eq!(Message::read(u32::to_le_bytes(word), ByteOrder::Little), message);
+            assert_eq!(Message::read(u32::to_be_bytes(word), ByteOrder::Big), message);
         }
         // Credits are counted in sixteen bits, though the sender's sum may have carried.
-        assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), Order::Little), Message::Credits(5));
+        assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), ByteOrder::Little), Message::Credits(5));
         for word in [1u32 << 29, 2 << 29, 3 << 29, 5 << 29, 0xe000_0003] {
-            assert_eq!(Message::read(word.to_le_bytes(), Order::Little), Message::Unknown);
+            assert_eq!(Message::read(word.to_le_bytes(), ByteOrder::Little), Message::Unknown);
         }
     }
 
     #[test]
     fn entries_are_written_as_their_reader_reads() {
         let entry = Entry { address: 0x0102_0304_0506_0708, key: 9, length: 10 };
-        assert_eq!(entry.bytes(Order::Big), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 10]);
-        let mapped = Mapped { offset: 77, entry };
-        for order in [Order::Little, Order::Big] {
+        assert_eq!(entry.bytes(ByteOrder::Big), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 10]);
+        let mapped = MapEntry { offset: 77, entry };
+        for order in [ByteOrder::Little, ByteOrder::Big] {
             assert_eq!(Entry::read(&entry.bytes(order), order), entry);
-            assert_eq!(Mapped::read(&mapped.bytes(order), order), mapped);
+            assert_eq!(MapEntry::read(&mapped.bytes(order), order), mapped);
         }
     }
 

@@ -16,36 +16,36 @@ use std::sync::{Arc, Mutex, RwLock};
 
 /// What a number stands for.
 #[derive(Clone)]
-pub(super) enum Thing {
+pub(super) enum Descriptor {
     Socket(Arc<Socket>),
     Repoll(Arc<Repoll>),
 }
 
 /// The rsockets of a process.
-pub(super) struct World {
+pub(super) struct Registry {
     born: Generation,
     pub(super) engine: &'static Engine,
     pub(super) jobs: Arc<Channel<Job>>,
     /// What queue pairs say beside their completions; nobody needs it.
     pub(super) happenings: Arc<Channel<AsyncEvent>>,
-    things: RwLock<Vec<Option<Thing>>>,
+    things: RwLock<Vec<Option<Descriptor>>>,
     pub(super) has_service: Mutex<bool>,
 }
 
-static CURRENT: Published<World> = Published(AtomicPtr::new(null_mut()));
+static CURRENT: Published<Registry> = Published(AtomicPtr::new(null_mut()));
 
 /// This process's, if it has any.
-fn current() -> Option<&'static World> {
+fn current() -> Option<&'static Registry> {
     CURRENT.get().filter(|world| world.born.is_now())
 }
 
 /// This process's.
-pub(super) fn world() -> Result<&'static World, c_int> {
+pub(super) fn world() -> Result<&'static Registry, c_int> {
     // The engine notices forks from when it is first asked for.
     let engine = engine()?;
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
     let make = || {
-        Ok(World {
+        Ok(Registry {
             born: Generation::now(),
             engine,
             jobs: Arc::new(Channel::new().map_err(number)?),
@@ -58,7 +58,7 @@ pub(super) fn world() -> Result<&'static World, c_int> {
 }
 
 /// What a number stands for.
-pub(super) fn find(number: c_int) -> Result<Thing, c_int> {
+pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
     let things = ignore_poison(world.things.read());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
@@ -68,19 +68,19 @@ pub(super) fn find(number: c_int) -> Result<Thing, c_int> {
 /// The socket of a number.
 pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
     match find(number)? {
-        Thing::Socket(socket) => Ok(socket),
-        Thing::Repoll(_) => Err(libc::EBADF),
+        Descriptor::Socket(socket) => Ok(socket),
+        Descriptor::Repoll(_) => Err(libc::EBADF),
     }
 }
 
-impl World {
+impl Registry {
     /// Whether it is this process's, not its parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.born.is_now()
     }
 
     /// A number is in use.
-    pub(super) fn add(&self, number: c_int, thing: Thing) {
+    pub(super) fn add(&self, number: c_int, thing: Descriptor) {
         let Ok(index) = usize::try_from(number) else { return };
         let mut things = ignore_poison(self.things.write());
         if things.len() <= index {
@@ -101,7 +101,7 @@ impl World {
 }
 
 /// A number is free.
-pub(super) fn remove(number: c_int) -> Result<Thing, c_int> {
+pub(super) fn remove(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
     let mut things = ignore_poison(world.things.write());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;

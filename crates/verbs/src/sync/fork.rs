@@ -31,11 +31,11 @@ extern "C" fn ibv_dofork_range(_base: *mut c_void, _bytes: usize) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yardstick::{Real, VERBS};
+    use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
     fn fork_is_answered_as_by_rdma_core_that_need_not_protect() {
-        let real = Real::open(VERBS);
+        let real = RealLibrary::open(VERBS);
         // SAFETY: the type is that of verbs.h.
         let range =
             unsafe { real.function::<extern "C" fn(*mut c_void, usize) -> c_int>(c"ibv_dontfork_range") };

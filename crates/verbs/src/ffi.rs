@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a function of C; `broken` is what it returns if we panic.
-pub(crate) fn call<T>(broken: T, work: impl FnOnce() -> T) -> T {
+pub(crate) fn catch_panics<T>(broken: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(broken)
 }
 
@@ -21,24 +21,24 @@ pub(crate) fn set_errno(error: c_int) {
 }
 
 /// -1, and errno set.
-pub(crate) fn minus(error: c_int) -> c_int {
+pub(crate) fn fail_with_errno(error: c_int) -> c_int {
     set_errno(error);
     -1
 }
 
 /// The number of an error, or 0.
-pub(crate) fn number(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
-    call(libc::EIO, || work().err().unwrap_or(0))
+pub(crate) fn errno_or_zero(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
+    catch_panics(libc::EIO, || work().err().unwrap_or(0))
 }
 
 /// -1 and errno, or what was found.
-pub(crate) fn found(work: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
-    call(-1, || work().unwrap_or_else(minus))
+pub(crate) fn value_or_minus_one(work: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
+    catch_panics(-1, || work().unwrap_or_else(fail_with_errno))
 }
 
 /// Null and errno, or a pointer.
 pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
-    call(core::ptr::null_mut(), || {
+    catch_panics(core::ptr::null_mut(), || {
         work().unwrap_or_else(|error| {
             set_errno(error);
             core::ptr::null_mut()
@@ -52,13 +52,13 @@ mod tests {
 
     #[test]
     fn a_panic_ends_at_the_border() {
-        assert_eq!(call(libc::EIO, || panic!("this message is part of the test")), libc::EIO);
-        assert_eq!(call(libc::EIO, || 0), 0);
+        assert_eq!(catch_panics(libc::EIO, || panic!("this message is part of the test")), libc::EIO);
+        assert_eq!(catch_panics(libc::EIO, || 0), 0);
     }
 
     #[test]
     fn minus_sets_errno() {
-        assert_eq!(minus(libc::EPROTO), -1);
+        assert_eq!(fail_with_errno(libc::EPROTO), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPROTO));
     }
 }

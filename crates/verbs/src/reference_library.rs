@@ -5,15 +5,15 @@ use core::ffi::{CStr, c_void};
 pub(crate) const VERBS: &CStr = c"libibverbs.so.1";
 pub(crate) const CM: &CStr = c"librdmacm.so.1";
 
-pub(crate) struct Real(*mut c_void);
+pub(crate) struct RealLibrary(*mut c_void);
 
-impl Real {
+impl RealLibrary {
     /// A library as the linker of this system finds it. It stays loaded.
-    pub(crate) fn open(name: &CStr) -> Real {
+    pub(crate) fn open(name: &CStr) -> RealLibrary {
         // SAFETY: a name, and flags of dlopen(3); the library's own start makes no use of ours.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!library.is_null(), "{name:?} is missing: install libibverbs1 and librdmacm1");
-        Real(library)
+        RealLibrary(library)
     }
 
     /// # Safety
