@@ -6,7 +6,7 @@ use kiban_lab::engine::Failure;
 use kiban_lab::mix::{Plan, run_over};
 use kiban_lab::net::admission::Token;
 use kiban_lab::net::protocol::{
-    Answer, Ask, Greeting, Hello, LINE_BYTES_MAX, VERSION, Welcome, Work, hear, say,
+    Greeting, Hello, LINE_BYTES_MAX, Reply, Request, VERSION, Welcome, Work, read_message, write_message,
 };
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Client, Limits, Server};
@@ -77,11 +77,11 @@ struct Session {
 
 impl Session {
     fn say(&mut self, line: &impl serde::Serialize) {
-        say(&mut self.writer, line).expect("the server is there");
+        write_message(&mut self.writer, line).expect("the server is there");
     }
 
     fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
-        hear(&mut self.reader, LINE_BYTES_MAX).expect("the server answers")
+        read_message(&mut self.reader, LINE_BYTES_MAX).expect("the server answers")
     }
 }
 
@@ -164,8 +164,8 @@ fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     let work = Work::Write { message_bytes: 1000 };
-    session.say(&Ask::Trial { settings: Settings::default(), work, millis: 200 });
-    let Answer::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
+    session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
+    let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
     // Somebody elsewhere who knows the nonce hears nothing, but an end.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
@@ -180,8 +180,8 @@ fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
     right.write_all(&nonce).expect("it listens");
     let payload = rest(right);
     assert!(payload.len() >= 1000 && payload.bytes().all(|octet| octet == 0x5a), "{}", payload.len());
-    session.say(&Ask::Ended);
-    assert!(matches!(session.hear(), Answer::Outcome(outcome) if outcome.bytes >= 1000));
+    session.say(&Request::Ended);
+    assert!(matches!(session.hear(), Reply::Outcome(outcome) if outcome.bytes >= 1000));
 }
 
 /// A mix of a constant flow and one of TCP, as a client asks for it.
@@ -261,7 +261,7 @@ fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
         let serving = std::thread::spawn(move || {
             let (mut writer, _) = listener.accept().expect("it calls");
             let mut reader = BufReader::new(writer.try_clone().expect("a file"));
-            let _: Hello = hear(&mut reader, LINE_BYTES_MAX).expect("a hello");
+            let _: Hello = read_message(&mut reader, LINE_BYTES_MAX).expect("a hello");
             let welcome = Welcome {
                 kiban: String::new(),
                 kernel: String::new(),
@@ -271,12 +271,12 @@ fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
                 message_bytes_max: 1 << 20,
                 bytes_per_second_max: 1 << 30,
             };
-            say(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
-            let _: Value = hear(&mut reader, LINE_BYTES_MAX).expect("a request");
+            write_message(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
+            let _: Value = read_message(&mut reader, LINE_BYTES_MAX).expect("a request");
             let ready = json!({"Ready": {"datagrams": port, "streams": 0, "nonce": "11".repeat(16)}});
-            say(&mut writer, &ready).expect("it listens");
+            write_message(&mut writer, &ready).expect("it listens");
             if let Some(heard) = heard {
-                say(&mut writer, &json!({"Heard": heard})).expect("it listens");
+                write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
             }
             // Until the client has gone.
             let _ = reader.read_to_end(&mut Vec::new());

@@ -5,10 +5,10 @@
 //! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
 
 use crate::abi::*;
-use crate::ffi::{value_or_minus_one, errno_or_zero, pointer};
 use crate::context::Context;
 use crate::device::{Device, Transport, transport};
 use crate::engine::{Generation, Object, given, take_back};
+use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
 use crate::memory::Pd;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;

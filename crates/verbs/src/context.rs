@@ -8,9 +8,9 @@
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
-use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use crate::device::Device;
 use crate::engine::{Generation, engine, given};
+use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use crate::queue::cq::Cq;
 use crate::queue::qp::Qp;
 use crate::queue::srq::Srq;

@@ -15,14 +15,14 @@ pub mod absent;
 mod addrinfo;
 mod ah;
 mod atomic;
-mod ffi;
 mod cm;
 mod context;
 mod device;
 mod engine;
+mod ffi;
 mod memory;
 mod queue;
-mod rsocket;
-mod sync;
 #[cfg(test)]
 mod reference_library;
+mod rsocket;
+mod sync;

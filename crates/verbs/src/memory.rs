@@ -10,9 +10,9 @@
 //! Left out  paging on demand, and a region that stands for nothing (ibv_alloc_null_mr(3)): both are refused.
 
 use crate::abi::*;
-use crate::ffi::{catch_panics, errno_or_zero, pointer, set_errno};
 use crate::context::Context;
 use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::ffi::{catch_panics, errno_or_zero, pointer, set_errno};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;

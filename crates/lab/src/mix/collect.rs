@@ -8,7 +8,7 @@ use kiban_sim::traffic::Tally;
 
 /// What has happened to a flow since somebody asked.
 #[derive(Default)]
-pub(super) struct Fresh {
+pub(super) struct NewSamples {
     pub(super) tally: Tally,
     /// Units that were sent, that came whole, and that are known not to.
     pub(super) units: u64,
@@ -43,7 +43,7 @@ impl Collected {
         Collected { outcome, ..Collected::default() }
     }
 
-    pub(super) fn sample(&mut self, fresh: &Fresh, at_s: f64, seconds: f64) {
+    pub(super) fn sample(&mut self, fresh: &NewSamples, at_s: f64, seconds: f64) {
         let mbps = |cells: u64| (cells * 424) as f64 / seconds * 1e-6;
         let (p50, p99) = variation_us(&fresh.tally.delays);
         let is_stream = self.outcome.kind.is_some_and(Kind::is_stream);
@@ -60,7 +60,7 @@ impl Collected {
         });
     }
 
-    pub(super) fn add(&mut self, mut fresh: Fresh) {
+    pub(super) fn add(&mut self, mut fresh: NewSamples) {
         self.offered += fresh.tally.offered;
         self.carried += fresh.tally.carried;
         self.units += fresh.units;

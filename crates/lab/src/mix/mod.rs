@@ -25,6 +25,6 @@ mod traffic;
 pub use lecture::{Lecture, MPEG2_AUDIO_BPS, MPEG2_VIDEO_BPS, SOURCE_MBPS, Shaping, mpeg2};
 pub use network::run;
 pub use outcome::{FlowOutcome, Medium, Network as NetworkOutcome, Outcome, Real, Sample};
-pub use plan::{Fec, Flow, Kind, Mistake, Network, Plan, Pvc, Site};
+pub use plan::{Fec, Flow, Kind, Network, Plan, PlanError, Pvc, Site};
 pub use policing::Policing;
-pub use real::{Request, run as run_over};
+pub use real::{MixRequest, run as run_over};

@@ -17,7 +17,7 @@
 //!           so that there is no delay of each. What varies is told of blocks: how long after the one before
 //!           each was there.
 
-use super::collect::{Collected, Fresh};
+use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
 use super::plan::{Flow, Kind, Plan, Pvc};
 use super::traffic::{self, BLOCK_OCTETS, contract, slot_us};
@@ -213,8 +213,8 @@ impl Star {
     }
 
     /// What has happened since it was told last, flow by flow.
-    fn take(&mut self, flows: usize) -> Vec<Fresh> {
-        let mut all: Vec<Fresh> = std::iter::repeat_with(Fresh::default).take(flows).collect();
+    fn take(&mut self, flows: usize) -> Vec<NewSamples> {
+        let mut all: Vec<NewSamples> = std::iter::repeat_with(NewSamples::default).take(flows).collect();
         for circuit in &mut self.circuits {
             circuit.take(&mut self.world, &mut all[circuit.flow]);
         }
@@ -244,7 +244,7 @@ impl Star {
                 [_, End::Terminal(sink)] => {
                     if let Some(sink) = self.world.terminal::<StreamSink>(*sink) {
                         outcome.add(sink.counters());
-                        outcome.tell_clock(plan.flows[circuit.flow].clock_ppm, sink);
+                        outcome.set_clock_error(plan.flows[circuit.flow].clock_ppm, sink);
                     }
                 }
                 _ => {}
@@ -278,7 +278,7 @@ impl Star {
 
 impl Circuit {
     /// What has happened since the last call is added.
-    fn take(&mut self, world: &mut World, fresh: &mut Fresh) {
+    fn take(&mut self, world: &mut World, fresh: &mut NewSamples) {
         match &self.ends {
             [End::Terminal(source), End::Terminal(sink)] => {
                 let mut tally = self.ledger.borrow_mut().take();

@@ -122,7 +122,7 @@ impl FlowOutcome {
 
     /// What the far end knows of the source's clock, which is truly `truth` ppm off. Of several copies the
     /// worst is told.
-    pub(super) fn tell_clock(&mut self, truth: f64, sink: &StreamSink) {
+    pub(super) fn set_clock_error(&mut self, truth: f64, sink: &StreamSink) {
         let worse = |one: Option<f64>, other: Option<f64>| {
             let error = |ppm: &f64| (ppm - truth).abs();
             one.into_iter().chain(other).max_by(|one, other| error(one).total_cmp(&error(other)))

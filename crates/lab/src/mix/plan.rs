@@ -236,7 +236,7 @@ impl From<&str> for Word {
 
 /// What is wrong with a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistake {
+pub struct PlanError {
     /// The line, from 1; 0 if there is none.
     pub line: usize,
     /// What is wrong there.
@@ -245,7 +245,7 @@ pub struct Mistake {
     pub remedy: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
@@ -255,7 +255,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for PlanError {}
 
 fn one() -> u64 {
     1
@@ -302,7 +302,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Mistake`]: the first that was found.
-    pub fn read(text: &str) -> Result<Plan, Mistake> {
+    pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
         plan.judge(text)?;
         Ok(plan)
@@ -318,8 +318,8 @@ impl Plan {
         self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
     }
 
-    fn judge(&self, text: &str) -> Result<(), Mistake> {
-        let mistake = |at: usize, wrong: String, remedy: &str| Mistake {
+    fn judge(&self, text: &str) -> Result<(), PlanError> {
+        let mistake = |at: usize, wrong: String, remedy: &str| PlanError {
             line: line_of(text, at),
             wrong,
             remedy: remedy.to_owned(),
@@ -479,15 +479,15 @@ impl Flow {
 }
 
 /// What TOML or serde found, with the nearest key where one is not known.
-fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
+fn of_toml(text: &str, error: &toml::de::Error) -> PlanError {
     let line = error.span().map_or(0, |Range { start, .. }| line_of(text, start));
     let message = error.message().trim();
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.starts_with("unknown field") || message.starts_with("unknown variant"), &words[..]) {
         (true, [word, known @ ..]) => {
-            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: suggest(word, known) }
+            PlanError { line, wrong: format!("`{word}` is not known here"), remedy: suggest(word, known) }
         }
-        _ => Mistake { line, wrong: message.to_owned(), remedy: String::new() },
+        _ => PlanError { line, wrong: message.to_owned(), remedy: String::new() },
     }
 }
 

@@ -63,11 +63,12 @@ impl Client {
         let greet = || -> io::Result<(Greeting, Lines, TcpStream)> {
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(TIMEOUT))?;
-            let mut reader = BufReader::new(Punctual::new(stream.try_clone()?, TIMEOUT));
+            let mut reader = BufReader::new(DeadlineReader::new(stream.try_clone()?, TIMEOUT));
             let mut writer = stream;
-            let said = say(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() });
+            let said =
+                write_message(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() });
             // A server that has closed before it was told may have said why.
-            let heard = hear_within(&mut reader, LINE_BYTES_MAX, TIMEOUT);
+            let heard = read_message_until(&mut reader, LINE_BYTES_MAX, TIMEOUT);
             heard.map_err(|error| said.err().unwrap_or(error)).map(|heard| (heard, reader, writer))
         };
         match greet() {
@@ -108,11 +109,11 @@ impl Client {
     /// [`Failure::Impossible`] if the server or this host does not grant it.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
-        let ask = Ask::Trial { settings: settings.clone(), work, millis };
+        let ask = Request::Trial { settings: settings.clone(), work, millis };
         let (port, nonce) = match self.ask(&ask)? {
-            Answer::Ready { port, nonce } => (port, nonce),
-            Answer::Impossible(why) => return Err(Failure::Impossible(why)),
-            Answer::Lost(why) => return Err(Failure::Lost(why)),
+            Reply::Ready { port, nonce } => (port, nonce),
+            Reply::Impossible(why) => return Err(Failure::Impossible(why)),
+            Reply::Lost(why) => return Err(Failure::Lost(why)),
             other => return Err(unexpected(&other)),
         };
         let before = Counters::read().unwrap_or_default();
@@ -128,7 +129,7 @@ impl Client {
         });
         begun.map_err(|error| {
             // The server is told, so that it does not wait for the connection; its answer is of no use.
-            let _ = self.ask(&Ask::Ended);
+            let _ = self.ask(&Request::Ended);
             match error.kind() {
                 // What the kernel of this host does not grant: an MSS, a congestion control.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
@@ -144,19 +145,19 @@ impl Client {
     /// # Errors
     /// [`Failure::Lost`] if the server saw it fail.
     pub fn end(&mut self) -> Result<Outcome, Failure> {
-        match self.ask(&Ask::Ended)? {
-            Answer::Outcome(outcome) => Ok(*outcome),
-            Answer::Lost(why) => Err(Failure::Lost(why)),
+        match self.ask(&Request::Ended)? {
+            Reply::Outcome(outcome) => Ok(*outcome),
+            Reply::Lost(why) => Err(Failure::Lost(why)),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
-        let asked =
-            say(&mut self.writer, ask).and_then(|()| hear_within(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
+    fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
+        let asked = write_message(&mut self.writer, ask)
+            .and_then(|()| read_message_until(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
         let asked = asked.map(|answer| match answer {
-            Answer::Impossible(why) => Answer::Impossible(plain(&why)),
-            Answer::Lost(why) => Answer::Lost(plain(&why)),
+            Reply::Impossible(why) => Reply::Impossible(plain(&why)),
+            Reply::Lost(why) => Reply::Lost(plain(&why)),
             other => other,
         });
         asked.map_err(|error| {
@@ -182,11 +183,11 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-fn unexpected(answer: &Answer) -> Failure {
+fn unexpected(answer: &Reply) -> Failure {
     let what = match answer {
-        Answer::Ready { .. } => "it is ready",
-        Answer::Outcome(_) => "an outcome",
-        Answer::Impossible(why) | Answer::Lost(why) => why,
+        Reply::Ready { .. } => "it is ready",
+        Reply::Outcome(_) => "an outcome",
+        Reply::Impossible(why) | Reply::Lost(why) => why,
     };
     Failure::Lost(format!("the server answered out of turn: {what}"))
 }

@@ -67,7 +67,7 @@ pub struct Delays {
 
 /// What is asked.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Ask {
+pub struct DelayRequest {
     /// Bytes each way.
     pub sizes: Vec<u32>,
     /// Round trips of each.
@@ -85,7 +85,7 @@ const WARM_UP: usize = 5;
 ///
 /// # Errors
 /// [`Failure`]: whose fault it is.
-pub fn measure(session: &Session, ask: &Ask, progress: &dyn Fn()) -> Result<Delays, Failure> {
+pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Result<Delays, Failure> {
     let clock = session.clock();
     let (welcome, _) = session.path()?;
     let mut rows = Vec::new();
@@ -122,7 +122,13 @@ pub fn measure(session: &Session, ask: &Ask, progress: &dyn Fn()) -> Result<Dela
     Ok(sum_up(session.host(), address, welcome.kernel, ask, &rows))
 }
 
-fn sum_up(host: &str, address: String, kernel: String, ask: &Ask, times: &[(u32, Vec<f64>)]) -> Delays {
+fn sum_up(
+    host: &str,
+    address: String,
+    kernel: String,
+    ask: &DelayRequest,
+    times: &[(u32, Vec<f64>)],
+) -> Delays {
     let minima: Vec<(f64, f64)> =
         times.iter().filter_map(|(bytes, times)| Some((f64::from(*bytes), *times.first()?))).collect();
     let fitted =
@@ -216,7 +222,7 @@ mod tests {
         let sizes = [100, 1000, 10_000];
         let times: Vec<_> =
             sizes.iter().map(|bytes| (*bytes, vec![time(*bytes), time(*bytes) + 50.0])).collect();
-        let ask = Ask { sizes: sizes.into(), count: 2, distance_km: Some(1050.0), rate_mbps: None };
+        let ask = DelayRequest { sizes: sizes.into(), count: 2, distance_km: Some(1050.0), rate_mbps: None };
         let delays = sum_up("h", "192.0.2.1".into(), "linux".into(), &ask, &times);
         assert!((delays.rate_mbps.expect("fitted") - 100.0).abs() < 1e-6 && delays.is_fitted);
         for row in &delays.rows {
@@ -225,11 +231,11 @@ mod tests {
         }
         assert!(!delays.to_string().contains("below 0"));
         // What is said cannot be: the distance alone would take longer.
-        let ask = Ask { distance_km: Some(2000.0), ..ask };
+        let ask = DelayRequest { distance_km: Some(2000.0), ..ask };
         let delays = sum_up("h", String::new(), String::new(), &ask, &times);
         assert!(delays.to_string().contains("a rest below 0"), "{delays}");
         let flat = [(1, vec![100.0]), (1000, vec![100.0])];
-        let ask = Ask { distance_km: None, ..ask };
+        let ask = DelayRequest { distance_km: None, ..ask };
         let delays = sum_up("h", String::new(), String::new(), &ask, &flat);
         assert_eq!((delays.rate_mbps, delays.rows[0].rest_us), (None, 100.0));
         assert!(delays.to_string().contains("L unknown"));

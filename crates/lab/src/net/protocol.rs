@@ -92,7 +92,7 @@ pub enum Work {
 
 /// What the client asks for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Ask {
+pub enum Request {
     /// A trial: the server opens a port.
     Trial {
         /// Of its socket.
@@ -105,12 +105,12 @@ pub enum Ask {
     /// The data connection has been ended by the client.
     Ended,
     /// A mix of flows; what is said then is [`crate::mix`]'s.
-    Mix(Box<crate::mix::Request>),
+    Mix(Box<crate::mix::MixRequest>),
 }
 
 /// What the server answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum Reply {
     /// Connect to this port and say this nonce.
     Ready {
         /// The port, at the address of the control connection.
@@ -147,7 +147,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The writer's.
-pub fn say(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     // One write: a line in two would wait for the peer's delayed acknowledgement.
@@ -155,22 +155,22 @@ pub fn say(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
 }
 
 /// A socket that is read until a moment: whoever sends byte after byte gains no time by it.
-pub struct Punctual {
+pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
     until: Instant,
 }
 
-impl Punctual {
+impl DeadlineReader {
     /// What comes from `stream` for so long from now on.
-    pub fn new(stream: TcpStream, length: Duration) -> Punctual {
+    pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
         let clock = Clock::new();
         let until = clock.now() + length;
-        Punctual { stream, clock, until }
+        DeadlineReader { stream, clock, until }
     }
 }
 
-impl Read for Punctual {
+impl Read for DeadlineReader {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = self.until.since(self.clock.now());
         if left.is_zero() {
@@ -181,27 +181,27 @@ impl Read for Punctual {
     }
 }
 
-impl AsFd for Punctual {
+impl AsFd for DeadlineReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
 /// What lines are read from.
-pub type Lines = BufReader<Punctual>;
+pub type Lines = BufReader<DeadlineReader>;
 
 /// Reads a line that has to be whole after `length`.
 ///
 /// # Errors
 /// As [`hear`]; `TimedOut` or `WouldBlock` if it is not.
-pub fn hear_within<T: DeserializeOwned>(
+pub fn read_message_until<T: DeserializeOwned>(
     reader: &mut Lines,
     bytes_max: u64,
     length: Duration,
 ) -> io::Result<T> {
     let punctual = reader.get_mut();
     punctual.until = punctual.clock.now() + length;
-    hear(reader, bytes_max)
+    read_message(reader, bytes_max)
 }
 
 /// What a peer said, for people: without control characters, which a terminal would obey, and not too long.
@@ -215,7 +215,7 @@ pub fn plain(text: &str) -> String {
 ///
 /// # Errors
 /// The reader's; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or means nothing.
-pub fn hear<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
+pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;
     if length == 0 {
@@ -240,7 +240,7 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let (stream, _) = listener.accept().expect("somebody calls");
         let length = Duration::from_millis(300);
-        let mut lines = BufReader::new(Punctual::new(stream, length));
+        let mut lines = BufReader::new(DeadlineReader::new(stream, length));
         std::thread::scope(|scope| {
             let drips = scope.spawn(move || {
                 // Until the other end has closed.
@@ -249,7 +249,8 @@ mod tests {
                 }
             });
             let clock = Clock::new();
-            let error = hear_within::<Ask>(&mut lines, LINE_BYTES_MAX, length).expect_err("no line came");
+            let error =
+                read_message_until::<Request>(&mut lines, LINE_BYTES_MAX, length).expect_err("no line came");
             assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
             assert!(clock.now().since(Instant::ZERO) >= length);
             drop(lines);
@@ -265,21 +266,21 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written_and_no_longer_than_allowed() {
-        let ask = Ask::Trial {
+        let ask = Request::Trial {
             settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
             work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },
             millis: 500,
         };
         let mut line = Vec::new();
-        say(&mut line, &ask).expect("memory takes all");
-        assert_eq!(hear::<Ask>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
+        write_message(&mut line, &ask).expect("memory takes all");
+        assert_eq!(read_message::<Request>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
         for (bytes, bytes_max, expected) in [
             (&b""[..], 100, io::ErrorKind::UnexpectedEof),
             (b"{\"Trial\"", 100, io::ErrorKind::InvalidData),
             (b"\"Ended\"\n", 4, io::ErrorKind::InvalidData),
             (b"GET / HTTP/1.1\r\n", 100, io::ErrorKind::InvalidData),
         ] {
-            let error = hear::<Ask>(&mut { bytes }, bytes_max).expect_err("not a line");
+            let error = read_message::<Request>(&mut { bytes }, bytes_max).expect_err("not a line");
             assert_eq!(error.kind(), expected, "{bytes:?}");
         }
     }

@@ -92,7 +92,7 @@ const ASKED_BY: &str = "kiban lab sweep HOST";
 fn metrics(evidence: &Evidence) -> Metrics {
     let mut figures = vec![("mbps", evidence.mbps())];
     match &evidence.exchanges {
-        None => figures.push(("sent_again", evidence.sent_again() as f64)),
+        None => figures.push(("sent_again", evidence.retransmits() as f64)),
         Some(exchanges) => figures.extend([
             ("transactions_per_second", exchanges.count as f64 / evidence.seconds.max(1e-9)),
             ("p50_us", exchanges.p50_us),

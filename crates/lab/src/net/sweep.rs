@@ -32,7 +32,7 @@ pub struct Sweep {
 
 /// Why there is nothing to say.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum SweepError {
     /// The host cannot be reached at all, or refuses.
     Peer(Failure),
     /// The folder cannot be used.
@@ -41,27 +41,27 @@ pub enum Trouble {
     Nothing(String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for SweepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Peer(failure) => failure.fmt(f),
-            Trouble::Store(error) => error.fmt(f),
-            Trouble::Nothing(why) => write!(f, "no point was measured: {why}"),
+            SweepError::Peer(failure) => failure.fmt(f),
+            SweepError::Store(error) => error.fmt(f),
+            SweepError::Nothing(why) => write!(f, "no point was measured: {why}"),
         }
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for SweepError {}
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble::Peer(failure)
+impl From<Failure> for SweepError {
+    fn from(failure: Failure) -> SweepError {
+        SweepError::Peer(failure)
     }
 }
 
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Trouble {
-        Trouble::Store(error)
+impl From<StoreError> for SweepError {
+    fn from(error: StoreError) -> SweepError {
+        SweepError::Store(error)
     }
 }
 
@@ -89,7 +89,7 @@ impl Sweep {
     ///
     /// # Errors
     /// [`Trouble`].
-    pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, Trouble> {
+    pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
         let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;
         let broken =
@@ -97,7 +97,7 @@ impl Sweep {
         let outcome = self.measure(&run, hear, "")?;
         let Some(findings) = Findings::of(&self.dir)? else {
             let why = outcome.ended_early.or(outcome.failures.into_iter().next());
-            return Err(Trouble::Nothing(why.unwrap_or_default()));
+            return Err(SweepError::Nothing(why.unwrap_or_default()));
         };
         let kept = outcome.found + outcome.made;
         let early = |why| format!("{why}; {kept} points are kept: the same command goes on from there");
@@ -132,7 +132,7 @@ impl Sweep {
     }
 
     /// Tries each advice on the worst case of its cause.
-    fn prove(&self, report: &mut Report, hear: Hear<'_>) -> Result<(), Trouble> {
+    fn prove(&self, report: &mut Report, hear: Hear<'_>) -> Result<(), SweepError> {
         let mut notes = Vec::new();
         for (advice, setup) in report.findings.open.clone() {
             let (dir, plan) = proof(&self.dir, self.session.host(), &setup);

@@ -11,7 +11,7 @@
 //! Withdrawn a request whose peer has gone is not told again: accepting it fails with ECONNRESET.
 //! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
 
-use super::channel::{self, QueuedEvent, ConnParam, complete};
+use super::channel::{self, ConnParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
@@ -30,7 +30,9 @@ impl CmEventHandler for Id {
         let me = self.me()?;
         match told {
             CmEvent::ConnectRequest(asked) => return me.on_asked(asked),
-            CmEvent::Connected { private_data, depths, .. } => me.on_connected(ConnParam { private_data, depths }),
+            CmEvent::Connected { private_data, depths, .. } => {
+                me.on_connected(ConnParam { private_data, depths })
+            }
             CmEvent::Failed { error, .. } => me.on_failed(error),
             CmEvent::Retried { to, local, .. } => {
                 let mut state = me.state();
@@ -92,7 +94,13 @@ impl Id {
         };
         state.phase = Phase::Connected;
         state.depths = says.depths;
-        state.channel.tell(QueuedEvent { id: self.clone(), listener: None, event, status: 0, says: Some(says) });
+        state.channel.tell(QueuedEvent {
+            id: self.clone(),
+            listener: None,
+            event,
+            status: 0,
+            says: Some(says),
+        });
     }
 
     fn on_failed(self: &Arc<Id>, error: ConnectError) {

@@ -184,7 +184,9 @@ pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
 
 /// Does something with the identifier that a program names: its result, or -1 and errno.
 pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<c_int, c_int>) -> c_int {
-    catch_panics(fail_with_errno(libc::EIO), || find(id).and_then(|id| work(&id)).unwrap_or_else(fail_with_errno))
+    catch_panics(fail_with_errno(libc::EIO), || {
+        find(id).and_then(|id| work(&id)).unwrap_or_else(fail_with_errno)
+    })
 }
 
 /// Makes an identifier; without a channel it has one of its own.

@@ -11,8 +11,8 @@
 //!           nothing here sends Ethernet frames, so that nobody has to wait for an answer.
 
 use crate::abi::*;
-use crate::ffi::catch_panics;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
+use crate::ffi::catch_panics;
 use core::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 

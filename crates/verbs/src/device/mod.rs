@@ -18,8 +18,8 @@ pub(crate) mod table;
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
-use crate::ffi::{catch_panics, set_errno};
 use crate::device::interfaces::{Interface, Interfaces};
+use crate::ffi::{catch_panics, set_errno};
 use crate::sync::published::Published;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;

@@ -7,10 +7,10 @@
 //! Left out  the link's true speed: sockets do not say, and programs only print it. Counters of the port.
 
 use crate::abi::*;
-use crate::ffi::{catch_panics, value_or_minus_one, errno_or_zero};
 use crate::context::Context;
 use crate::device::interfaces::Interfaces;
 use crate::device::{Transport, transport};
+use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
 
 /// The default partition, with full membership.

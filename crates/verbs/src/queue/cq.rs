@@ -12,9 +12,9 @@
 //! Left out  moderation, tags, VLANs, flow tags: refused when a queue is made.
 
 use crate::abi::*;
-use crate::ffi::{catch_panics, value_or_minus_one, errno_or_zero, pointer};
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::ffi::{catch_panics, errno_or_zero, pointer, value_or_minus_one};
 use crate::memory::Pd;
 use crate::sync::acknowledged::Acknowledged;
 use crate::sync::spin::SpinLock;

@@ -7,8 +7,8 @@
 
 use crate::abi::*;
 use crate::ah::Ah;
-use crate::ffi::errno_or_zero;
 use crate::engine::{given, refused};
+use crate::ffi::errno_or_zero;
 use crate::memory::{access, window_key};
 use crate::queue::qp::Qp;
 use core::ffi::{c_int, c_uint};

@@ -18,10 +18,10 @@
 
 use crate::abi::*;
 use crate::ah::destination;
-use crate::ffi::{value_or_minus_one, errno_or_zero as answered, pointer};
 use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::ffi::{errno_or_zero as answered, pointer, value_or_minus_one};
 use crate::memory::{Pd, access};
 use crate::queue::cq::Cq;
 use crate::queue::srq::Srq;

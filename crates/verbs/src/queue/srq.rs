@@ -4,9 +4,9 @@
 //! Left out  XRC and tag matching; resizing.
 
 use crate::abi::*;
-use crate::ffi::{errno_or_zero, pointer};
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
+use crate::ffi::{errno_or_zero, pointer};
 use crate::memory::Pd;
 use crate::queue::post;
 use crate::sync::acknowledged::Acknowledged;

@@ -6,8 +6,8 @@
 //! Errors    of a call in between are told by the end.
 
 use crate::abi::*;
-use crate::ffi::{catch_panics, errno_or_zero};
 use crate::engine::{given, refused};
+use crate::ffi::{catch_panics, errno_or_zero};
 use crate::memory::{set_window_key, window_key};
 use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
 use crate::queue::qp::Qp;

@@ -27,7 +27,9 @@ fn answer(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
 
 /// A number, or -1 and errno.
 fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
-    catch_panics(-1, || work().map_or_else(|error| fail_with_errno(error) as isize, |count| count.cast_signed()))
+    catch_panics(-1, || {
+        work().map_or_else(|error| fail_with_errno(error) as isize, |count| count.cast_signed())
+    })
 }
 
 /// Bytes that a program gives.

@@ -4,7 +4,7 @@
 //!           socket does; what is told under the NIC's lock is done beside it.
 //! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
 
-use super::inbox::{IncomingRequest, AcceptQueue};
+use super::inbox::{AcceptQueue, IncomingRequest};
 use super::socket::Socket;
 use super::stream::Stream;
 use super::wire::Connect;

@@ -418,8 +418,13 @@ impl Socket {
         inner.phase = Phase::New;
         let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
         let jobs = self.world.jobs.clone();
-        let door =
-            Arc::new(AcceptQueue::new(self.family, backlog, self.channel.clone(), Arc::downgrade(self), jobs));
+        let door = Arc::new(AcceptQueue::new(
+            self.family,
+            backlog,
+            self.channel.clone(),
+            Arc::downgrade(self),
+            jobs,
+        ));
         let listened = self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(door.clone())));
         let (number, address) = listened.map_err(|error| number(&error))?;
         inner.local = Some(address);
@@ -684,7 +689,9 @@ impl Socket {
                 // of it.
                 match stream.over.filter(|_| !stream.has_data()) {
                     Some(EndReason::Disconnected) => found |= libc::POLLHUP,
-                    Some(EndReason::Error(_)) => found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 },
+                    Some(EndReason::Error(_)) => {
+                        found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 }
+                    }
                     None => {}
                 }
             }

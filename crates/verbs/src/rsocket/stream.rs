@@ -18,8 +18,8 @@
 //! Limits    all is under the socket's lock; the NIC has one of its own anyway.
 
 use super::wire::{
-    CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES, MapEntry,
-    Message, ByteOrder,
+    ByteOrder, CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES,
+    MapEntry, Message,
 };
 use crate::engine::{Generation, refused};
 use core::ffi::c_int;

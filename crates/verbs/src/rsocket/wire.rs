@@ -60,7 +60,8 @@ pub(super) enum ByteOrder {
 
 impl ByteOrder {
     /// This machine's.
-    pub(super) const OURS: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+    pub(super) const OURS: ByteOrder =
+        if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
     fn word(self, value: u32) -> [u8; 4] {
         if self == ByteOrder::Big { value.to_be_bytes() } else { value.to_le_bytes() }

@@ -5,7 +5,7 @@ use super::peer::TokenArgs;
 use crate::messages::bar;
 use crate::way::Host;
 use clap::Args;
-use kiban_lab::net::delay::{Ask, Delays, measure};
+use kiban_lab::net::delay::{DelayRequest, Delays, measure};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -65,7 +65,7 @@ impl Delay {
         if self.sizes.0.contains(&0) {
             return Err("a message has at least 1 byte: remove 0 from --sizes".into());
         }
-        let ask = Ask {
+        let ask = DelayRequest {
             sizes: self.sizes.0.clone(),
             count: self.count,
             distance_km: self.distance,

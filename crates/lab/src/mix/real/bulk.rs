@@ -42,7 +42,7 @@ pub(super) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BY
 
 /// What a sending end has done so far.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct SendStats {
     pub(super) octets: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn send(
     clock: Clock,
     (begin, end): (Instant, Instant),
     shape_mbps: Option<f64>,
-    sent: &Sent,
+    sent: &SendStats,
     stop: &AtomicBool,
 ) -> Outgoing {
     let mut outgoing = Outgoing::default();
@@ -113,14 +113,14 @@ pub(super) fn send(
 
 /// What a receiving end has read since somebody asked.
 #[derive(Debug, Default)]
-pub(super) struct Came {
+pub(super) struct ReceiveStats {
     pub(super) octets: u64,
     pub(super) gaps: Vec<u64>,
     pub(super) ended: bool,
 }
 
 /// A receiving end's tally, shared with who tells it.
-pub(super) type Tally = Mutex<Came>;
+pub(super) type Tally = Mutex<ReceiveStats>;
 
 /// Reads until the end; `budget` lets time go by when too much came.
 pub(super) fn receive(

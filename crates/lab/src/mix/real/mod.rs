@@ -21,6 +21,6 @@ mod send;
 mod serve;
 mod wire;
 
-pub use protocol::Request;
+pub use protocol::MixRequest;
 pub use send::run;
 pub(crate) use serve::{Room, serve};

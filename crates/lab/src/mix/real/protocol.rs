@@ -35,7 +35,7 @@ pub(super) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A mix that is to come.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct MixRequest {
     /// For how long, ms.
     pub(super) millis: u32,
     /// Figures over time are told for each so many ms.
@@ -72,7 +72,7 @@ pub(super) struct Policed {
 
 /// What the client says after its request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) enum Said {
+pub(super) enum ClientMessage {
     /// It begins now.
     Go,
     /// All has been sent: so many datagrams of each circuit.
@@ -81,7 +81,7 @@ pub(super) enum Said {
 
 /// What the server answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) enum Told {
+pub(super) enum ServerMessage {
     /// Send there.
     Ready { datagrams: u16, streams: u16, nonce: String },
     /// This cookie came in a datagram, hexadecimal.

@@ -14,7 +14,7 @@
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
-use super::protocol::{FlowSample, FlowTotal, Incoming, Policed, Request, Total};
+use super::protocol::{FlowSample, FlowTotal, Incoming, MixRequest, Policed, Total};
 use super::wire::{self, NONCE_OCTETS};
 use crate::mix::plan::Flow;
 use kiban_atm::wire::atm::CELL_BYTES;
@@ -145,7 +145,7 @@ impl Policed {
 
 impl Receiver {
     /// For a request that has been judged.
-    pub(super) fn new(request: &Request, nonce: [u8; NONCE_OCTETS]) -> Receiver {
+    pub(super) fn new(request: &MixRequest, nonce: [u8; NONCE_OCTETS]) -> Receiver {
         let length = Duration::from_millis(request.millis.into());
         let circuits = request.flows.iter().enumerate().flat_map(|(number, flow)| {
             let circuit = move |_| Circuit {

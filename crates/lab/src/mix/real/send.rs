@@ -13,7 +13,7 @@
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
 use super::super::plan::{Kind, Plan, Word};
 use super::super::traffic::PICTURE;
-use super::bulk::{self, Outgoing, Sent};
+use super::bulk::{self, Outgoing, SendStats};
 use super::delays::Delays;
 use super::edge::{Edge, Offered};
 use super::protocol::*;
@@ -22,7 +22,7 @@ use super::wire::{self, COOKIE_OCTETS, NONCE_OCTETS};
 use crate::engine::Failure;
 use crate::net::admission::hex;
 use crate::net::client::{Client, TIMEOUT, octets};
-use crate::net::protocol::{Ask, Lines, hear_within, plain, say};
+use crate::net::protocol::{Lines, Request, plain, read_message_until, write_message};
 use kiban_base::Instant;
 use kiban_measure::Settings;
 use kiban_measure::pause::{pace, readable};
@@ -56,7 +56,7 @@ pub(super) struct Chosen {
     /// The flows, by their numbers in the plan.
     flows: Vec<usize>,
     left_out: Vec<String>,
-    pub(super) request: Request,
+    pub(super) request: MixRequest,
 }
 
 impl Plan {
@@ -99,7 +99,7 @@ impl Plan {
                 window_kib: flow.window_kib,
             }
         };
-        let request = Request {
+        let request = MixRequest {
             millis: (self.seconds * 1e3).ceil().min(f64::from(u32::MAX)) as u32,
             sample_ms: self.sample_ms as u32,
             flows: flows.iter().map(incoming).collect(),
@@ -144,11 +144,11 @@ pub fn run(
     let lost = |error: io::Error| {
         Failure::Lost(format!("the server at {peer}: {error}; is its kiban as new as this one, with mixes?"))
     };
-    say(writer, &Ask::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
-    let (port, streams, nonce) = match hear_within(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
-        Told::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
-        Told::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
-        Told::Heard(_) | Told::Sample(_) | Told::Total(_) => {
+    write_message(writer, &Request::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
+    let (port, streams, nonce) = match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+        ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
+        ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
+        ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
             return Err(Failure::Lost("the server answered out of turn".into()));
         }
     };
@@ -184,12 +184,12 @@ pub fn run(
         });
         connections.push((*local, connected.map_err(here)?));
     }
-    say(writer, &Said::Go).map_err(lost)?;
+    write_message(writer, &ClientMessage::Go).map_err(lost)?;
 
     let clock = Clock::new();
     let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
     let (tell, told) = sync_channel(16);
-    let sent: Vec<Sent> = connections.iter().map(|_| Sent::default()).collect();
+    let sent: Vec<SendStats> = connections.iter().map(|_| SendStats::default()).collect();
     let halt = AtomicBool::new(false);
     let (near, samples, total) = std::thread::scope(|scope| {
         scope.spawn(|| listen(reader, tell));
@@ -228,8 +228,8 @@ pub fn run(
             .collect();
         sender.near.outgoing = outgoing;
         sender.write_down();
-        let ended = Said::Ended(sender.edge.datagrams(circuits.len()));
-        if sender.total.is_none() && say(writer, &ended).is_ok() {
+        let ended = ClientMessage::Ended(sender.edge.datagrams(circuits.len()));
+        if sender.total.is_none() && write_message(writer, &ended).is_ok() {
             sender.last_word();
         }
         // So that the thread that listens ends, whatever became of the peer.
@@ -253,8 +253,8 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
         }
-        match hear_within(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
-            Told::Heard(said) if said == hex(&cookie) => return Ok(()),
+        match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+            ServerMessage::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
                     "the UDP port that the server named is not its own: it did not return the cookie sent there".into(),
@@ -277,10 +277,10 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Hands on what the server says until it has said all, or is gone.
-fn listen(reader: &mut Lines, tell: SyncSender<io::Result<Told>>) {
+fn listen(reader: &mut Lines, tell: SyncSender<io::Result<ServerMessage>>) {
     loop {
-        let told = hear_within(reader, TOLD_BYTES_MAX, TIMEOUT);
-        let is_last = !matches!(told, Ok(Told::Sample(_) | Told::Heard(_)));
+        let told = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
+        let is_last = !matches!(told, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
         if tell.send(told).is_err() || is_last {
             return;
         }
@@ -293,11 +293,11 @@ struct Sending<'a> {
     socket: &'a UdpSocket,
     clock: Clock,
     edge: Edge,
-    told: &'a Receiver<io::Result<Told>>,
+    told: &'a Receiver<io::Result<ServerMessage>>,
     near: Near,
     samples: Vec<Vec<FlowSample>>,
     total: Option<Total>,
-    sent: &'a [Sent],
+    sent: &'a [SendStats],
     /// The flows of TCP's circuits, and what has been read of what they sent.
     locals: &'a [usize],
     seen: Vec<u64>,
@@ -393,19 +393,19 @@ impl Sending<'_> {
         false
     }
 
-    fn on_told(&mut self, told: io::Result<Told>) -> bool {
+    fn on_told(&mut self, told: io::Result<ServerMessage>) -> bool {
         match told {
-            Ok(Told::Sample(sample))
+            Ok(ServerMessage::Sample(sample))
                 if sample.len() == self.flows && self.samples.len() < self.samples_max() =>
             {
                 self.samples.push(sample);
             }
-            Ok(Told::Total(total)) if total.flows.len() == self.flows => {
+            Ok(ServerMessage::Total(total)) if total.flows.len() == self.flows => {
                 self.total = Some(*total);
                 return true;
             }
             // A cookie that was sent twice.
-            Ok(Told::Heard(_)) => {}
+            Ok(ServerMessage::Heard(_)) => {}
             Ok(_) => return self.gone("it answered out of turn".into()),
             Err(error) => return self.gone(error.to_string()),
         }

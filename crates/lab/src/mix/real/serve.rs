@@ -9,14 +9,16 @@
 //! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or
 //!           it is gone.
 
-use super::bulk::{self, Came, LOOK, Tally};
+use super::bulk::{self, LOOK, ReceiveStats, Tally};
 use super::protocol::*;
 use super::receive::Receiver;
 use super::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
 use crate::mix::plan::Kind;
 use crate::net::Limits;
 use crate::net::admission::{hex, is_same};
-use crate::net::protocol::{LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, hear_within, say};
+use crate::net::protocol::{
+    LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, read_message_until, write_message,
+};
 use crate::net::server::data_ports::{CALLERS, DataPorts};
 use crate::net::server::unproven::{Handshakes, Length, Step};
 use kiban_base::Instant;
@@ -62,12 +64,12 @@ pub(crate) struct Room<'a> {
 /// The client is gone, or the server ends.
 pub(crate) fn serve(
     room: &Room<'_>,
-    request: &Request,
+    request: &MixRequest,
     reader: &mut Lines,
     writer: &mut TcpStream,
 ) -> io::Result<()> {
     if let Err(why) = judge(request, room.limits) {
-        return say(writer, &Told::Impossible(why));
+        return write_message(writer, &ServerMessage::Impossible(why));
     }
     let nonce = random::bytes::<NONCE_BYTES>()?;
     let bulk: Vec<u16> = circuits_of_tcp(request);
@@ -86,9 +88,14 @@ pub(crate) fn serve(
     });
     let (port, streams, datagrams, listener) = match sockets {
         Ok(sockets) => sockets,
-        Err(error) => return say(writer, &Told::Impossible(format!("the server's sockets: {error}"))),
+        Err(error) => {
+            return write_message(
+                writer,
+                &ServerMessage::Impossible(format!("the server's sockets: {error}")),
+            );
+        }
     };
-    say(writer, &Told::Ready { datagrams: port, streams, nonce: hex(&nonce) })?;
+    write_message(writer, &ServerMessage::Ready { datagrams: port, streams, nonce: hex(&nonce) })?;
     let tallies: Vec<Tally> = bulk.iter().map(|_| Tally::default()).collect();
     let session = Session {
         room,
@@ -108,7 +115,7 @@ pub(crate) fn serve(
 }
 
 /// What of a request is beyond a limit, or makes no sense.
-fn judge(request: &Request, limits: &Limits) -> Result<(), String> {
+fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     let copies =
         |flows: &mut dyn Iterator<Item = &Incoming>| flows.map(|flow| u64::from(flow.copies)).sum::<u64>();
     let circuits = copies(&mut request.flows.iter());
@@ -134,14 +141,14 @@ fn judge(request: &Request, limits: &Limits) -> Result<(), String> {
 }
 
 /// The circuits that are connections.
-fn circuits_of_tcp(request: &Request) -> Vec<u16> {
+fn circuits_of_tcp(request: &MixRequest) -> Vec<u16> {
     let kinds = request.flows.iter().flat_map(|flow| std::iter::repeat_n(flow.kind, flow.copies as usize));
     kinds.enumerate().filter(|(_, kind)| *kind == Kind::Bulk).map(|(number, _)| number as u16).collect()
 }
 
 struct Session<'a> {
     room: &'a Room<'a>,
-    request: &'a Request,
+    request: &'a MixRequest,
     nonce: [u8; NONCE_BYTES],
     bulk: &'a [u16],
     tallies: &'a [Tally],
@@ -194,12 +201,12 @@ impl Session<'_> {
             }
             if sent.is_none() && (!reader.buffer().is_empty() || readable(reader.get_ref(), Duration::ZERO)?)
             {
-                match hear_within::<Said>(reader, LINE_BYTES_MAX, LINE_TIME)? {
-                    Said::Go => {
+                match read_message_until::<ClientMessage>(reader, LINE_BYTES_MAX, LINE_TIME)? {
+                    ClientMessage::Go => {
                         start.get_or_insert(clock.now());
                         deadline = clock.now() + length + GRACE;
                     }
-                    Said::Ended(datagrams) => {
+                    ClientMessage::Ended(datagrams) => {
                         sent = Some(datagrams);
                         last = clock.now();
                         deadline = deadline.min(last + GRACE);
@@ -212,7 +219,7 @@ impl Session<'_> {
                 refused += self.take(datagrams, &mut receiver, &mut start, &mut cookies);
             }
             for cookie in cookies.drain(..) {
-                say(writer, &Told::Heard(hex(&cookie)))?;
+                write_message(writer, &ServerMessage::Heard(hex(&cookie)))?;
             }
             let now = clock.now();
             self.streams(&mut receiver);
@@ -220,7 +227,7 @@ impl Session<'_> {
                 receiver.on_time(now.since(start));
             }
             for sample in receiver.samples() {
-                say(writer, &Told::Sample(sample))?;
+                write_message(writer, &ServerMessage::Sample(sample))?;
             }
             if self.room.ends.load(Ordering::Acquire) {
                 return told("the server ends");
@@ -238,10 +245,10 @@ impl Session<'_> {
         self.streams(&mut receiver);
         let (samples, total) = receiver.finish();
         for sample in samples {
-            say(writer, &Told::Sample(sample))?;
+            write_message(writer, &ServerMessage::Sample(sample))?;
         }
         let total = Total { refused, dropped_here: datagrams.drops(), ..total };
-        say(writer, &Told::Total(Box::new(total)))
+        write_message(writer, &ServerMessage::Total(Box::new(total)))
     }
 
     /// Takes datagrams in; how many were refused.
@@ -291,7 +298,7 @@ impl Session<'_> {
     fn streams(&self, receiver: &mut Receiver) {
         for (circuit, tally) in self.bulk.iter().zip(self.tallies) {
             let mut tally = lock(tally);
-            let Came { octets, gaps, .. } = &mut *tally;
+            let ReceiveStats { octets, gaps, .. } = &mut *tally;
             receiver.on_stream(usize::from(*circuit), std::mem::take(octets), &std::mem::take(gaps));
         }
     }

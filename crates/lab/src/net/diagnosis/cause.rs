@@ -128,7 +128,7 @@ fn captured(evidence: &Evidence) -> Found {
 }
 
 fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
-    let again = evidence.sent_again();
+    let again = evidence.retransmits();
     if exchanges.stalls > 0 && again * 2 >= exchanges.stalls {
         let because = format!("{again} segments sent again in {} stalls", exchanges.stalls);
         return Some((Cause::Loss, because));
@@ -162,7 +162,7 @@ fn short_write(evidence: &Evidence) -> String {
 }
 
 fn of_stream(evidence: &Evidence) -> Found {
-    let again = evidence.sent_again();
+    let again = evidence.retransmits();
     let segments = evidence.segments().unwrap_or(0);
     let shares = evidence.shares();
     let timeouts = evidence.counters.get("TCPTimeouts");
@@ -296,7 +296,7 @@ fn what_there_is(evidence: &Evidence) -> String {
         evidence.info.snd_mss,
         evidence.info.snd_wnd.map_or("unknown".into(), |window| window.to_string()),
         f64::from(evidence.info.rtt_us) * 1e-3,
-        evidence.sent_again(),
+        evidence.retransmits(),
         counts(&evidence.counters),
         counts(&evidence.receiver.counters)
     )

@@ -16,8 +16,8 @@
 use super::data_ports::{CALLERS, DataPorts};
 use super::event::{Event, Refusal};
 use super::limits::{Limits, STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
-use super::ration::Ration;
-use super::unproven::{Bounds, Cut, Handshakes, Length, Step};
+use super::refusal_log::RefusalLog;
+use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
 use crate::mix::real::Room;
 use crate::net::admission::{Token, hex, is_same, may_connect};
 use crate::net::protocol::*;
@@ -133,7 +133,7 @@ impl Server {
             time: STRANGER_TIME,
         };
         let mut strangers = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
-        let mut ration = Ration::default();
+        let mut ration = RefusalLog::default();
         while !shared.ends.load(Ordering::Acquire) {
             let mut refused = Vec::new();
             let admits = |address| {
@@ -148,9 +148,15 @@ impl Server {
                         Ok(()) => continue,
                         Err((stream, why)) => (stream, address, why),
                     },
-                    Step::Cut(stream, address, Cut::Late) => (Some(stream), address, Refusal::Silent),
-                    Step::Cut(stream, address, Cut::Displaced) => (Some(stream), address, Refusal::Displaced),
-                    Step::Cut(stream, address, Cut::Nonsense) => (Some(stream), address, Refusal::Nonsense),
+                    Step::Cut(stream, address, HandshakeError::Late) => {
+                        (Some(stream), address, Refusal::Silent)
+                    }
+                    Step::Cut(stream, address, HandshakeError::Displaced) => {
+                        (Some(stream), address, Refusal::Displaced)
+                    }
+                    Step::Cut(stream, address, HandshakeError::Nonsense) => {
+                        (Some(stream), address, Refusal::Nonsense)
+                    }
                 };
                 refused.push((address, why));
                 if let Some(stream) = stream {
@@ -174,7 +180,7 @@ impl Server {
     ) -> Result<(), (Option<TcpStream>, Refusal)> {
         let shared = &self.shared;
         let refused = |stream, why| Err((Some(stream), why));
-        let hello = match hear::<Hello>(&mut { said }, HELLO_BYTES_MAX) {
+        let hello = match read_message::<Hello>(&mut { said }, HELLO_BYTES_MAX) {
             Err(_) => return refused(stream, Refusal::Nonsense),
             Ok(hello) if !shared.token.is(&hello.token) => return refused(stream, Refusal::Token),
             Ok(hello) => hello,
@@ -195,7 +201,7 @@ impl Server {
 /// Says why, and closes. Nothing here waits.
 fn refuse(mut stream: TcpStream, why: Refusal) {
     // It may be gone already.
-    let _ = say(&mut stream, &Greeting::Refused(why.to_string()));
+    let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
     let _ = stream.shutdown(Shutdown::Write);
     // What is closed with something unread is reset, which may overtake the reason (RFC 1122 §4.2.2.13).
     let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
@@ -217,7 +223,7 @@ impl Shared {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(LINE_TIME))?;
-        Ok((BufReader::new(Punctual::new(stream.try_clone()?, LINE_TIME)), stream))
+        Ok((BufReader::new(DeadlineReader::new(stream.try_clone()?, LINE_TIME)), stream))
     }
 
     fn session(
@@ -230,23 +236,23 @@ impl Shared {
         let limits = &self.limits;
         let local = writer.local_addr()?.ip();
         let end = self.clock.now() + Duration::from_secs(limits.session_seconds.into());
-        say(writer, &Greeting::Welcome(self.welcome()))?;
+        write_message(writer, &Greeting::Welcome(self.welcome()))?;
         loop {
             let Some(ask) = self.next(reader, end)? else { return Ok(()) };
-            if let Ask::Mix(request) = &ask {
+            if let Request::Mix(request) = &ask {
                 let ports = &self.ports;
                 let room = Room { clock: self.clock, limits, ports, ends: &self.ends, address, local };
                 crate::mix::real::serve(&room, request, reader, writer)?;
                 *trials += 1;
                 continue;
             }
-            let Ask::Trial { settings, work, millis } = ask else {
+            let Request::Trial { settings, work, millis } = ask else {
                 let why = "there is no trial that could have ended".to_owned();
-                say(writer, &Answer::Impossible(why))?;
+                write_message(writer, &Reply::Impossible(why))?;
                 continue;
             };
             if let Some(why) = self.beyond(&settings, work, millis) {
-                say(writer, &Answer::Impossible(why))?;
+                write_message(writer, &Reply::Impossible(why))?;
                 continue;
             }
             let listener = match self.ports.take(|port| settings.listen(SocketAddr::new(local, port))) {
@@ -254,18 +260,18 @@ impl Shared {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // They come free when other trials end.
                     let why = "all of the server's ports for data are in use: --data-ports with more of them, or wait";
-                    say(writer, &Answer::Lost(why.into()))?;
+                    write_message(writer, &Reply::Lost(why.into()))?;
                     continue;
                 }
                 Err(error) => {
-                    say(writer, &Answer::Impossible(format!("the server's socket: {error}")))?;
+                    write_message(writer, &Reply::Impossible(format!("the server's socket: {error}")))?;
                     continue;
                 }
             };
             let nonce = random::bytes::<NONCE_BYTES>()?;
             let port = listener.local_addr()?.port();
             let before = Counters::read().unwrap_or_default();
-            say(writer, &Answer::Ready { port, nonce: hex(&nonce) })?;
+            write_message(writer, &Reply::Ready { port, nonce: hex(&nonce) })?;
             let deadline = self.clock.now() + Duration::from_millis(millis.into()) + GRACE;
             let made = self.accept(&listener, address, &nonce).and_then(|stream| match work {
                 Work::Write { message_bytes } => {
@@ -276,23 +282,23 @@ impl Shared {
             });
             drop(listener);
             match self.next(reader, end)? {
-                Some(Ask::Ended) => {}
-                Some(Ask::Trial { .. } | Ask::Mix(_)) => {
+                Some(Request::Ended) => {}
+                Some(Request::Trial { .. } | Request::Mix(_)) => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "a trial within a trial"));
                 }
                 None => return Ok(()),
             }
             *trials += 1;
             let answer = match made {
-                Ok(outcome) => Answer::Outcome(Box::new(outcome)),
-                Err(error) => Answer::Lost(format!("at the server: {error}")),
+                Ok(outcome) => Reply::Outcome(Box::new(outcome)),
+                Err(error) => Reply::Lost(format!("at the server: {error}")),
             };
-            say(writer, &answer)?;
+            write_message(writer, &answer)?;
         }
     }
 
     /// The next line; none at the end.
-    fn next(&self, reader: &mut Lines, end: Instant) -> io::Result<Option<Ask>> {
+    fn next(&self, reader: &mut Lines, end: Instant) -> io::Result<Option<Request>> {
         let idle = self.clock.now() + Duration::from_secs(self.limits.idle_seconds.into());
         while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
             let now = self.clock.now();
@@ -306,7 +312,7 @@ impl Shared {
                 return Err(late("the client said nothing for long"));
             }
         }
-        match hear_within(reader, LINE_BYTES_MAX, LINE_TIME) {
+        match read_message_until(reader, LINE_BYTES_MAX, LINE_TIME) {
             Ok(ask) => Ok(Some(ask)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error),

@@ -4,7 +4,7 @@ pub(crate) mod data_ports;
 mod event;
 mod limits;
 mod listener;
-mod ration;
+mod refusal_log;
 pub(crate) mod unproven;
 
 pub use event::{Event, Refusal};

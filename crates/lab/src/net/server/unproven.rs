@@ -95,7 +95,7 @@ pub(crate) enum Length {
 
 /// Why a connection was not heard to the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cut {
+pub(crate) enum HandshakeError {
     /// It took too long.
     Late,
     /// Another has taken its place.
@@ -109,7 +109,7 @@ pub(crate) enum Step {
     /// It has said what it had to.
     Said(TcpStream, IpAddr, Vec<u8>),
     /// It has not.
-    Cut(TcpStream, IpAddr, Cut),
+    Cut(TcpStream, IpAddr, HandshakeError),
 }
 
 struct Half {
@@ -126,7 +126,11 @@ impl Half {
             Length::Line(_) => said.ends_with(b"\n"),
             Length::Octets(octets) => said.len() == octets,
         };
-        if is_whole { Step::Said(stream, address, said) } else { Step::Cut(stream, address, Cut::Nonsense) }
+        if is_whole {
+            Step::Said(stream, address, said)
+        } else {
+            Step::Cut(stream, address, HandshakeError::Nonsense)
+        }
     }
 }
 
@@ -164,7 +168,7 @@ impl Handshakes {
         steps.extend(heard.map(|entry| entry.item.step(self.length)));
         let now = now();
         let late = self.table.expired(now).into_iter();
-        steps.extend(late.map(|half| Step::Cut(half.stream, half.address, Cut::Late)));
+        steps.extend(late.map(|half| Step::Cut(half.stream, half.address, HandshakeError::Late)));
         for _ in 0..if ready.last() == Some(&true) { ACCEPTS_MAX } else { 0 } {
             match listener.accept() {
                 Ok((stream, from)) => {
@@ -178,7 +182,7 @@ impl Handshakes {
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {
-                        steps.push(Step::Cut(half.stream, half.address, Cut::Displaced));
+                        steps.push(Step::Cut(half.stream, half.address, HandshakeError::Displaced));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

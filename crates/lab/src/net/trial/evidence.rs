@@ -131,7 +131,7 @@ impl Evidence {
     }
 
     /// Segments that the sender sent again.
-    pub fn sent_again(&self) -> u64 {
+    pub fn retransmits(&self) -> u64 {
         u64::from(self.info.total_retrans.saturating_sub(self.info_before.total_retrans))
     }
 

@@ -20,14 +20,14 @@ const LINES_MAX: usize = 16;
 
 /// The lines of the window that is open.
 #[derive(Default)]
-pub(super) struct Ration {
+pub(super) struct RefusalLog {
     until: Option<Instant>,
     /// The last address of each, and how many had no line.
     told: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
     others: u64,
 }
 
-impl Ration {
+impl RefusalLog {
     /// Counts a refusal; whether it has a line.
     pub(super) fn refused(&mut self, address: IpAddr, why: Refusal, now: Instant) -> Option<Event> {
         self.until.get_or_insert(now + WINDOW);
@@ -48,7 +48,7 @@ impl Ration {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
         }
-        let Ration { told, others, .. } = std::mem::take(self);
+        let RefusalLog { told, others, .. } = std::mem::take(self);
         let more = told.into_iter().filter(|(_, (_, more))| *more > 0);
         let lines = more.map(|((_, why), (address, more))| Event::Refused { address, why, more });
         lines.chain((others > 0).then_some(Event::RefusedOthers(others))).collect()
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_refusals_is_some_lines_and_all_are_counted() {
-        let mut ration = Ration::default();
+        let mut ration = RefusalLog::default();
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut lines = Vec::new();
         for number in 0..100_000u32 {
