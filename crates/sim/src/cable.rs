@@ -25,7 +25,7 @@ use std::time::Duration;
 pub const ETHERNET_FRAMING_BYTES: usize = 24;
 
 kiban_base::counters! {
-    /// Counters of one direction of a cable. Impairments are counted in [`HarmCounters`].
+    /// Counters of one direction of a cable. Impairments are counted in [`ImpairmentCounters`].
     pub struct CableCounters {
         /// Packets that a board has sent.
         packets,

@@ -6,7 +6,7 @@
 //! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload,
 //!           which means nothing.
 //! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
-//!           well ([`hear_within`]).
+//!           well ([`read_message_until`]).
 //! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's
 //!           own.
 

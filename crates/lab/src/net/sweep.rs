@@ -88,7 +88,7 @@ impl Sweep {
     /// Measures what is missing, sums up, and proves.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// [`SweepError`].
     pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
         let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;

@@ -12,7 +12,7 @@
 //!               [`Disk::resume`].
 //! Dockets       small records, stored by key, that outlive the process: the data that recovery needs.
 //! Limits        a disk limits open files, unfinished contents and records; beyond that it returns
-//!               [`Trouble::TooMany`].
+//!               [`DiskError::TooMany`].
 
 use super::{Date, Mark, Marks, Path};
 use alloc::string::String;
