@@ -109,9 +109,9 @@ pub enum AttachError {
     Taken(Attachment),
     /// The two ports carry different things.
     Differ(Attachment, PortKind, Attachment, PortKind),
-    /// A line carries cells: use [`World::join_packets`](crate::World::join_packets) for this port.
+    /// A line carries cells: use [`World::join_packets`](crate::World::connect_packets) for this port.
     NotCells(Attachment, PortKind),
-    /// A cable carries packets: use [`World::join`](crate::World::join) for this port.
+    /// A cable carries packets: use [`World::join`](crate::World::connect) for this port.
     NotPackets(Attachment),
 }
 

@@ -172,7 +172,7 @@ impl ClientStreams {
     /// Takes what the client has asked, and tells what there is to tell. Whether the client is to be rung.
     ///
     /// # Errors
-    /// It broke its memory: [`Desk::break_off`] is to follow.
+    /// It broke its memory: [`ClientStreams::disconnect`] is to follow.
     pub fn process_requests(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
@@ -204,7 +204,7 @@ impl ClientStreams {
     /// What found no room in the ring goes in. Whether anything did.
     ///
     /// # Errors
-    /// As [`Desk::work`].
+    /// As [`ClientStreams::process_requests`].
     pub fn flush_indications(&mut self) -> Result<bool, Poisoned> {
         let mut told = false;
         if self.gone {
@@ -220,10 +220,10 @@ impl ClientStreams {
         Ok(told)
     }
 
-    /// Something has happened on the board: whether it was this client's. Follow it with [`Desk::tell`].
+    /// Something has happened on the board: whether it was this client's. Follow it with [`ClientStreams::flush_indications`].
     ///
     /// # Errors
-    /// As [`Desk::work`].
+    /// As [`ClientStreams::process_requests`].
     pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let stream = match completion {
             Completion::Accepted { stream, listener, remote } => {

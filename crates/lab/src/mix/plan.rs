@@ -301,7 +301,7 @@ impl Plan {
     /// Reads a plan and judges it.
     ///
     /// # Errors
-    /// [`Mistake`]: the first that was found.
+    /// [`PlanError`]: the first that was found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
         plan.judge(text)?;

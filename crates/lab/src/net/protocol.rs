@@ -1,8 +1,8 @@
 //! What client and server say to each other.
 //!
 //! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever
-//!           has another one is closed. Then a trial after the other: [`Ask`], [`Answer::Ready`], the data
-//!           connection, [`Ask::Ended`], [`Answer::Outcome`].
+//!           has another one is closed. Then a trial after the other: [`Request`], [`Reply::Ready`], the data
+//!           connection, [`Request::Ended`], [`Reply::Outcome`].
 //! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload,
 //!           which means nothing.
 //! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
@@ -193,7 +193,7 @@ pub type Lines = BufReader<DeadlineReader>;
 /// Reads a line that has to be whole after `length`.
 ///
 /// # Errors
-/// As [`hear`]; `TimedOut` or `WouldBlock` if it is not.
+/// As [`read_message`]; `TimedOut` or `WouldBlock` if it is not.
 pub fn read_message_until<T: DeserializeOwned>(
     reader: &mut Lines,
     bytes_max: u64,

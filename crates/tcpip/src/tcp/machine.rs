@@ -332,7 +332,7 @@ impl Tcp {
     }
 
     /// Returns whether a session has bytes queued for a peer that accepts none, so that memory would not help
-    /// its writer yet. Always false without [`Config::shares`].
+    /// its writer yet. Always false without [`Config::memory_shares`].
     pub fn is_window_closed(&self, session: SessionId) -> bool {
         self.config.memory_shares && self.table.get(session).is_some_and(Session::is_window_closed)
     }
@@ -359,7 +359,7 @@ impl Tcp {
     }
 
     /// Returns the bytes of transmit memory that are promised to no session; `u64::MAX` without
-    /// [`Config::shares`].
+    /// [`Config::memory_shares`].
     pub fn free_bytes(&self) -> u64 {
         if self.config.memory_shares { self.send_share.free() } else { u64::MAX }
     }
