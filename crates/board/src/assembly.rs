@@ -1,4 +1,4 @@
-//! The assembly of a board from its configuration.
+//! Assembles a board from its configuration.
 
 use crate::board::Board;
 use crate::config::{BoardConfig, PortAddress, PortConfig, RdmaConfig};
@@ -15,8 +15,8 @@ use kiban_tcpip::ip::{Prefix, Route};
 use kiban_vi::Nic;
 
 impl Board {
-    /// Builds a board. Whatever peers see of its random numbers, and all its keys, come from a generator
-    /// under `key`.
+    /// Builds a board. All of its keys, and all random numbers that peers can see, come from a generator
+    /// seeded with `key`.
     pub fn new(config: &BoardConfig, key: RngKey) -> Board {
         let sizes = &config.memory;
         let memory = Memory {
@@ -25,7 +25,8 @@ impl Board {
             pdus: PduPool::new(sizes.pdus),
         };
         let mut rng = SecureRng::new(key);
-        // A segment fills whole pages but for the last: that much of the memory is payload.
+        // A segment fills all its pages except the last one; this is the part of the memory that holds
+        // payload.
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
         let mut tower = ip::tower(config, page_payload, &mut rng);
@@ -50,7 +51,7 @@ impl Board {
                 tower.ip.add_route(direct);
                 match host {
                     None => tower.ip.add_address(index, address),
-                    // The host's: what is for it goes there.
+                    // Addresses of the host: packets for them go to its port.
                     Some(port) => {
                         tower.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
                     }
@@ -109,13 +110,13 @@ impl Board {
     }
 }
 
-/// The addresses that a port is configured with, and their nets.
+/// Returns the addresses that a port is configured with, and their prefixes.
 fn addresses_of(port: &PortConfig) -> Vec<(IpAddr, Prefix)> {
     match port {
         PortConfig::Atm(atm) if atm.address.is_unspecified() => Vec::new(),
         PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
         PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
-        // Those of IPv6 are the link's to give, once it has found that nobody else has them.
+        // The link adds IPv6 addresses itself, after it has verified that they are unique (RFC 4862 §5.4).
         PortConfig::Ethernet(ethernet) => {
             ethernet.link.addresses.iter().copied().filter(|(address, _)| address.is_ipv4()).collect()
         }
@@ -123,13 +124,13 @@ fn addresses_of(port: &PortConfig) -> Vec<(IpAddr, Prefix)> {
     }
 }
 
-/// The longest IP packet of a port, bytes.
+/// Returns the size of the longest IP packet of a port, in bytes.
 fn mtu_of(port: &PortConfig) -> usize {
     match port {
         PortConfig::Atm(atm) => atm.mtu_bytes,
         PortConfig::Ip(ip) => ip.mtu_bytes,
         PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
-        // Not for the board's own IP.
+        // These ports do not carry packets of the board's own IP.
         PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) | PortConfig::Bridge(_) => 0,
     }
 }

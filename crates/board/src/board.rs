@@ -34,7 +34,7 @@ pub enum Input<'a> {
         /// The burst.
         packets: &'a mut VecDeque<Pdu>,
     },
-    /// A packet of the VI NIC has arrived. It may lie in memory that others write to.
+    /// A packet for the VI NIC has arrived. It may lie in memory to which others can write.
     Message {
         /// The port number.
         port: usize,
@@ -61,7 +61,7 @@ pub enum Output {
     Completions,
     /// There is nothing to do before the deadline, unless input arrives.
     Idle {
-        /// May be early, never late.
+        /// The deadline; it may be early, never late.
         deadline: Instant,
     },
 }
@@ -157,7 +157,7 @@ impl Board {
             (Some(Port::Vi(path)), Some(nic), _) => nic.fetch(*path, room, self.stack.now),
             (Some(Port::Efe), _, Some(tower)) => {
                 let length = tower.fetch(room, self.stack.now);
-                // Sent packets make room for more.
+                // Sending frees room for further packets.
                 self.stack.unsettled |= length.is_some();
                 length
             }

@@ -1,4 +1,4 @@
-//! The assembly: a communications board as a value.
+//! The board: ports, protocol stacks and the host edge, assembled into one value.
 //!
 //! ```
 //! use kiban_base::{Instant, RngKey};

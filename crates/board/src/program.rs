@@ -15,7 +15,7 @@ pub trait Program: Any {
     /// Handles a completion of one of the program's streams, sockets or pings; [`Host::consumer`] identifies
     /// its owner within the program.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
-    /// Returns when it must act by itself; may be early, never late.
+    /// Returns when the program must be called even if nothing happens; may be early, never late.
     fn deadline(&self) -> Instant {
         Instant::NEVER
     }

@@ -1,4 +1,4 @@
-//! The board's side: what one client has there.
+//! The board's side of an attached client: its streams and listeners.
 
 use crate::{Completion, Host, HostError, Reason, StreamId};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,27 +13,27 @@ use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, Slice};
 use kiban_tcpip::tcp::{Nagle, Owner};
 
-/// Bytes that go from a pipe to a stream in one piece.
+/// The most bytes that are moved from a pipe to a stream at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
 kiban_base::counters! {
-    /// What one client has done.
+    /// Counters of one client.
     pub struct ClientCounters {
-        /// Streams that it opened.
+        /// Streams that the client opened.
         opened,
-        /// Streams that came to its listeners.
+        /// Connections accepted by its listeners.
         accepted,
-        /// Callers for whom there was no slot and no place to wait.
+        /// Connections refused because there was neither a slot nor room in the backlog.
         refused,
-        /// Streams that ended in order.
+        /// Streams that closed in order.
         ended,
-        /// Streams that were reset, or given up.
+        /// Streams that were reset or aborted.
         reset,
-        /// Bytes that came for it.
+        /// Bytes received for the client.
         bytes_in,
-        /// Bytes that it sent.
+        /// Bytes sent by the client.
         bytes_out,
-        /// What it asked that means nothing.
+        /// Requests that are not valid.
         invalid_requests,
     }
 }
@@ -43,68 +43,68 @@ enum State {
     Offered(u16),
     Opening,
     Open,
-    /// The client has closed it: what it has put in leaves.
+    /// The client has closed the stream; the data that it wrote is still being sent.
     Closing,
 }
 
-/// One slot.
+/// A slot: one stream of the client, and the pipes that belong to it.
 struct Slot {
     state: State,
-    /// Until it has ended, and all that came is in the pipe.
+    /// Set until the stream has ended and everything received is in the pipe.
     stream: Option<StreamId>,
     out: Reader,
     into: Writer,
-    /// What the stream did not take, and how much of it has gone.
+    /// Data that the stream did not accept, and how much of it has been sent since.
     outward: Vec<u8>,
     outward_sent: usize,
-    /// What the pipe did not take, and how much of it has gone.
+    /// Data that the pipe did not accept, and how much of it has been written since.
     inward: Option<(Slice, usize)>,
     client_finished: bool,
     peer_finished: bool,
-    /// The peer's last byte is in the pipe, and that has been said.
+    /// The peer's last byte is in the pipe, and the client has been notified.
     into_ended: bool,
     ended: Option<EndReason>,
 }
 
-/// A listener of the client's.
+/// A listener of the client.
 struct Listener {
-    /// The board's number.
+    /// The board's number of the listener.
     number: u32,
     offered: VecDeque<u32>,
     callers: VecDeque<PendingConnection>,
 }
 
-/// Somebody for whom no slot is offered yet.
+/// A connection for which the client has not offered a slot yet.
 struct PendingConnection {
     stream: StreamId,
     remote: SocketAddr,
     peer_finished: bool,
 }
 
-/// Where a stream belongs.
+/// Where a stream is recorded.
 #[derive(Clone, Copy)]
 enum Location {
     Slot(u32),
     Caller(u16),
 }
 
-/// What one client has on a board.
+/// The streams of one client.
 pub struct ClientStreams {
     layout: Layout,
     region: Region,
-    /// Whose its streams are, once it has asked for one.
+    /// The owner of the client's streams, assigned at its first request.
     owner: Option<Owner>,
     requests: Consumer,
     indications: Producer,
     slots: Vec<Option<Slot>>,
     listeners: BTreeMap<u16, Listener>,
     locations: BTreeMap<StreamId, Location>,
-    /// What found the ring full.
+    /// Indications for which the ring had no room.
     pending_indications: VecDeque<Indication>,
     counters: ClientCounters,
-    /// Asks since the client was last rung for the room that this made.
+    /// Requests taken since the client was last woken to use the freed room in the ring.
     requests_taken: usize,
-    /// Nobody is told anything any more.
+    /// The client has gone; it receives no further indications.
     gone: bool,
 }
 
@@ -115,10 +115,10 @@ impl fmt::Debug for ClientStreams {
 }
 
 impl ClientStreams {
-    /// The desk of a client that has just come with new memory.
+    /// Creates the state of a client that has just attached with fresh memory.
     ///
     /// # Panics
-    /// When the memory is shorter than the layout.
+    /// If the memory is shorter than the layout.
     pub fn new(memory: &Region, layout: Layout) -> ClientStreams {
         let region = memory.clone().with_address(0);
         let shape = layout.shape();
@@ -139,40 +139,41 @@ impl ClientStreams {
         }
     }
 
-    /// What has happened.
+    /// Returns the counters.
     pub const fn counters(&self) -> ClientCounters {
         self.counters
     }
 
-    /// Streams that it may have at once.
+    /// Returns the maximum number of streams at a time.
     pub const fn slots(&self) -> usize {
         self.layout.slots()
     }
 
-    /// Streams that it has.
+    /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.locations.len()
     }
 
-    /// Whether the client has asked something: one look.
+    /// Returns whether the client has posted a request; reads one word of shared memory.
     pub fn is_ready(&self) -> bool {
         self.requests.is_ready() && !self.ignores_indications()
     }
 
-    /// A client that does not hear what it is told is not heard, either.
+    /// Returns whether the client has left so many indications unread that its requests are not read either.
     fn ignores_indications(&self) -> bool {
         self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
 
-    /// Whether a client that has gone has left nothing behind.
+    /// Returns whether a client that has gone has no streams left.
     pub fn is_finished(&self) -> bool {
         self.gone && self.locations.is_empty()
     }
 
-    /// Takes what the client has asked, and tells what there is to tell. Whether the client is to be rung.
+    /// Executes the client's requests and writes pending indications. Returns whether the client must be
+    /// woken.
     ///
     /// # Errors
-    /// It broke its memory: [`ClientStreams::disconnect`] is to follow.
+    /// The client corrupted its shared memory: call [`ClientStreams::disconnect`].
     pub fn process_requests(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
@@ -180,7 +181,7 @@ impl ClientStreams {
                 break;
             }
             let mut entry = [0; ENTRY_BYTES];
-            // Copied once; only the copy is judged.
+            // Copy the entry once, and validate the copy: the client can change the original meanwhile.
             match self.requests.peek()? {
                 None => break,
                 Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),
@@ -193,7 +194,7 @@ impl ClientStreams {
                 self.counters.invalid_requests += 1;
             }
         }
-        // A client that found the ring full has filled more than this since.
+        // A client that found the ring full has posted at least this many requests since.
         let frees = self.requests_taken >= shape.slots() / 4;
         if frees {
             self.requests_taken = 0;
@@ -201,7 +202,7 @@ impl ClientStreams {
         Ok(self.flush_indications()? | frees)
     }
 
-    /// What found no room in the ring goes in. Whether anything did.
+    /// Writes pending indications into the ring. Returns whether any were written.
     ///
     /// # Errors
     /// As [`ClientStreams::process_requests`].
@@ -220,7 +221,8 @@ impl ClientStreams {
         Ok(told)
     }
 
-    /// Something has happened on the board: whether it was this client's. Follow it with [`ClientStreams::flush_indications`].
+    /// Handles a completion of the board. Returns whether it concerns one of this client's streams. Call
+    /// [`ClientStreams::flush_indications`] afterwards.
     ///
     /// # Errors
     /// As [`ClientStreams::process_requests`].
@@ -256,7 +258,7 @@ impl ClientStreams {
                     Ok(info) => {
                         self.pending_indications.push_back(Indication::Opened { slot, local: info.local })
                     }
-                    // It has ended in this moment, which is told next.
+                    // The stream ended just now; the next completion says so.
                     Err(_) => return Ok(true),
                 }
             }
@@ -268,7 +270,7 @@ impl ClientStreams {
         Ok(true)
     }
 
-    /// A caller that waits for a slot has something to say.
+    /// Handles a completion of a connection that waits for a slot.
     fn on_pending(&mut self, listener: u16, stream: StreamId, completion: Completion, host: &mut Host<'_>) {
         let Some(listener) = self.listeners.get_mut(&listener) else { return };
         match completion {
@@ -319,7 +321,7 @@ impl ClientStreams {
         state.peer_finished = caller.peer_finished;
         self.locations.insert(caller.stream, Location::Slot(slot));
         self.counters.accepted += 1;
-        // One that has ended in this moment had an address, too; its end is told next.
+        // A connection that ended just now had an address as well; the next completion reports its end.
         let local =
             host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
         self.pending_indications.push_back(Indication::Accepted {
@@ -331,7 +333,7 @@ impl ClientStreams {
         self.pump(slot, host)
     }
 
-    /// A slot that is the client's to give, as new.
+    /// Takes a slot that the client may use, and resets it.
     fn take(&mut self, slot: u32, state: State) -> Option<&mut Slot> {
         let place = self.slots.get_mut(slot as usize).filter(|place| place.is_none())?;
         let (out, into) = self.layout.pipes_at(slot as usize);
@@ -351,7 +353,7 @@ impl ClientStreams {
         }))
     }
 
-    /// Does what was asked; whether it means anything.
+    /// Executes a request. Returns whether it was valid.
     fn execute(&mut self, ask: Request, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
@@ -379,7 +381,7 @@ impl ClientStreams {
                 });
                 self.pending_indications.push_back(Indication::Listening { listener, result });
             }
-            // Its slots say it.
+            // The slot's own fields answer this request.
             Request::QueryEnd { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
@@ -409,7 +411,7 @@ impl ClientStreams {
                     self.free(slot);
                     return Ok(true);
                 }
-                // What has not been opened has nothing that could leave.
+                // A stream that is not open yet has no data to send.
                 if state.state == State::Opening {
                     self.abort(slot, host);
                     return Ok(true);
@@ -429,7 +431,7 @@ impl ClientStreams {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);
                 let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
                 let nagle = if is_on { Nagle::Classic } else { Nagle::Off };
-                // One that has just ended has no segments.
+                // A stream that ended just now has no segments to send.
                 let _ = host.set_nagle(stream, nagle);
             }
         }
@@ -472,17 +474,17 @@ impl ClientStreams {
         self.region.bell(self.layout.slot_at(slot as usize) + at).expect("a slot has room for its bells")
     }
 
-    /// Moves what can be moved, both ways.
+    /// Moves as many bytes as possible in both directions.
     fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Poisoned> {
-        // Before anything is looked at: what comes later is told.
+        // Arm the bell before looking, so that anything that happens later rings it.
         self.bell(slot, 0).arm();
         let ClientStreams { slots, counters, locations: places, .. } = self;
         let Some(state) = &mut slots[slot as usize] else { return Ok(()) };
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
         }
-        // Who waits for room is woken when half of it is free, not for every piece: a wake-up may cost more
-        // than copying one.
+        // Wake a writer that waits for room when half of the pipe is free, not after every piece: a wake-up
+        // may cost more than copying one.
         let mut moved = false;
         let room = self.layout.room();
         if let Some(stream) = state.stream {
@@ -498,7 +500,7 @@ impl ClientStreams {
                     *(if in_order { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
-                    // It may have ended in this moment.
+                    // The stream may have ended just now.
                     let _ = host.close(stream);
                 }
             } else {
@@ -522,7 +524,7 @@ impl ClientStreams {
         Ok(())
     }
 
-    /// Nobody is told anything any more, and nobody calls.
+    /// Drops all pending indications and connections.
     fn close_all(&mut self, host: &mut Host<'_>) {
         self.gone = true;
         let listeners: Vec<u16> = self.listeners.keys().copied().collect();
@@ -531,7 +533,7 @@ impl ClientStreams {
         });
     }
 
-    /// The client has gone: what it had put in still leaves, everything else ends.
+    /// Handles a client that has left: the data that it wrote is still sent; everything else is closed.
     pub fn detach(&mut self, host: &mut Host<'_>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
@@ -543,7 +545,7 @@ impl ClientStreams {
         self.pending_indications.clear();
     }
 
-    /// The client has broken its memory, or its time is over: everything ends at once.
+    /// Closes everything at once, because the client corrupted its memory or its time is over.
     pub fn disconnect(&mut self, host: &mut Host<'_>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
@@ -556,7 +558,7 @@ impl ClientStreams {
 }
 
 impl Slot {
-    /// From the client's pipe to the stream: whether anything moved.
+    /// Moves bytes from the client's pipe to the stream. Returns whether any were moved.
     fn pump_out(
         &mut self,
         stream: StreamId,
@@ -566,7 +568,7 @@ impl Slot {
         let mut moved = false;
         loop {
             if self.outward_sent < self.outward.len() {
-                // One that has just ended takes nothing, and that is told next.
+                // A stream that ended just now accepts nothing; the next completion says so.
                 let count = host.write(stream, &self.outward[self.outward_sent..]).unwrap_or(0);
                 counters.bytes_out += count as u64;
                 self.outward_sent += count;
@@ -588,8 +590,8 @@ impl Slot {
                 }
                 return Ok(moved);
             }
-            // What the stream has no room for stays in the pipe, but for a first piece that has the board
-            // tell of room.
+            // Data for which the stream has no room stays in the pipe, except for a first piece: writing it
+            // makes the board report when there is room.
             let room = host.room(stream).unwrap_or(0);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
             let outward = &mut self.outward;
@@ -603,7 +605,7 @@ impl Slot {
         }
     }
 
-    /// From the stream to the client's pipe: whether anything moved.
+    /// Moves bytes from the stream to the client's pipe. Returns whether any were moved.
     fn pump_in(
         &mut self,
         stream: StreamId,
@@ -634,7 +636,7 @@ impl Slot {
     }
 }
 
-/// What a client is told when its stream ends for this reason.
+/// Maps the reason for which a stream ended to what its client is told.
 pub const fn why(reason: Reason) -> EndReason {
     match reason {
         Reason::Closed => EndReason::Closed,

@@ -1,4 +1,4 @@
-//! Serves streams of this board to other processes, through memory that both see: the board's side of
+//! Serves streams of this board to other processes through shared memory: the board's side of
 //! [`kiban_attach`].
 
 mod desk;
@@ -11,7 +11,7 @@ use core::ops::RangeInclusive;
 use kiban_attach::EndReason;
 use kiban_tcpip::tcp::Owner;
 
-/// Ports that are chosen for listeners that name none (RFC 6335 §6: the dynamic ports).
+/// Ports for listeners that do not name one (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
 /// Listens for a program of `owner`, as its operating system would: `::` covers both address families; port 0
@@ -19,7 +19,7 @@ const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 /// address.
 ///
 /// # Errors
-/// The address is not the board's, or taken.
+/// The address is not one of the board's, or is in use.
 pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
     if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
         return Err(EndReason::BadAddress);
