@@ -127,7 +127,7 @@ pub struct AtmPortConfig {
 }
 
 impl AtmPortConfig {
-    /// An OC-3c port with the MTU of Classical IP and no circuit yet.
+    /// Returns an OC-3c port with the MTU of Classical IP and no circuits.
     pub fn oc3c(address: IpAddr, prefix: Prefix) -> AtmPortConfig {
         AtmPortConfig {
             line_bits_per_second: OC3C_BITS_PER_SECOND,

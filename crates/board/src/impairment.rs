@@ -190,7 +190,7 @@ impl Impairment {
         is_lost
     }
 
-    /// Possibly starts a stall at `at`.
+    /// Starts a stall at `at`, with the configured probability.
     fn stall(&mut self, at: Instant) {
         if self.chance.happens(self.harm.stalls) {
             self.counters.stalls += 1;

@@ -1,28 +1,29 @@
-//! Pace: the rate of a line for packets, and the queue in front of it.
+//! A pacer: the rate of a line for packets, and the queue in front of it.
 //!
-//! Goal      when a packet that is sent now has left, to the fraction of a nanosecond while the line is busy.
-//! Queue     a packet waits for those before it; what finds the queue full is not taken. Bounded in packets,
+//! Goal      the time at which a packet that is sent now has left, exact to a fraction of a nanosecond while
+//!           the line is busy.
+//! Queue     packets wait in order; a packet that finds the queue full is rejected. The bound counts packets,
 //!           as in a router.
-//! Left out  the packets themselves: only moments are kept here, so that lines of the simulator and real
-//!           links may keep theirs in whatever form they have them.
+//! Left out  the packets themselves. Only times are kept here, so that the simulator's lines and real links
+//!           can keep packets in their own form.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// A line for packets. Its rate and its bound are said with each packet: they may change.
+/// A line for packets. Rate and bound are arguments of each call, because they may change.
 #[derive(Debug, Default)]
 pub struct Pacer {
-    /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
+    /// When the line will have sent its queue; and the fraction of a nanosecond beyond, in parts of the rate.
     free_at: Instant,
     rest: u128,
-    /// When each packet that waits is turned to.
+    /// When the transmission of each waiting packet starts.
     waiting: VecDeque<Instant>,
 }
 
 impl Pacer {
-    /// When the last bit of a packet that is sent now has left, its `bytes` those on the line; nothing when
-    /// it found `packets_max` that wait before it. A rate of 0 bit/s is one of 1.
+    /// Returns when the last bit of a packet of `bytes` on the line will have left if it is sent now; `None`
+    /// if `packets_max` packets wait already. A rate of 0 bit/s counts as 1.
     pub fn admit(
         &mut self,
         bytes: usize,
@@ -45,7 +46,7 @@ impl Pacer {
         Some(self.free_at)
     }
 
-    /// When there is room for another packet.
+    /// Returns when there is room for another packet.
     pub fn room_at(&mut self, packets_max: usize, now: Instant) -> Instant {
         let is_full = self.waiting(now) >= packets_max;
         if is_full { self.waiting.front().map_or(now, |&at| at) } else { now }
@@ -57,7 +58,7 @@ impl Pacer {
         self.waiting.len()
     }
 
-    /// Packets whose turn has come wait no more.
+    /// Removes packets whose transmission has started.
     fn advance_to(&mut self, now: Instant) {
         while self.waiting.front().is_some_and(|start| *start <= now) {
             self.waiting.pop_front();
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(pace.waiting(at(0)), 2);
         assert_eq!(pace.room_at(2, at(0)), at(333_333_333));
         assert_eq!(pace.room_at(2, at(400_000_000)), at(400_000_000));
-        // After a pause it begins anew.
+        // After a pause the line starts afresh.
         assert_eq!(pace.admit(1, 8_000_000_000, 0, at(2_000_000_000)), Some(at(2_000_000_001)));
     }
 }

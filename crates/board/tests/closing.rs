@@ -1,4 +1,4 @@
-//! Endings: a host that goes leaves nothing behind, whatever the peer does.
+//! Closing: a host that closes its streams leaves nothing behind, whatever the peer does.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Pair, config, socket};
 use kiban_board::{Completion, Reason, StreamId};
 use std::time::Duration;
 
-/// Two boards with a stream between them: both ends.
+/// Returns two boards with a stream between them, and both ends.
 fn opened() -> (Pair, StreamId, StreamId) {
     let mut pair = Pair::of([config(0), config(1)]);
     pair.boards[1].host().listen(socket(1, 80)).unwrap();

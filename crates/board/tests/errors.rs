@@ -1,4 +1,4 @@
-//! ICMP errors of both families at a board: what it reports, what it is told, and whom it believes.
+//! ICMP errors of both families at a board: those it sends, those it receives, and which of these it accepts.
 
 mod common;
 
@@ -13,7 +13,7 @@ use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// A frame from the stranger to board 0 with an IP packet in it.
+/// Returns a frame with an IP packet from the third host to board 0.
 fn frame(packet: &[u8]) -> Vec<u8> {
     let ether_type = if packet[0] >> 4 == 4 { ether_type::IPV4 } else { ether_type::IPV6 };
     let mut bytes = vec![0; HEADER_BYTES];
@@ -38,7 +38,7 @@ fn packet6(source: Ipv6Addr, target: Ipv6Addr, next_header: u8, payload: &[u8]) 
     bytes
 }
 
-/// An error of a router about `quoted`.
+/// Returns a router's error about `quoted`.
 fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     if quoted[0] >> 4 == 4 {
         let header = match kind {
@@ -72,7 +72,7 @@ fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A socket of board 0 for a family, and its peer's address.
+/// Binds a socket of board 0 for a family; returns it and its peer's address.
 fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
     let (any, remote): (IpAddr, IpAddr) = if is_ipv4 {
         (Ipv4Addr::UNSPECIFIED.into(), ip4(1))
@@ -84,7 +84,7 @@ fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
     (socket, SocketAddr::new(remote, 7))
 }
 
-/// The IP packets that board 0 sent to board 1.
+/// Returns the IP packets that board 0 sent to board 1.
 fn packets_to_1(hub: &Hub) -> Vec<Vec<u8>> {
     let to_1 = |frame: &&Vec<u8>| frame[..6] == mac(1).0 && frame[12..14] != [8, 6];
     hub.seen.iter().filter(to_1).map(|frame| frame[HEADER_BYTES..].to_vec()).collect()
@@ -100,7 +100,7 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
         hub.run();
         let sent = packets_to_1(&hub).pop().expect("one packet");
         hub.take_told(1);
-        // One that we never sent: from an address that is not ours.
+        // A packet that we never sent: its source is not our address.
         let mut foreign = sent.clone();
         if is_ipv4 {
             foreign[15] = 77;
@@ -112,13 +112,13 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
                 hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, quoted));
             }
         }
-        // One that says more than the packet had.
+        // An MTU that is no smaller than the packet was.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_told(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
-        // And one that is true.
+        // A plausible one.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
@@ -130,7 +130,7 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
         assert!(lengths.len() == 2 && lengths.iter().all(|length| *length <= 1300), "{lengths:?}");
         assert_eq!(hub.take_told(1).len(), 0, "the socket had a datagram already");
         assert_eq!(hub.count(1, "ip", "reassembled"), 1);
-        // Ten minutes later the way may be wide again.
+        // Ten minutes later the path may have its full MTU again.
         hub.pass(Duration::from_secs(601));
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
@@ -165,7 +165,7 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
         hub.run();
         assert_eq!(hub.count(0, "tcp", "icmp_errors_rejected"), 1);
         assert!(hub.boards[0].host().info(stream).is_err() || hub.take_told(0).is_empty());
-        // Errors that nobody takes do not pile up.
+        // Errors that the host does not read do not pile up.
         for _ in 0..5000 {
             hub.inject(0, &error(kinds[0], of(protocol::UDP)));
             let Hub { boards, wires, now, .. } = &mut hub;
@@ -180,7 +180,7 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
     }
 }
 
-/// The ICMP errors among what board 0 sent to the stranger: kind and code, and how long the packet is.
+/// Returns the ICMP errors that board 0 sent to the third host: kind, code and packet length.
 fn reports(hub: &Hub) -> Vec<(u8, u8, usize)> {
     let read = |frame: &Vec<u8>| {
         let packet = &frame[HEADER_BYTES..];
@@ -196,14 +196,14 @@ fn reports(hub: &Hub) -> Vec<(u8, u8, usize)> {
     hub.seen.iter().filter_map(read).collect()
 }
 
-/// A hub whose board 0 knows where the stranger is, at both of its addresses.
+/// Returns a hub whose board 0 knows the third host's MAC address for both of its IP addresses.
 fn with_stranger() -> Hub {
     let mut hub = Hub::pair();
     introduce(&mut hub);
     hub
 }
 
-/// The stranger asks for board 0, which remembers it for a while.
+/// The third host resolves board 0, which remembers it for a while.
 fn introduce(hub: &mut Hub) {
     let arp = kiban_tcpip::wire::arp::Packet {
         operation: kiban_tcpip::wire::arp::Operation::Request,

@@ -27,7 +27,7 @@ fn arp_frame(target: Mac, packet: arp::Packet) -> Vec<u8> {
     bytes
 }
 
-/// ARP packets among frames.
+/// Returns the ARP packets among frames.
 fn arps(frames: &[Vec<u8>]) -> Vec<(Mac, arp::Packet)> {
     let is_arp = |frame: &&Vec<u8>| frame[12..14] == [8, 6];
     let read = |frame: &Vec<u8>| {
@@ -157,7 +157,7 @@ fn pings_and_long_datagrams_of_both_families_come_and_go() {
             assert!(buffer[..length] == bytes);
         }
         hub.take_told(1);
-        // Nobody is at port 54: the socket that asked hears of it.
+        // Port 54 is not bound: the socket that sent gets the error.
         hub.boards[0].host().send_to(here, SocketAddr::new(remote, 54), &noise(3000)).unwrap();
         hub.run();
         let code = if remote.is_ipv4() { 3 } else { 4 };
@@ -200,7 +200,7 @@ fn a_listener_of_both_families_sees_who_comes() {
         let got = hub.boards[0].host().receive_from(here, &mut [0; 9]).unwrap();
         assert_eq!(got, Some((SocketAddr::new(remote, 80), 4)));
     }
-    // IPv6 alone: nothing listens to IPv4.
+    // IPv6 only: nothing listens for IPv4.
     hub.boards[1].host().listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 81)).unwrap();
     let stream = hub.boards[0].host().open(SocketAddr::new(ip4(1), 81)).unwrap();
     hub.pass(second(1));
@@ -249,7 +249,7 @@ fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));
         assert_eq!(hub.take_told(0), []);
-        // One that comes late is not asked for anew.
+        // A connect that comes late does not cause another ARP request.
         let late = open(&mut hub, 90);
         hub.pass(Duration::from_millis(200));
         let told = hub.take_told(0);
@@ -279,7 +279,7 @@ fn a_neighbour_that_goes_ends_what_is_to_be_opened_and_not_what_is_open() {
         assert_eq!(hub.take_told(0), []);
         hub.pass(second(12));
         assert_eq!(hub.take_told(0), [Completion::Ended { stream: other, reason: Reason::Unreachable }]);
-        // It was somebody's cable.
+        // Only the cable was unplugged.
         hub.unplugged[1] = false;
         hub.pass(second(60));
         let mut buffer = [0; 16];
@@ -299,7 +299,7 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
         hub.boards[0].host().ping(remote, 1, 1, b"x").unwrap();
         hub.pass(second(60));
         hub.seen.clear();
-        // Stale: used at once, asked five seconds later, by name.
+        // Stale: used at once, and probed by unicast five seconds later.
         hub.boards[0].host().ping(remote, 1, 2, b"x").unwrap();
         hub.run();
         assert_eq!(hub.take_told(0).len(), 2);
@@ -310,7 +310,7 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
             + discoveries(&hub.seen).iter().filter(|(_, to, _)| IpAddr::V6(*to) == remote).count();
         assert!(probes >= 1, "it was asked itself");
         assert!(hub.seen.iter().filter(to_board_1).count() >= 2);
-        // Unplugged: three probes, then everybody is asked.
+        // Unplugged: three unicast probes, then a multicast solicitation.
         hub.pass(second(60));
         hub.unplugged[1] = true;
         hub.boards[0].host().ping(remote, 1, 3, b"x").unwrap();
@@ -325,7 +325,8 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
     }
 }
 
-/// RFC 9293 §3.8.3, R1: three retransmissions in vain, and a neighbour that was heard a moment ago is asked.
+/// RFC 9293 §3.8.3, R1: after three retransmissions in vain, a neighbour that was reachable a moment ago is
+/// probed.
 #[test]
 fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
     for remote in [ip4(1), local6(1).into()] {
@@ -342,8 +343,8 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
             hub.pass(second(1));
             hub.unplugged[1] = true;
             hub.boards[0].host().write(stream, b"in vain").unwrap();
-            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before it is
-            // asked.
+            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before the
+            // probe.
             hub.pass(second(12));
             let gone = hub.count(0, "ethernet", "neighbours_failed");
             assert_eq!(gone, u64::from(doubts), "{remote}, doubts {doubts}");
@@ -370,7 +371,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
     }
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "arp_ignored"), before + 480);
-    // Who is known may say that it has moved.
+    // A known neighbour may announce a new MAC address.
     hub.boards[0].host().ping(ip4(1), 1, 1, b"x").unwrap();
     hub.run();
     hub.inject(0, &arp_frame(Mac::BROADCAST, gratuitous("10.0.0.2", STRANGER)));
@@ -380,7 +381,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
     hub.boards[0].host().ping(ip4(1), 1, 2, b"x").unwrap();
     hub.run();
     assert_eq!(hub.seen[0][..6], STRANGER.0);
-    // Somebody claims our address: counted each time, defended once in ten seconds.
+    // Another host claims our address: each claim is counted, and we defend the address once in ten seconds.
     hub.seen.clear();
     for _ in 0..15 {
         hub.inject(0, &arp_frame(Mac::BROADCAST, gratuitous("10.0.0.1", STRANGER)));
@@ -390,7 +391,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
     let defences =
         arps(&hub.seen).iter().filter(|(_, packet)| packet.sender == zero && packet.target == zero).count();
     assert_eq!(defences, 2);
-    // Broken ones, and those of groups.
+    // Malformed packets, and multicast MAC addresses.
     let good = arp::Packet { target: zero, ..gratuitous("10.0.0.2", STRANGER) };
     let mut spoilt = [
         arp_frame(mac(0), arp::Packet { sender: Ipv4Addr::BROADCAST, ..good }),
@@ -403,7 +404,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
     spoilt.iter().for_each(|frame| hub.inject(0, frame));
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "arp_malformed"), 4);
-    // A probe (RFC 5227) is answered and teaches nothing.
+    // A probe (RFC 5227) is answered, and no entry is learned from it.
     hub.seen.clear();
     let probe = arp::Packet { sender: Ipv4Addr::UNSPECIFIED, sender_mac: STRANGER, ..good };
     hub.inject(0, &arp_frame(Mac::BROADCAST, probe));
@@ -450,7 +451,7 @@ fn addresses_make_themselves_of_what_a_router_says() {
         addresses.sort();
         assert_eq!(addresses, [ip4(side), made(side as u16).into(), local6(side).into()]);
     }
-    // One asks, both hear the answer.
+    // One asks, both receive the advertisement.
     let asked = [0, 1].map(|side| hub.count(side, "ethernet", "router_solicitations_out"));
     assert!(asked[0] + asked[1] >= 1);
     let probes = discoveries(&hub.seen);
@@ -472,14 +473,13 @@ fn addresses_make_themselves_of_what_a_router_says() {
     let fragments: Vec<_> = hub.seen.iter().filter(|frame| frame.get(20) == Some(&44)).collect();
     assert_eq!(fragments.len(), 2);
     assert!(fragments.iter().all(|frame| frame.len() <= 1414 && frame[21] == 33));
-    // What is beyond the prefix goes to the router.
+    // Packets to destinations outside the prefix go to the router.
     hub.seen.clear();
     hub.boards[0].host().ping(six("2001:db8:9::1").into(), 1, 1, b"x").unwrap();
     hub.run();
     let asked = discoveries(&hub.seen);
     assert_eq!(asked[0].2, Message::NeighbourSolicitation { target: ROUTER });
-    // Time goes by without another word: the address is deprecated, then it is gone; so are router and
-    // prefix.
+    // No further advertisements: the address becomes deprecated, then invalid; so do router and prefix.
     hub.router = None;
     hub.pass(second(3700));
     assert!(hub.boards[0].addresses().any(|address| address == IpAddr::from(made(0))));
@@ -550,7 +550,7 @@ fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
         reachable_ms: 0,
         retransmit_ms: 0,
     };
-    // The first does not say where it is, and answers nobody.
+    // The first has no link-layer address option, and does not answer.
     let prefix = prefix("2001:db8:5::", 9000, 9000);
     hub.inject(0, &discovery(group, (six("fe80::a"), ALL_NODES), 255, message, &[prefix]));
     hub.inject(
@@ -570,8 +570,8 @@ fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
     assert_eq!(hub.take_told(0), []);
 }
 
-/// Routers without end, each with its own address, and redirects without end from the one that is believed:
-/// tables keep their bounds, what is one too many is counted, and the first router stays.
+/// Any number of routers, each with its own address, and any number of redirects from the accepted one:
+/// tables keep their bounds, the excess is counted, and the first router stays.
 #[test]
 fn routers_and_redirects_without_end_stay_within_bounds() {
     let mut obedient = link(0);
@@ -610,8 +610,8 @@ fn routers_and_redirects_without_end_stay_within_bounds() {
             || asked.iter().any(|(_, _, what)| *what == Message::NeighbourSolicitation { target: ROUTER }),
         "the first router is still the one: {asked:?}"
     );
-    // What makes questions short-lived makes no flood: half a second apart at the least would be four in two
-    // seconds.
+    // Short-lived entries do not cause a flood of requests: at intervals of at least half a second there
+    // would be four in two seconds.
     assert!(asked.len() <= 60, "{} questions in five seconds", asked.len());
     hub.pass(second(100));
     hub.check_home();
@@ -619,7 +619,8 @@ fn routers_and_redirects_without_end_stay_within_bounds() {
 
 #[test]
 fn an_address_that_somebody_has_is_not_used() {
-    // Both boards have one MAC by mistake: whoever asks second is told. An opaque address is made anew.
+    // Both boards have the same MAC by mistake: the one that probes second is told. An opaque address is
+    // regenerated.
     for opaque in [false, true] {
         let configs: Vec<BoardConfig> = [0, 1]
             .into_iter()
@@ -637,7 +638,7 @@ fn an_address_that_somebody_has_is_not_used() {
         hub.pass(second(5));
         let first: Vec<IpAddr> = hub.boards[0].addresses().collect();
         assert_eq!(first.len(), 2);
-        // The second board comes later, and finds the address taken.
+        // The second board starts later, and finds the address in use.
         let mut hub = Hub::of(&configs);
         hub.unplugged[1] = true;
         hub.boards[1] = common::board(1, &configs[1]);
@@ -706,7 +707,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
     let rows = [
         // From beyond a router.
         discovery(mac(0), (stranger, local6(0)), 254, question, &link),
-        // Nobody asks with a MAC, or asks one alone.
+        // An unsolicited advertisement without a target MAC, and one to a single node.
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, solicited_node(local6(0))), 255, question, &link),
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, local6(0)), 255, question, &[]),
         discovery(
@@ -729,7 +730,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
     hub.inject(0, &zero);
     hub.run();
     assert_eq!(hub.count(0, "icmp", "checksum_errors"), 1, "the byte was changed behind the sum");
-    // An answer that nobody asked for teaches nothing, and a redirect is refused.
+    // An unsolicited advertisement creates no entry, and a redirect is rejected.
     let unasked = Message::NeighbourAdvertisement {
         router: false,
         solicited: false,
@@ -844,7 +845,7 @@ fn whatever_bytes_come_nothing_breaks() {
             let at = 12 + chance.below(bytes.len() as u64 - 12) as usize;
             bytes[at] = chance.draw() as u8;
         }
-        // The sum is right again, or nothing would be looked at.
+        // Make the checksum right again; otherwise nothing else would be checked.
         if bytes[12..14] == [0x86, 0xdd] && bytes.len() > 62 {
             bytes[56..58].fill(0);
             let address = |at: usize| Ipv6Addr::from(*bytes[at..].first_chunk::<16>().unwrap());

@@ -1,4 +1,4 @@
-//! Stories at the host edge: two boards, a cable, what the host asks and is told.
+//! The host edge: two boards, a cable, calls and completions.
 
 mod common;
 
@@ -9,7 +9,7 @@ use kiban_tcpip::tcp::Refusal;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A stream from board 0 to board 1, opened: both ends.
+/// Opens a stream from board 0 to board 1 and returns both ends.
 fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -83,7 +83,7 @@ fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
     assert_eq!((sender.host_in_bytes, receiver.host_out_bytes), (1_000_000, 1_000_000));
     for copies in [sender, receiver] {
         assert_eq!(copies.sar_in_bytes + copies.sar_out_bytes, 0);
-        // What is left of a write may be a crumb.
+        // The rest of a write may be a small piece.
         assert!(copies.gather_bytes < 256);
     }
     assert_eq!((sender.host_out_bytes, receiver.host_in_bytes), (0, 0));
@@ -110,7 +110,7 @@ fn what_a_board_sends_to_itself_never_leaves() {
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
     assert!(pair.told(0).contains(&reply));
-    // Nobody there: refused by ourselves.
+    // No listener: our own board refuses.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
     assert_eq!(pair.told(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
@@ -130,13 +130,14 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
     let mut host = pair.boards[0].host();
     assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(HostError::NoRoute));
     assert_eq!(host.unlisten(99), Err(HostError::UnknownListener));
-    // RFC 9293 §3.9.2.3, MUST-46: nobody calls a net or a group; and nobody speaks for another.
+    // RFC 9293 §3.9.2.3, MUST-46: a connect to a broadcast or multicast address is refused; so is a source
+    // address that is not ours.
     for many in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
         let opened = host.open_from(SocketAddr::new(address(0), 0), many.parse().unwrap());
         assert_eq!(opened, Err(HostError::Tcp(Refusal::BadAddress)), "{many}");
     }
     assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(HostError::Tcp(Refusal::BadAddress)));
-    // One that does not say who it is speaks for whoever has the way there.
+    // An unspecified source address becomes that of the route.
     let any = "0.0.0.0:5555".parse().unwrap();
     let other = host.open_from(any, socket(1, 80)).unwrap();
     assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
@@ -148,7 +149,7 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
     assert_eq!(host.close(near), Err(HostError::UnknownStream), "a double close");
     assert_eq!(host.write(near, b"x"), Err(HostError::UnknownStream));
     assert_eq!(host.read(near, &mut [0; 4]), Err(HostError::UnknownStream));
-    // The number is used again, the old handle still names nothing.
+    // The number is reused; the old handle still names nothing.
     pair.boards[1].host().close(far).unwrap();
     pair.run();
     pair.run_until(Instant::from_nanos(100_000_000_000));
@@ -206,7 +207,7 @@ fn pings_and_datagrams_come_and_go() {
     let got = pair.boards[1].host().receive_from(there, &mut buffer).unwrap();
     assert_eq!(got, Some((socket(0, 5353), 8)));
     assert_eq!(&buffer[..8], b"question");
-    // Nobody is at port 54: the sender's ICMP hears of it.
+    // Port 54 is not bound: the sender gets an ICMP error.
     pair.boards[0].host().send_to(here, socket(1, 54), b"hello").unwrap();
     pair.run();
     assert_eq!(
@@ -233,9 +234,10 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 
 #[test]
 fn sixty_streams_that_want_more_than_there_is_all_get_their_part() {
-    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty. No line sets
-    // the pace here, so a stream's rate is its share of memory, and shares settle slowly: nobody has less
-    // than half of the most. (On a line everybody has nine tenths: sim/tests/worlds.rs.)
+    // The boards have 4 MiB in each direction and the streams ask for 15; then there is hardly enough for the
+    // floors of sixty. No line limits the rate here, so a stream's rate is its share of memory, and shares
+    // settle slowly: each stream gets at least half of the largest. (On a line each gets nine tenths:
+    // sim/tests/worlds.rs.)
     for (memory_bytes, part) in [(4 << 20, 0.5), (1 << 20, 0.5)] {
         let got = sixty_greedy_streams(memory_bytes);
         let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
@@ -269,7 +271,7 @@ fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
     for _round in 0..4000 {
         let later = pair.now + Duration::from_micros(100);
         pair.run_until(later);
-        // Who is told that there is room writes.
+        // Streams that are reported writable are written to.
         for told in pair.told(0) {
             if let Completion::Writable { stream } = told {
                 pair.boards[0].host().write(stream, &bytes).unwrap();

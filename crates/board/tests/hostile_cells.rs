@@ -1,5 +1,5 @@
-//! Hostile cells, frames and packets at an ATM port, while a good stream goes on: each is counted by its
-//! name, memory is bounded and comes home, and no byte of the stream is lost.
+//! Hostile cells, frames and packets at an ATM port beside another stream: each is counted under its name,
+//! memory is bounded and becomes free, and the stream loses no byte.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn spoilt(payload: &[u8], spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<TimedCell> {
     cells_of(BAD, &bytes)
 }
 
-/// A packet to board 1 on the hostile circuit, spoilt.
+/// Returns a damaged packet to board 1 on the hostile circuit.
 fn packet(mut bytes: Vec<u8>, spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<TimedCell> {
     spoil(&mut bytes);
     frame(BAD, &llc_ip(&bytes))
@@ -76,7 +76,7 @@ fn loopback(tag: u32) -> [u8; 48] {
 fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
     let small = || noise(3, 100);
     let whole = || llc_ip(&datagram(7, &noise(3, 5000)));
-    // What is sent at every step, the counter, and how often it counts a step.
+    // What is sent at every step, the counter, and by how much a step increments it.
     type Row = (&'static str, &'static str, u64, Box<dyn Fn() -> Vec<TimedCell>>);
     let rows: Vec<Row> = vec![
         ("reassembly", "frames_crc_wrong", 1, Box::new(move || spoilt(&whole(), |bytes| bytes[2000] ^= 1))),
@@ -469,7 +469,7 @@ fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
         let mut chance = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
-            // Now and then, or nothing would get through and nothing be learned.
+            // Only now and then; otherwise nothing would get through.
             if round % 40 == 7 && thrown < 60 {
                 thrown += 1;
                 lines.inject(1, &make(&mut chance));
@@ -510,7 +510,7 @@ fn random_cells_from_many_seeds_are_survived() {
     }
 }
 
-/// Frames whose packet, UDP, ICMP, TCP or InATMARP bytes are right but for a few that chance changed.
+/// Frames whose packet, UDP, ICMP, TCP or InATMARP bytes are correct except for a few random changes.
 #[test]
 fn damaged_packets_from_many_seeds_are_survived() {
     for seed in 0..40 {
@@ -564,7 +564,7 @@ fn a_frame_that_never_ends_holds_no_memory() {
     assert!(lines.count("reassembly", "cells_abandoned") > 10_000);
 }
 
-/// One unfinished frame a circuit is kept, which is the bound that `Reassembly` names: no timer ends it.
+/// One unfinished frame per circuit is kept, the bound of `Reassembly`: no timer discards it.
 #[test]
 fn unfinished_frames_hold_one_frame_a_circuit() {
     let mut lines = Lines::new();
@@ -602,7 +602,7 @@ fn of_a_flood_of_oam_cells_the_latest_of_a_burst_are_answered() {
         assert!(seen <= ANSWERS * rounds, "{seen} answers to {rounds} bursts");
         assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
     }
-    // In one burst, and nothing asks for the answers: few cells wait.
+    // In one burst, without answers: few cells wait.
     let mut lines = Lines::new();
     let flood: Vec<_> = (0..100_000).map(|tag| management(BAD, PTI_OAM_SEGMENT, loopback(tag))).collect();
     lines.inject(1, &flood);
@@ -616,7 +616,7 @@ fn of_a_flood_of_oam_cells_the_latest_of_a_burst_are_answered() {
 fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
     let mut rounds = 0;
     let mut configs = configs();
-    // The hostile circuit asks for its peer: anything that answers is believed, and nothing grows.
+    // The hostile circuit resolves its peer: any answer is accepted, and nothing grows.
     port_of(&mut configs[1]).circuits[1].peer = None;
     let lines = Lines::under_attack(configs, GOOD_BYTES, |lines, round| {
         rounds += 1;
@@ -632,7 +632,7 @@ fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
     assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
 }
 
-/// A stranger on one circuit says that he is the far end of another; that circuit's address was given, and
+/// An attacker on one circuit claims to be the peer of another; that circuit's address is configured, and
 /// stays.
 #[test]
 fn an_address_that_was_given_is_not_taken_over() {
@@ -690,7 +690,7 @@ fn an_atm_ping_comes_back_and_a_second_one_waits_its_turn() {
     };
     assert_eq!(returned, tag);
     assert!(round_trip > Duration::ZERO && round_trip < Duration::from_millis(1), "{round_trip:?}");
-    // Nobody answers on the other circuit: after five seconds another may be sent.
+    // No answer on the other circuit: after five seconds another cell may be sent.
     lines.boards[0].host().cell_loopback(0, 1).unwrap();
     lines.drain(0);
     lines.pass(Duration::from_secs(6));
@@ -775,7 +775,7 @@ fn packets_with_options_are_taken_whatever_the_options() {
         let got = lines.boards[1].host().receive_from(bound, &mut buffer).unwrap();
         assert_eq!(got, Some((hostile(9), 30)), "{words} words of IP options");
         assert_eq!(buffer[..30], [words as u8; 30]);
-        // An echo goes back whole.
+        // An echo is returned whole.
         let before = lines.count("icmp", "echoes_answered");
         let echo = icmp(icmp::Header::EchoRequest { identifier: 1, sequence: 2 }, &noise(1, 1000));
         lines.inject(
@@ -801,7 +801,7 @@ fn packets_with_options_are_taken_whatever_the_options() {
     assert_eq!((lines.count("ip", "malformed"), lines.count("tcp", "malformed")), (0, 0));
 }
 
-/// RFC 2225 §8: packets with ATM numbers are longer than a cell; they are looked at all the same.
+/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed nevertheless.
 #[test]
 fn an_inatmarp_packet_with_long_numbers_is_read() {
     let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };
@@ -822,7 +822,7 @@ fn an_echo_flood_starves_nobody() {
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
             let at = *started.get_or_insert(lines.now);
             assert!(lines.now.since(at) < Duration::from_secs(2), "the stream goes on beside the flood");
-            // As much as the line takes beside the stream.
+            // As much as the line carries beside the stream.
             let count = if bytes == 20 { 17 } else { 1 };
             for sequence in 0..count {
                 lines.inject(
@@ -837,7 +837,8 @@ fn an_echo_flood_starves_nobody() {
     }
 }
 
-/// The stream goes from the board that is flooded: answers to the flood must not take its port away.
+/// The stream comes from the board that is flooded: the replies to the flood must not crowd it out of its
+/// port.
 #[test]
 fn a_board_that_is_flooded_with_echoes_still_sends() {
     let mut lines = Lines::new();
@@ -852,8 +853,8 @@ fn a_board_that_is_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
-/// The hostile circuit is shaped to a cell a millisecond, and is asked for more than that: pings, requests to
-/// closed ports, datagrams for nobody. Its queue fills; the others go on.
+/// The hostile circuit is shaped to a cell per millisecond, and more is requested of it: pings, SYNs to
+/// closed ports, datagrams to unbound ports. Its queue fills; the other circuits continue.
 #[test]
 fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
     let mut configs = configs();
@@ -905,13 +906,13 @@ fn errors_about_closed_ports_are_rationed() {
     assert_eq!(lines.count("udp", "no_socket"), rounds * 5);
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND));
     assert_eq!(lines.count("icmp", "errors_rate_limited"), rounds * 5 - u64::from(ERRORS_PER_SECOND));
-    // A second later there are errors again.
+    // A second later errors are sent again.
     lines.inject(1, &frame(BAD, &llc_ip(&datagram(7, b"late"))));
     lines.step(Duration::from_secs(1));
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND) + 1);
 }
 
-/// Echo replies that nobody asked for: what waits for a host that does not look is bounded.
+/// Unsolicited echo replies: the completions that wait for an idle host are bounded.
 #[test]
 fn replies_that_nobody_asked_for_do_not_pile_up() {
     let mut lines = Lines::new();

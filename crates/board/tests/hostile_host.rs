@@ -1,5 +1,5 @@
-//! A host without manners: calls in any order, with any numbers, on boards with hardly any memory. Nothing
-//! panics, what is refused changes nothing, a stream is a `Vec<u8>`, and in the end all memory is at home.
+//! A misbehaving host: calls in any order, with any numbers, on boards with little memory. Nothing panics, a
+//! refused call changes nothing, a stream behaves like a `Vec<u8>`, and in the end all memory is free.
 
 mod common;
 
@@ -21,16 +21,16 @@ const SIZES: [usize; 8] = [0, 1, 7, 100, 1460, 5000, 40_000, 1 << 20];
 struct Way {
     sent: Vec<u8>,
     got: Vec<u8>,
-    /// Somebody aborted it, or its reader has closed: not everything needs to arrive.
+    /// The stream was aborted, or its reader has closed: not everything needs to arrive.
     cut: bool,
 }
 
-/// What the model knows of a stream's end.
+/// The model's state of one end of a stream.
 #[derive(Clone, Copy)]
 struct End {
     id: StreamId,
     link: usize,
-    /// 0 who opened it, 1 who accepted it.
+    /// 0: opened it; 1: accepted it.
     role: usize,
     open: bool,
     finished: bool,
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// Pages and blocks at home, sessions: what a refused call leaves as it was.
+    /// Returns the free pages and blocks, and the number of sessions: a refused call must not change them.
     fn state(&mut self, side: usize) -> [usize; 4] {
         let board = &mut self.pair.boards[side];
         let sessions = board.sessions();
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// What the boards have told.
+    /// Takes the boards' completions.
     fn hear(&mut self) {
         for side in 0..2 {
             for told in self.pair.told(side) {
@@ -365,14 +365,15 @@ impl Model {
         self.ends[side].iter_mut().find(|end| end.id == stream).expect("a stream that the host knows")
     }
 
-    /// A stream whose completion came before the host could close it: completions are taken at once here.
+    /// Returns a stream whose completion came before the host could close it: completions are taken at once
+    /// here.
     fn living(&mut self, side: usize, stream: StreamId) -> &mut End {
         let end = self.known(side, stream);
         assert!(!end.closed, "a closed stream is not spoken of");
         end
     }
 
-    /// Everything that was written arrives; then all is closed and everything comes home.
+    /// Lets everything that was written arrive, closes everything, and checks that all memory is free.
     fn end(mut self) {
         self.held.clear();
         let mut buffer = vec![0; 1 << 20];
@@ -402,7 +403,7 @@ impl Model {
                 self.call(side, |host| host.unlisten(listener)).unwrap();
             }
         }
-        // What was still opening comes to its end, one way or the other.
+        // Connects that are still in progress end one way or the other.
         for _round in 0..3 {
             for side in 0..2 {
                 for at in 0..self.ends[side].len() {
@@ -435,7 +436,7 @@ impl Model {
 
 fn play(memory: u8, steps: &[Op]) {
     let mut model = Model::new(memory);
-    // Without somebody who listens there is little to see.
+    // Without listeners there is little to test.
     for side in 0..2 {
         let listener = model.pair.boards[side].host().listen(socket(side, 80)).unwrap();
         model.listeners[side].push(listener);
@@ -456,7 +457,7 @@ proptest! {
     }
 }
 
-/// A session's number may be given again before its end was told: its stream goes all the same.
+/// A session's number may be reused before its end is reported: its stream is freed nevertheless.
 #[test]
 fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
     let mut pair = Pair::new();
@@ -468,7 +469,7 @@ fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
         let [.., Completion::Accepted { stream: far, .. }] = told[..] else { panic!("{told:?}") };
         pair.boards[1].host().write(far, &noise(1, 3000)).unwrap();
         pair.run();
-        // Bytes lie unread when the stream goes.
+        // Bytes are unread when the stream is aborted.
         assert_eq!(pair.boards[0].host().readable(stream).unwrap(), 3000);
         let mut host = pair.boards[0].host();
         host.write(stream, &[1; 100]).unwrap();
@@ -490,8 +491,7 @@ fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
     }
 }
 
-/// Sixteen pages, twenty streams that have said a byte each and are silent: whoever comes later still finds a
-/// page.
+/// Sixteen pages, twenty streams that have sent a byte each and are silent: a new stream still gets a page.
 #[test]
 fn streams_that_are_silent_keep_no_page_from_others() {
     let mut configs = [config(0), config(1)];
@@ -523,13 +523,12 @@ fn streams_that_are_silent_keep_no_page_from_others() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
-/// Twenty peers that do not read, one after the other, each written to for as long as it takes anything; then
-/// one that reads.
+/// Twenty peers that do not read, each written to until it takes no more; then one that reads.
 #[test]
 fn who_reads_is_served_though_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 256 * 4096;
-    // What nobody reads stays within their own memory.
+    // What is not read stays within the peers' own memory.
     configs[1].tcp.receive_buffer_bytes = 16 << 10;
     let mut pair = Pair::of(configs);
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -544,17 +543,17 @@ fn who_reads_is_served_though_others_hold_all_memory() {
         pair.run();
         while write(&mut pair, stream) > 0 {}
     }
-    // All that one address may have: an eighth is kept for others.
+    // All that one address may have: an eighth is reserved for others.
     assert!(pair.boards[0].memory_mut().transmit.available() <= 256 / 8);
     pair.told(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
     let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("nobody came") };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
-    // Not fast: whatever comes home is shared with those who have not been written to yet.
+    // Slow: each page that is freed is shared with streams that have not been served yet.
     while got < 32 << 10 {
         assert!(pair.now.since(begun) < Duration::from_secs(60), "{got} bytes");
-        // Whoever is told to write does.
+        // Streams that are reported writable are written to.
         for told in pair.told(0) {
             if let Completion::Writable { stream } = told {
                 write(&mut pair, stream);
@@ -564,12 +563,12 @@ fn who_reads_is_served_though_others_hold_all_memory() {
         got += pair.boards[1].host().read(far, &mut buffer).unwrap();
         pair.run_until(pair.now + Duration::from_millis(10));
     }
-    // Those that were given up made room; there was no need for more of them.
+    // The sessions that were given up made enough room; no more of them were needed.
     let stays = pair.boards[0].sessions();
     assert!((15..21).contains(&stays), "{stays}");
 }
 
-/// A stream that waits for a page and then finishes is not handed one.
+/// A stream that waits for a page and is then finished does not get one.
 #[test]
 fn who_finishes_while_he_waits_for_a_page_gets_none() {
     let mut configs = [config(0), config(1)];
@@ -596,7 +595,7 @@ fn who_finishes_while_he_waits_for_a_page_gets_none() {
     assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
-/// Datagrams hold all of the transmit memory; when they have left, a writer who waits is told, though nothing
+/// Datagrams hold all of the transmit memory; when they have left, a waiting writer is woken, though nothing
 /// arrives.
 #[test]
 fn a_writer_is_told_when_datagrams_give_their_pages_back() {

@@ -1,5 +1,5 @@
-//! Hostile TCP segments at a board: against a good stream of others, and on sessions of the hostile hand's
-//! own. Streams of others stay as they are, memory is bounded and comes home, nothing panics.
+//! Hostile TCP segments at a board: against other hosts' streams, and on the attacker's own sessions. Other
+//! streams are not affected, memory is bounded and becomes free, nothing panics.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn configs() -> [BoardConfig; 2] {
     [config(0), config(1)]
 }
 
-/// The frames in a train of one circuit, and the cells of the last one that has not ended.
+/// Returns the frames in a train of one circuit, and the cells of the last, unfinished one.
 fn frames_of(cells: &[TimedCell]) -> (Vec<Vec<u8>>, usize) {
     let (mut frames, mut bytes, mut done) = (Vec::new(), Vec::new(), 0);
     for (at, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.header & 0b1000 == 0) {
@@ -34,7 +34,7 @@ fn frames_of(cells: &[TimedCell]) -> (Vec<Vec<u8>>, usize) {
     (frames, done)
 }
 
-/// What TCP says in a frame, and how long its payload is.
+/// Returns the TCP header in a frame, and its payload length.
 fn tcp_of(frame: &[u8]) -> Option<(Header, usize)> {
     let packet = frame.get(8..)?;
     if packet.get(9) != Some(&6) {
@@ -44,7 +44,7 @@ fn tcp_of(frame: &[u8]) -> Option<(Header, usize)> {
     Some((header, packet.len() - 20 - length))
 }
 
-/// The hostile hand as a TCP peer of board 1: it knows how to open a session, and then says what it likes.
+/// The attacker as a TCP peer of board 1: it can open a session, and then sends anything.
 #[derive(Clone, Copy)]
 struct Peer {
     local: SocketAddr,
@@ -99,7 +99,7 @@ impl Peer {
         self.packet_with(sequence, acknowledgment, flags, &[], payload)
     }
 
-    /// Bytes that stand `from` bytes behind our next one.
+    /// Returns data at `from` bytes after our next sequence number.
     fn data(&self, from: u32, payload: &[u8]) -> Vec<TimedCell> {
         self.packet(self.next.wrapping_add(from), self.expected, Flags::ACK, payload)
     }
@@ -108,7 +108,7 @@ impl Peer {
         self.packet(self.next.wrapping_add(from), self.expected, Flags::RST, b"")
     }
 
-    /// What the board has said to us, as headers and lengths.
+    /// Returns what the board sent to us, as headers and payload lengths.
     fn heard(&mut self, lines: &mut Lines) -> Vec<(Header, usize)> {
         let (frames, done) = frames_of(&lines.answers[1]);
         lines.answers[1].drain(..done);
@@ -117,12 +117,12 @@ impl Peer {
     }
 }
 
-/// Where a good stream stands, read from the line by somebody who listens.
+/// The state of a stream, as an eavesdropper reads it from the line.
 #[derive(Clone, Copy, Default)]
 struct Listened {
     /// Behind the last byte that board 0 sent.
     sent: u32,
-    /// What board 0 acknowledges.
+    /// What board 0 has acknowledged.
     acknowledged: u32,
 }
 
@@ -178,7 +178,7 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
             challenged += 1;
             let segment = Segment { sequence, acknowledgment, flags, window: chance.draw() as u16 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(info.local, info.remote, segment, &payload))));
-            // The other way: acknowledgements of what was never sent, resets and requests in the window.
+            // The other direction: acknowledgements of data never sent, resets and SYNs in the window.
             let (sequence, acknowledgment, flags) = match chance.below(4) {
                 0 => (at.acknowledged, at.sent.wrapping_add(500_000), Flags::ACK),
                 1 => (at.acknowledged.wrapping_add(999), at.sent, Flags::RST),
@@ -253,7 +253,7 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
                 let longest = if chance.happens(0.5) { 100 } else { 8000 };
                 let length = 1 + chance.below(longest) as usize;
                 let (from, payload) = match chance.below(4) {
-                    // What is asked for, so that it ends some day.
+                    // The missing piece, so that it ends at some time.
                     0 => piece(got.len(), length),
                     1 => piece(got.len().saturating_sub(length / 2), length),
                     2 => piece(got.len() + chance.below(30_000) as usize, length),
@@ -281,7 +281,7 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
     }
 }
 
-/// The first copy stays where two differ, and nothing is read twice.
+/// Where two copies differ the first one counts, and nothing is delivered twice.
 #[test]
 fn pieces_that_contradict_each_other_make_one_stream() {
     for seed in 0..20 {
@@ -357,7 +357,7 @@ fn a_flood_of_requests_fills_the_backlog_and_nothing_else() {
     });
     assert!(lines.count("tcp", "syn_cookies_sent") > 1000, "beyond the backlog nothing is remembered");
     assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
-    // Nobody answers: the half-open sessions go, and the listener takes others again.
+    // No answers: the half-open sessions expire, and the listener accepts others again.
     lines.close_and_check([near, far]);
     let (near, far) = {
         let near = lines.boards[0].host().open(socket(1, 80)).unwrap();
@@ -406,8 +406,8 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
     lines.close_and_check([near, far]);
 }
 
-/// The hostile hand is the receiver: windows that shrink, close, never open; acknowledgements of half a
-/// byte's sense.
+/// The attacker is the receiver: windows that shrink, close, never open; acknowledgements in the middle of
+/// segments.
 #[test]
 fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
     for seed in 0..20 {
@@ -449,7 +449,8 @@ fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
     }
 }
 
-/// Any flags, any place near the window, any acknowledgement near what was sent, any options, in any state.
+/// Random flags, sequence numbers near the window, acknowledgements near what was sent, and options, in any
+/// state.
 #[test]
 fn segments_by_chance_in_any_state_are_survived() {
     for seed in 0..80 {
@@ -524,7 +525,7 @@ fn segments_by_chance_in_any_state_are_survived() {
     }
 }
 
-/// Both ends of a hostile session are one: every packet that the board sends comes back to it as it was.
+/// Both ends of a hostile session are the same: every packet that the board sends comes back unchanged.
 #[test]
 fn a_mirror_is_nobody() {
     let mut lines = Lines::new();

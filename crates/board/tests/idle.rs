@@ -1,4 +1,4 @@
-//! What sessions that say nothing cost. A file of its own: the memory of the whole process is counted.
+//! What idle sessions cost. A test binary of its own, because it counts the memory of the whole process.
 
 mod common;
 
@@ -19,8 +19,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Both ends of ten thousand sessions, with packet memory, tables and everything, in the memory that one may
-/// take.
+/// Both ends of ten thousand sessions, with packet memory and tables, fit in the memory that the goal allows.
 #[test]
 #[cfg(target_os = "linux")]
 fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {

@@ -1,4 +1,4 @@
-//! Cutting and merging at an IP port: TCP runs once for many packets, and nobody can tell from the stream.
+//! Segmentation and merging at an IP port: TCP runs once for many packets, and the stream is the same.
 
 mod common;
 
@@ -136,8 +136,8 @@ fn segments_that_go_whole_fill_a_port_no_more_than_the_packets_they_become() {
     }
     let later = pair.now + Duration::from_millis(1);
     pair.run_until(later);
-    // Each may send ten packets at first, in one segment: the others are still in their line, where they take
-    // turns.
+    // Each stream may send ten packets at first, in one segment; the other streams are still in their TX
+    // queue, where they take turns.
     let waiting = pair.boards[0].waiting(0);
     assert!((6..=26).contains(&waiting), "{waiting} segments");
 }

@@ -24,7 +24,7 @@ struct Rig {
     client: Client,
     desk: ClientStreams,
     told: VecDeque<Indication>,
-    /// What board 1 is told.
+    /// The completions of board 1.
     world: Vec<Completion>,
 }
 
@@ -46,7 +46,7 @@ impl Rig {
         }
     }
 
-    /// The board works until all is quiet.
+    /// Runs the board until all is idle.
     fn run(&mut self) {
         loop {
             let mut busy =
@@ -89,7 +89,7 @@ impl Rig {
         slot
     }
 
-    /// A stream to a listener of board 1's: the slot, and board 1's end.
+    /// Connects a stream to a listener of board 1; returns the slot, and board 1's end.
     fn connected(&mut self) -> (u32, StreamId) {
         self.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
         let slot = self.connect(80);
@@ -98,7 +98,7 @@ impl Rig {
         (slot, self.accepted())
     }
 
-    /// What board 1 has accepted.
+    /// Returns the stream that board 1 has accepted.
     fn accepted(&mut self) -> StreamId {
         let accepted = self.world.iter().find_map(|told| match told {
             Completion::Accepted { stream, .. } => Some(*stream),
@@ -108,7 +108,7 @@ impl Rig {
         accepted.expect("accepted")
     }
 
-    /// Somebody of board 1's calls.
+    /// Connects from board 1.
     fn call(&mut self, port: u16) -> StreamId {
         let stream = self.pair.boards[1].host().open(socket(0, port)).expect("a way");
         self.run();
@@ -185,7 +185,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     rig.is_home();
 }
 
-/// Sends bytes both ways while one take is refused: whether the run reached it.
+/// Sends bytes in both directions while one memory allocation is refused; returns whether the run reached it.
 fn check_refusal(refusal: refusal::Refusal) -> bool {
     let mut rig = Rig::new(1);
     rig.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
@@ -227,13 +227,13 @@ fn any_page_or_block_that_is_refused_delays_a_client_and_loses_nothing() {
 
 #[test]
 fn who_waits_for_room_is_told_when_half_of_it_is_free() {
-    // More than TCP moves at once.
+    // More than TCP moves at a time.
     const ROOM: usize = 256 << 10;
     let mut rig = Rig::with_room(1, ROOM);
     let (slot, far) = rig.connected();
     let sent = noise(4_000_000);
     let mut written = 0;
-    // Nobody reads: in the end nothing more goes in.
+    // No one reads: in the end nothing more is accepted.
     loop {
         let count = rig.client.write(slot, sent[written..].into()).expect("a decent board");
         rig.pass(Duration::from_secs(1));
@@ -288,7 +288,7 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     };
     assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
     assert!(rig.told.is_empty(), "nobody else has a slot yet");
-    // The second says something and finishes, the third goes away, before there is a slot for them.
+    // The second connection sends data and a FIN, the third is aborted, before there is a slot for them.
     rig.pair.boards[1].host().write(callers[1], b"late").expect("it is open");
     rig.pair.boards[1].host().finish(callers[1]).expect("it is open");
     rig.pair.boards[1].host().abort(callers[2]).expect("it is open");
@@ -303,7 +303,7 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     let third = rig.client.claim().expect("a slot");
     rig.ask(Request::Offer { listener: 7, slot: third });
     assert!(rig.told.is_empty(), "it has gone");
-    // Whoever comes beyond the backlog is reset.
+    // Connections beyond the backlog are reset.
     for _ in 0..BACKLOG_MAX + 3 {
         rig.call(9);
     }
@@ -342,7 +342,7 @@ fn what_cannot_be_is_said_with_its_reason() {
         rig.ask(Request::Connect { slot, local, remote });
         assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
     }
-    // What is nobody's, or not free, is counted and has no effect.
+    // A request for a slot that is not the client's, or not free, is counted and has no effect.
     for ask in [
         Request::Notify { slot: 9 },
         Request::Close { slot: u32::MAX },
@@ -363,7 +363,7 @@ fn what_cannot_be_is_said_with_its_reason() {
 #[test]
 fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
     let mut rig = Rig::new(4);
-    // What somebody has is passed over.
+    // Ports in use are skipped.
     let mut free = vec![50_000, 60_000, 65_535];
     for port in (49_152..=65_535).filter(|port| !free.contains(port)) {
         rig.pair.boards[0].host().listen(socket(0, port)).expect("a free port");

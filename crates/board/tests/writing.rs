@@ -21,7 +21,7 @@ fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {
     (pair, near, far)
 }
 
-/// Payload bytes of the packets that a board lets go before anybody answers.
+/// Returns the payload bytes of the packets that a board sends before any answer.
 fn leaving(pair: &mut Pair) -> Vec<usize> {
     let mut lengths = Vec::new();
     loop {

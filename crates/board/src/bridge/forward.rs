@@ -5,7 +5,7 @@ use crate::port::{Port, QueueLimit};
 use kiban_base::{Context, Pdu, PduPool};
 use kiban_tcpip::ethernet::Forward;
 
-/// A frame has come from a member of the bridge at port `at`.
+/// Forwards a frame from a member of the bridge at port `at`.
 pub(crate) fn forward(ports: &mut [Port], at: usize, from: usize, mut pdu: Pdu, cx: &mut Context<'_>) {
     let Some(bridge) = ports[at].bridge() else { return };
     let members = bridge.circuits.len() + 1;
@@ -27,11 +27,11 @@ pub(crate) fn forward(ports: &mut [Port], at: usize, from: usize, mut pdu: Pdu, 
     }
 }
 
-/// A frame leaves through a member.
+/// Sends a frame through a member.
 fn hand(ports: &mut [Port], at: usize, member: usize, mut pdu: Pdu, cx: &mut Context<'_>) {
     let Some(bridge) = ports[at].bridge() else { return };
     let Some(place) = member.checked_sub(1) else {
-        // RFC 2684 §5.2: what came over a circuit may lack its padding, which an Ethernet wants.
+        // RFC 2684 §5.2: a frame received on a circuit may lack the padding that Ethernet requires.
         let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
         if missing > 0 {
             pdu.push_tail(missing);
@@ -55,7 +55,7 @@ fn count(ports: &mut [Port], at: usize, add: impl FnOnce(&mut BridgeCounters)) {
     }
 }
 
-/// A frame once more; its payload is shared.
+/// Copies a frame; the payload is shared.
 fn copy(pdu: &Pdu, blocks: &mut PduPool) -> Option<Pdu> {
     let mut copy = blocks.take()?;
     copy.push_head(pdu.head().len()).copy_from_slice(pdu.head());

@@ -11,9 +11,9 @@ use kiban_tcpip::ethernet::{Bridge, Forward};
 pub(crate) const FRAME_BYTES_MIN: usize = 60;
 
 kiban_base::counters! {
-    /// What happened at a bridge.
+    /// Counters of a bridge.
     pub struct BridgeCounters {
-        /// Frames that came from its members.
+        /// Frames received from members.
         frames_in,
         /// Frames that went to the one member behind which their target is.
         forwarded,
@@ -43,13 +43,13 @@ impl Bridging {
         Bridging { table: Bridge::new(), circuits: circuits.collect(), counters: BridgeCounters::default() }
     }
 
-    /// The member that a circuit is.
+    /// Returns the member that a circuit is.
     pub(crate) fn member(&self, port: usize, circuit: u32) -> Option<usize> {
         let place = self.circuits.iter().position(|its| *its == (port, Circuit(circuit)))?;
         Some(place + 1)
     }
 
-    /// Where a frame goes, and how many members there are.
+    /// Decides where a frame goes, and returns the number of members.
     pub(super) fn judge(&mut self, from: usize, pdu: &mut Pdu, cx: &mut Context<'_>) -> Forward {
         self.counters.frames_in += 1;
         let header = match pdu.pull_up(HEADER_BYTES) {

@@ -4,18 +4,19 @@ use super::completion::StreamId;
 use alloc::collections::VecDeque;
 use kiban_tcpip::tcp::Tcp;
 
-/// What a woken writer is expected to take at least: a page, and the overhead that a holder is charged for.
+/// The least room that a woken writer is assumed to use: a page, and the overhead charged per session that
+/// holds data.
 pub(super) const START_BYTES: u64 = 12 << 10;
 
 /// Writers that wait for memory.
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
-    /// Those that may hold more, and found no page.
+    /// Writers within their share of memory for which no page was free.
     pub(super) for_pages: VecDeque<StreamId>,
-    /// Those whose share of memory is used up.
+    /// Writers whose share of memory is used up.
     pub(super) for_shares: VecDeque<StreamId>,
-    /// The ledger's count of releases at the last turn; `unseen`: how many of `for_shares` are to be examined
-    /// since.
+    /// The ledger's count of releases at the last examination; `unseen`: how many entries of `for_shares`
+    /// have not been examined since.
     pub(super) seen: u64,
     pub(super) unseen: usize,
     /// The number of writes that found no page; `waiters_met`: the sum of the queue lengths then, themselves

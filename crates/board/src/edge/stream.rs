@@ -14,9 +14,9 @@ pub(crate) struct Stream {
     pub(crate) received: VecDeque<Slice>,
     pub(crate) received_bytes: usize,
     pub(crate) crumbs: Option<Page>,
-    /// So many of the received slices need not be looked at again when memory is short.
+    /// The number of received slices that have been compacted already.
     pub(crate) dense: usize,
-    /// Whether it stands among those to be looked at.
+    /// Whether the stream is in the list of streams to be compacted.
     pub(crate) is_loose: bool,
     pub(crate) page: Option<Page>,
     /// Bytes written since the last boundary of a segment.
@@ -28,7 +28,7 @@ pub(crate) struct Stream {
     /// The host writes no more.
     pub(crate) finished: bool,
     pub(crate) ended: bool,
-    /// The host has closed: what still comes is dropped.
+    /// The host has closed the stream: received data is dropped.
     pub(crate) closed: bool,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Inbox {
 }
 
 impl Stream {
-    /// Whether the host may still write.
+    /// Returns whether the host may still write.
     pub(super) fn may_write(&self) -> bool {
         self.open && !self.finished && !self.ended && !self.closed
     }
 
-    /// Keeps a short slice for the host with the crumbs that wait already; where there is no page, as it is.
+    /// Appends a short slice to the page that collects short slices; keeps it as it is if there is no page.
     pub(super) fn append_small(&mut self, slice: Slice, pool: &mut PagePool, copies: &mut Copies) {
         if self.crumbs.as_ref().is_none_or(|page| page.room() < slice.len()) {
             self.crumbs = pool.take();

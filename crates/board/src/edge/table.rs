@@ -1,4 +1,4 @@
-//! Streams and sockets by number, and what protocols tell them.
+//! Streams and sockets by number, and the indications that they get from the protocols.
 
 use super::completion::{Completion, Consumer, StreamId, Upper};
 use super::memory_waiters::MemoryWaiters;
@@ -15,7 +15,7 @@ use kiban_tcpip::udp::SocketId;
 
 /// Received segments up to this long are moved together while they wait for the host, bytes.
 const CRUMB_BYTES: usize = 256;
-/// With so many completions waiting, echo replies and reported errors are dropped.
+/// Echo replies and reported errors are dropped while this many completions wait.
 const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
 /// The host edge's own memory of streams and sockets.
@@ -30,15 +30,15 @@ pub(crate) struct Edge {
     pub(crate) datagrams_dropped: u64,
     pub(crate) replies_dropped: u64,
     completions: VecDeque<(Consumer, Completion)>,
-    /// Who uses the VI NIC and the RDMA NIC.
+    /// The consumers of the VI NIC's and the RDMA NIC's events.
     vi_users: Vec<Consumer>,
     rdma_users: Vec<Consumer>,
-    /// Who sent the pings of an identifier, and the last loopback of a circuit.
+    /// The consumer that sent the pings with an identifier, or the last loopback on a circuit.
     pub(crate) pings: BTreeMap<u16, Consumer>,
     pub(crate) loopbacks: BTreeMap<(usize, u32), Consumer>,
-    /// What has happened to the RDMA NIC's streams and listeners.
+    /// Events of the RDMA NIC's streams and listeners.
     rdma_events: VecDeque<Completion>,
-    /// Who hears of the streams that listeners take.
+    /// The consumer of the streams that a listener accepts.
     pub(crate) listeners: BTreeMap<u32, Upper>,
     pub(crate) loose: PartialPages,
 }
@@ -65,7 +65,7 @@ impl Edge {
         }
     }
 
-    /// Places of streams that were ever made.
+    /// Returns the size of the stream table: the most streams that were open at the same time.
     pub(crate) fn streams_made(&self) -> usize {
         self.streams.len()
     }
@@ -114,7 +114,7 @@ impl Edge {
         }
     }
 
-    /// A stream that the host has not closed.
+    /// Returns a stream unless the host has closed it.
     pub(crate) fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
         match self.streams.get_mut(id.index as usize) {
             Some((generation, Some(stream))) if *generation == id.generation && !stream.closed => {
@@ -124,7 +124,7 @@ impl Edge {
         }
     }
 
-    /// The stream of a session, with its number.
+    /// Returns the stream of a session, and its number.
     #[inline]
     fn of_session(&mut self, session: SessionId) -> Option<(StreamId, &mut Stream)> {
         let (known, index) = (*self.by_session.get(session.index())?)?;
@@ -135,7 +135,7 @@ impl Edge {
         Some((StreamId { index, generation: *generation }, stream.as_mut()?))
     }
 
-    /// The next completion, and for whom it is.
+    /// Returns the next completion and its consumer.
     pub(crate) fn completion(&mut self) -> Option<(Consumer, Completion)> {
         let (consumer, mut next) = self.completions.pop_front()?;
         if let Completion::Urgent { stream, bytes } = &mut next
@@ -150,26 +150,26 @@ impl Edge {
         !self.completions.is_empty()
     }
 
-    /// A consumer uses the VI NIC, and hears of it from now on.
+    /// Records that a consumer uses the VI NIC: it receives the NIC's events from now on.
     pub(crate) fn vi_used_by(&mut self, consumer: Consumer) {
         if !self.vi_users.contains(&consumer) {
             self.vi_users.push(consumer);
         }
     }
 
-    /// The same of the RDMA NIC.
+    /// Records that a consumer uses the RDMA NIC: it receives the NIC's events from now on.
     pub(crate) fn rdma_used_by(&mut self, consumer: Consumer) {
         if !self.rdma_users.contains(&consumer) {
             self.rdma_users.push(consumer);
         }
     }
 
-    /// Something has happened in the VI NIC.
+    /// Queues a completion for the users of the VI NIC.
     pub(crate) fn on_vi(&mut self) {
         self.completions.extend(self.vi_users.iter().map(|user| (*user, Completion::Vi)));
     }
 
-    /// Something has happened in the RDMA NIC. Whether somebody has not been told.
+    /// Queues a completion for the users of the RDMA NIC. Returns whether any was queued.
     pub(crate) fn on_rdma(&mut self) -> bool {
         let before = self.completions.len();
         for user in &self.rdma_users {
@@ -181,7 +181,7 @@ impl Edge {
         self.completions.len() > before
     }
 
-    /// The next event of the RDMA NIC's streams and listeners.
+    /// Returns the next event of the RDMA NIC's streams and listeners.
     pub(crate) fn rdma_event(&mut self) -> Option<Completion> {
         self.rdma_events.pop_front()
     }
@@ -190,7 +190,7 @@ impl Edge {
         !self.rdma_events.is_empty()
     }
 
-    /// Something has happened for somebody.
+    /// Queues a completion for its consumer.
     pub(super) fn push_completion(&mut self, upper: Upper, completion: Completion) {
         match upper {
             Upper::Host(consumer) => self.completions.push_back((consumer, completion)),
@@ -201,8 +201,8 @@ impl Edge {
     // ---- Up: what TCP, UDP and ICMP say
     // -----------------------------------------------------------------------
 
-    /// Something came up from TCP. Bytes that nobody wants any more are to be consumed by the caller: how
-    /// many.
+    /// Handles an indication of TCP. Returns the session and the number of bytes that no stream wants; the
+    /// caller must consume them.
     pub(crate) fn on_tcp(
         &mut self,
         indication: tcp::Indication,
@@ -239,7 +239,7 @@ impl Edge {
             }
             Sent { session, left: 0, .. } => {
                 let (_, state) = self.of_session(session)?;
-                // Who has nothing under way keeps no page from others.
+                // A stream with nothing in flight returns its partly filled page, so that others can use it.
                 if state.page.as_ref().is_some_and(|page| page.filled() > 0) {
                     state.page = None;
                     state.grain_filled = 0;
@@ -267,7 +267,7 @@ impl Edge {
                     self.push_completion(upper, Completion::Urgent { stream, bytes });
                 }
             }
-            // For IP: the wiring has told it.
+            // For IP; the wiring has passed it on.
             tcp::Indication::NegativeAdvice { .. } => {}
             Finished { session } => {
                 let (stream, state) = self.of_session(session)?;
@@ -322,7 +322,7 @@ impl Edge {
         None
     }
 
-    /// A datagram for a socket.
+    /// Handles a received datagram.
     pub(crate) fn on_datagram(
         &mut self,
         socket: SocketId,
@@ -331,8 +331,7 @@ impl Edge {
         memory: &mut Memory,
     ) {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
-        // Streams come first when memory runs short: what a datagram's reader leaves lying is nobody's to
-        // wait for.
+        // When memory is short, streams have priority: no sender waits until datagrams are read.
         let scarce = memory.receive.available() * 4 < memory.receive.capacity()
             || memory.pdus.available() * 4 < memory.pdus.capacity();
         if scarce || inbox.datagrams.len() >= self.datagrams_max {
@@ -345,20 +344,20 @@ impl Edge {
         inbox.datagrams.push_back((remote, pdu));
     }
 
-    /// The answer to a ping.
+    /// Handles an echo reply.
     pub(crate) fn on_reply(&mut self, source: IpAddr, identifier: u16, sequence: u16, bytes: usize) {
-        // Replies to nobody's ping are the first program's.
+        // A reply whose identifier is unknown goes to the first program.
         let consumer = self.pings.get(&identifier).copied().unwrap_or_default();
         self.push_rate_limited(consumer, Completion::EchoReply { source, identifier, sequence, bytes });
     }
 
-    /// Somebody reports an error about a datagram.
+    /// Handles an ICMP error about a datagram.
     pub(crate) fn on_icmp_error(&mut self, socket: SocketId, remote: SocketAddr, kind: IcmpErrorKind) {
         let Some(inbox) = self.inboxes.iter().find(|inbox| inbox.socket == socket) else { return };
         self.push_rate_limited(inbox.consumer, Completion::DatagramError { socket, remote, kind });
     }
 
-    /// Anybody may send what nobody asked for, as much as the host leaves lying.
+    /// Queues a completion that peers can cause at will, unless too many completions wait.
     fn push_rate_limited(&mut self, consumer: Consumer, completion: Completion) {
         if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
             self.replies_dropped += 1;
@@ -367,7 +366,7 @@ impl Edge {
         }
     }
 
-    /// The answer to an ATM ping.
+    /// Handles the reply to an ATM loopback cell.
     pub(crate) fn on_cell_loopback(&mut self, port: usize, circuit: u32, tag: u32, round_trip: Duration) {
         let consumer = self.loopbacks.get(&(port, circuit)).copied().unwrap_or_default();
         self.completions.push_back((consumer, Completion::CellLoopback { port, circuit, tag, round_trip }));

@@ -8,7 +8,7 @@
 //! Receive path     `read` copies out of the pages into which cells were reassembled; `take` returns a page's
 //!                  slice without a copy. Both open the window.
 //! Errors           every call on something that does not exist, or no longer exists, returns the reason
-//!                  ([`Refused`]) and changes nothing.
+//!                  ([`HostError`]) and changes nothing.
 
 use crate::board::Board;
 use crate::edge::{Completion, Consumer, StreamId, Upper};

@@ -43,7 +43,8 @@ pub(crate) struct AtmPort {
     nobody: Vec<IpAddr>,
 }
 
-/// Next hops that an ATM port tells IP of at once; those beyond are tried again.
+/// The number of unreachable next hops that an ATM port reports per burst; packets to further ones are
+/// retried.
 const NOBODY_MAX: usize = 64;
 
 /// The board's end of a circuit.
@@ -134,7 +135,7 @@ impl AtmPort {
         self.segmentation.room(Circuit(circuit as u32)).saturating_sub(reserved)
     }
 
-    /// How many circuits there are.
+    /// Returns the number of circuits.
     pub(super) fn circuits(&self) -> usize {
         self.circuits.len()
     }
@@ -147,7 +148,7 @@ impl AtmPort {
         self.circuits.iter().enumerate().map(waits).sum()
     }
 
-    /// Who is at the other end of each circuit, as far as it is known.
+    /// Returns the peer of each circuit, as far as it is known.
     pub(crate) fn peers(&self) -> impl Iterator<Item = Option<IpAddr>> + '_ {
         (0..self.circuits.len()).map(|circuit| self.inarp.peer(Circuit(circuit as u32)).map(IpAddr::V4))
     }
@@ -159,7 +160,7 @@ impl AtmPort {
         }
     }
 
-    /// Cells have arrived: what they brought is news.
+    /// Handles received cells; what they complete becomes events.
     pub(crate) fn on_cells(&mut self, cells: &[TimedCell], cx: &mut Context<'_>) {
         let mut arrivals = core::mem::take(&mut self.arrivals);
         self.reassembly.cells(cells, cx, &mut arrivals);
@@ -167,7 +168,7 @@ impl AtmPort {
             match arrival {
                 Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, cx),
                 Arrival::Oam { circuit, header, payload, .. } => {
-                    // What says segment or end to end is its VCI.
+                    // The VCI of a flow cell says whether it is a segment or an end-to-end flow.
                     let is_flow = circuit.0 as usize >= self.circuits.len();
                     let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
                     let verdict = self.loopback.arrive(circuit, pti, &payload, cx.now);
@@ -180,7 +181,7 @@ impl AtmPort {
         self.arrivals = arrivals;
     }
 
-    /// What is for those above, in the order in which it came.
+    /// Takes the events, in order of arrival.
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = AtmEvent> + '_ {
         self.news.drain(..)
     }
@@ -213,7 +214,7 @@ impl AtmPort {
         }
     }
 
-    /// A frame leaves on a circuit of a bridge. False: it is too long.
+    /// Sends a frame on a circuit of a bridge. Returns false if it is too long.
     pub(crate) fn send_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) -> bool {
         let End { encapsulation, bridged, frame_bytes_max, .. } = self.circuits[circuit.0 as usize];
         let Some(with_fcs) = bridged else { return true };
@@ -236,7 +237,7 @@ impl AtmPort {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             self.inarp.restart_requests(cx.now);
-            // Those who are being asked may be it.
+            // The next hop may be one of the circuits whose peers are being resolved.
             if !self.inarp.is_requesting() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
                 self.nobody.push(next);
             }
@@ -256,7 +257,7 @@ impl AtmPort {
         }
     }
 
-    /// Pays what address resolution and loopback owe; what is for IP goes to `up`.
+    /// Sends pending InATMARP packets and loopback cells, and passes events for IP to `up`.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         for next in core::mem::take(&mut self.nobody) {
             up(LinkEvent::NeighbourFailed(next), cx);
@@ -285,13 +286,13 @@ impl AtmPort {
         });
     }
 
-    /// The cells of all slots that start before `until` go to `out`.
+    /// Moves the cells of all slots that start before `until` to `out`.
     pub(crate) fn cells(&mut self, until: Instant, copies: &mut Copies, out: &mut Vec<TimedCell>) {
         out.append(&mut self.sent);
         self.segmentation.advance(until, out, copies);
     }
 
-    /// When the next frame has left, committed already or not.
+    /// Returns when the next frame will have left, whether its cells are committed or not.
     pub(crate) fn next_end(&self) -> Instant {
         let committed = self.sent.iter().find(|cell| cell.is_end()).map(|cell| cell.at);
         committed.unwrap_or_else(|| self.segmentation.next_end())

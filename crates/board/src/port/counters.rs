@@ -1,7 +1,7 @@
-//! What is counted at a port, and what a packet may take of its queue.
+//! Counters of a port, and the part of its queue that a packet may use.
 
 kiban_base::counters! {
-    /// What happened at a port.
+    /// Counters of a port.
     pub struct PortCounters {
         /// Packets for a neighbour that no circuit leads to.
         no_circuit,
@@ -11,7 +11,7 @@ kiban_base::counters! {
         not_ip,
         /// Frames that carried none of Ethernet, on a circuit of a bridge.
         not_ethernet,
-        /// Frames of Ethernet whose FCS was wrong.
+        /// Ethernet frames with a wrong FCS.
         fcs_errors,
         /// Packets that found no memory.
         no_memory,
@@ -22,11 +22,12 @@ kiban_base::counters! {
     }
 }
 
-/// What a packet may take of its port's queue.
+/// The part of its port's queue that a packet may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLimit {
-    /// The room that was asked for: [`Port::room`].
+    /// The room that [`Port::room`] has granted.
     Granted,
-    /// Half of the queue: for what nobody holds back, so that a flood of answers leaves the streams theirs.
+    /// Half of the queue, for packets that no flow control limits, so that a flood of replies leaves room for
+    /// the streams.
     Half,
 }

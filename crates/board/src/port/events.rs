@@ -1,21 +1,22 @@
-//! What ports report to IP, to bridges and to the host edge.
+//! Events that ports report to IP, to bridges and to the host edge.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 use kiban_base::Pdu;
 use kiban_tcpip::ip::Prefix;
 
-/// What an ATM port has for those above.
+/// An event of an ATM port.
 pub(crate) enum AtmEvent {
     /// An IP packet, and the circuit on which it came.
     Packet { circuit: u32, pdu: Pdu },
     /// A frame for a bridge, whole, without FCS.
     Frame { circuit: u32, pdu: Pdu },
-    /// A loopback cell of ours came back.
+    /// A loopback cell that we sent has returned.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }
 
-/// What a link reports to IP: [`Output`](kiban_tcpip::ethernet::Output) without what the port itself transmits.
+/// An event that a link reports to IP: [`Output`](kiban_tcpip::ethernet::Output) without the packets that the
+/// port itself transmits.
 pub(crate) enum LinkEvent {
     Undelivered(Pdu),
     NeighbourFailed(IpAddr),

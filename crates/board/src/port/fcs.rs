@@ -7,7 +7,7 @@ use kiban_base::{Context, Pdu};
 /// Bytes of a frame's check sequence.
 pub(super) const FCS_BYTES: usize = 4;
 
-/// Takes the FCS off a frame; whether it was right.
+/// Removes the FCS of a frame. Returns whether it was correct.
 pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
     let Some(length) = pdu.len().checked_sub(FCS_BYTES) else { return false };
     let (mut crc, mut said, mut left) = (Crc32Ethernet::new(), [0; FCS_BYTES], length);

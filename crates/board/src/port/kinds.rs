@@ -14,7 +14,7 @@ pub(crate) enum Port {
     Packets(PacketPort),
     /// A path of the VI NIC.
     Vi(u32),
-    /// Where the RDMA NIC's EFE endpoint is.
+    /// A port of the RDMA NIC's EFE endpoint.
     Efe,
 }
 
@@ -45,7 +45,7 @@ impl Port {
         }
     }
 
-    /// Packets by way of `next` seem to get nowhere. (A permanent circuit has no other way.)
+    /// Handles TCP's negative advice about the next hop `next`. (A permanent circuit has no alternative.)
     pub(crate) fn negative_advice(&mut self, next: IpAddr) {
         if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
             link.negative_advice(next);
@@ -61,7 +61,7 @@ impl Port {
         }
     }
 
-    /// A packet leaves for a neighbour.
+    /// Sends a packet to a neighbour.
     pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
@@ -71,7 +71,7 @@ impl Port {
         }
     }
 
-    /// A packet passes to the host, or comes from it.
+    /// Forwards a packet to the host's network stack, or from it.
     pub(crate) fn forward(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
         if let Some(counters) = self.port_counters() {
             match next {
@@ -84,7 +84,7 @@ impl Port {
         }
     }
 
-    /// The bridge at this port.
+    /// Returns the bridge at this port.
     pub(crate) fn bridge(&mut self) -> Option<&mut Bridging> {
         match self {
             Port::Packets(port) => port.bridge.as_deref_mut(),
@@ -100,7 +100,7 @@ impl Port {
         }
     }
 
-    /// Lets time pass.
+    /// Handles timeouts.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
         if let Port::Atm(atm) = self {
             atm.segmentation.advance(cx.now, &mut atm.sent, cx.copies);

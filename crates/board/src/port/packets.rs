@@ -24,7 +24,7 @@ pub(crate) struct PacketPort {
     cuts: bool,
     pub(crate) merges: bool,
     pub(crate) believe_sums: bool,
-    /// Whether the link takes nothing now.
+    /// Whether the link takes no packets at present.
     pub(crate) held: bool,
     pub(super) queue: VecDeque<Pdu>,
     /// Packets that the queue becomes on the line, segments that go whole being cut there.
@@ -33,7 +33,7 @@ pub(crate) struct PacketPort {
     segment_packets: usize,
     pub(crate) merge: Merge,
     pub(crate) link: Option<Box<Link>>,
-    /// What passes frames on, in place of IP.
+    /// The bridge that forwards frames, instead of IP.
     pub(crate) bridge: Option<Box<Bridging>>,
     /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
     mtu6_bytes: usize,
@@ -63,7 +63,7 @@ impl PacketPort {
         }
     }
 
-    /// The host's side of another port.
+    /// Creates the host's side of another port.
     pub(crate) fn host(config: &HostPortConfig, mtu_bytes: usize) -> PacketPort {
         let (address, prefix) = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
         let packets_max = config.packets_max;
@@ -79,7 +79,7 @@ impl PacketPort {
         PacketPort::ip(&whole, 1)
     }
 
-    /// The link of a bridge.
+    /// Creates the port for a bridge's link.
     pub(crate) fn bridge(config: &BridgePortConfig) -> PacketPort {
         let host = HostPortConfig { of: 0, packets_max: config.packets_max };
         PacketPort { bridge: Some(Box::new(Bridging::new(config))), ..PacketPort::host(&host, 0) }
@@ -113,9 +113,9 @@ impl PacketPort {
         self.queue.len() < if claim == QueueLimit::Half { most.div_ceil(2) } else { most }
     }
 
-    /// Segments that fit, cut or not. One that goes whole is counted as the packets that somebody behind the
-    /// link cuts it into: what stands in the queue is in nobody's turn any more, so that a TX queue is shared
-    /// evenly only as far as the queue is short.
+    /// Returns how many segments fit, counting a large segment as the packets into which it will be cut.
+    /// Segments in the queue can no longer be reordered among streams, so TX queues are shared evenly only
+    /// while the queue is short.
     pub(super) fn room(&self) -> usize {
         let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
         let each = if self.cuts { PIECES_MAX } else { self.segment_packets };
@@ -134,7 +134,7 @@ impl PacketPort {
         }
     }
 
-    /// A packet gets its frame, if the port has frames, and waits for the link.
+    /// Adds an Ethernet header if the port has frames, and queues the packet for the link.
     pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: QueueLimit, blocks: &mut PduPool) {
         if !self.has_room(claim) {
             self.counters.queue_full += 1;
@@ -163,7 +163,7 @@ impl PacketPort {
         }
     }
 
-    /// What the link owes leaves; what is for IP goes to `up`.
+    /// Sends pending ARP and neighbour discovery packets, and passes events for IP to `up`.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         let Some(mut link) = self.link.take() else { return };
         let mut ready = Vec::new();

@@ -8,7 +8,7 @@ use kiban_atm::TimedCell;
 use kiban_base::{Context, Instant, Pdu};
 
 impl Stack {
-    /// A burst begins.
+    /// Starts a burst.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.unsettled = true;
@@ -90,7 +90,8 @@ impl Stack {
         }
     }
 
-    /// The port that shares its address with this one, if it is the host's or the host has its.
+    /// Returns the port that shares its address with this one: the host's port, or the port of which the host
+    /// has the address.
     fn other_side(&self, port: usize) -> Option<usize> {
         let (host, of) = *self.passages.iter().find(|(host, of)| port == *host || port == *of)?;
         Some(if port == host { of } else { host })

@@ -26,10 +26,10 @@ pub(crate) struct Stack {
     /// Frames for bridges in this burst: at which port, from which member.
     pub(crate) bridging: Vec<(usize, usize, Pdu)>,
     pub(crate) rooms: Vec<usize>,
-    /// Whether something has happened since the last [`Stack::settle`].
+    /// Whether anything has happened since the last [`Stack::settle`].
     pub(crate) unsettled: bool,
     pub(crate) v6_only: bool,
-    /// Owners that were given to clients.
+    /// The number of owners given to clients.
     pub(crate) owners: u32,
     pub(crate) now: Instant,
 }
@@ -40,7 +40,7 @@ impl Stack {
         self.unsettled = false;
         let Stack { memory, rng, copies, ip, edge, ports, tx_queues, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
-        // Frames that have left by now make room, and their memory comes home.
+        // Frames that have left by now make room, and their memory is freed.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(&mut ip.tcp, cx.memory);
         ip.advance(cx);
@@ -50,7 +50,8 @@ impl Stack {
         ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
             ports[port].send(next, pdu, QueueLimit::Granted, cx);
         });
-        // What the board sends to itself comes up as if it had come from where it would have gone.
+        // Packets from the board to itself are delivered as if they had come from the port through which they
+        // would have left.
         while let Some(delivery) = ip.ip.looped() {
             let way = ip.ip.route_to(delivery.source);
             let tx_queue = way.map_or(0, |(port, next)| tx_queues[port] + ports[port].tx_queue_to(next));
@@ -62,7 +63,7 @@ impl Stack {
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |news, cx: &mut Context<'_>| {
-                // What it changes may let something through, or end something.
+                // This may let segments out, or end sessions.
                 *unsettled = true;
                 on_link_event(ip, edge, index, news, cx);
             };
@@ -74,7 +75,7 @@ impl Stack {
         }
     }
 
-    /// The next moment at which the stack does something by itself.
+    /// Returns when the stack must be called even if nothing arrives.
     pub(crate) fn deadline(&self) -> Instant {
         let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
         let line = match self.edge.page_line.is_due(&self.ip.tcp) {
@@ -84,14 +85,14 @@ impl Stack {
         self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(line)
     }
 
-    /// The next packet that a link takes now, and its port.
+    /// Returns the next packet that a link can take, and its port.
     pub(crate) fn transmit(&mut self) -> Option<(usize, Pdu)> {
         for (port, place) in self.ports.iter_mut().enumerate() {
             if let Port::Packets(packets) = place
                 && !packets.held
                 && let Some(pdu) = packets.pop()
             {
-                // Room in the port lets the next segments through.
+                // Room in the port's queue lets further segments out.
                 self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
                 return Some((port, pdu));
             }
@@ -99,7 +100,7 @@ impl Stack {
         None
     }
 
-    /// The TX queue on which packets for `target` leave, as far as it is known.
+    /// Returns the TX queue for packets to `target`, or the first one if there is no route yet.
     pub(crate) fn tx_queue_to(&self, target: IpAddr) -> usize {
         let way = self.ip.ip.route_to(target);
         way.map_or(0, |(port, next)| self.tx_queues[port] + self.ports[port].tx_queue_to(next))
@@ -116,11 +117,12 @@ impl Stack {
     }
 
     pub(crate) fn abort(&mut self, session: SessionId) {
-        // A session that has gone needs no end.
+        // A session that is gone need not be aborted.
         self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
     }
 
-    /// The tag of a loopback, if none is under way; nothing when there is no such circuit.
+    /// Sends a loopback cell and returns its tag; the inner `None` if one is in flight, the outer if there is
+    /// no such circuit.
     pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
             Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.rng)),
@@ -129,7 +131,7 @@ impl Stack {
     }
 }
 
-/// A link has news for IP.
+/// Handles an event of a link for IP.
 fn on_link_event(tower: &mut IpStack, edge: &mut Edge, port: usize, news: LinkEvent, cx: &mut Context<'_>) {
     let ip = &mut tower.ip;
     match news {

@@ -74,7 +74,7 @@ impl Stack {
         }
     }
 
-    /// The same of bytes that somebody else may change meanwhile: each is read once.
+    /// Writes bytes that another process may change meanwhile: each is read once.
     pub(crate) fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         if self.ip.tcp.config().copy_chunk_bytes.is_some() {
             let mut own = Vec::new();
@@ -93,8 +93,7 @@ impl Stack {
         })
     }
 
-    /// Writes at most `most` bytes of so many; `put` copies a run of them into a page that has room, as far
-    /// as it has.
+    /// Writes at most `most` bytes; `put` copies bytes into a page as far as it has room.
     #[inline]
     fn write_by(
         &mut self,
@@ -112,7 +111,7 @@ impl Stack {
         if stream.finished {
             return Err(HostError::Tcp(tcp::Refusal::Finished));
         }
-        // Whoever was handed a page has had its turn in the line.
+        // A writer that was given a page has had its turn in the queue.
         let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
         let mut writer = ip.tcp.writer(stream.session)?;
         let room = if yields { 0 } else { writer.room_for(length).min(most) };
@@ -121,7 +120,8 @@ impl Stack {
         let mut out_of_pages = false;
         while written < room {
             if stream.page.as_ref().is_none_or(|page| page.room() == 0) {
-                // Who waits for a page goes before who comes by: under pressure pages go round one by one.
+                // Writers in the queue come before a writer that calls now: when memory is short, pages are
+                // given out one by one in turn.
                 stream.page = if others_wait { None } else { memory.transmit.take() };
             }
             let Some(page) = stream.page.as_mut() else {
@@ -148,7 +148,7 @@ impl Stack {
                 stream.waits_for_page = true;
                 edge.page_line.push_for_page(id);
             } else if written == 0 && !stream.waits_for_page && writer.is_empty() {
-                // Nothing is under way: only memory that others let go can wake it.
+                // Nothing is in flight: only memory that others release can wake this writer.
                 stream.waits_for_page = true;
                 edge.page_line.push(id);
             }
@@ -179,8 +179,7 @@ impl Stack {
         Ok(count)
     }
 
-    /// Hands over the next received bytes as they lie in the board's pages; dropping the slice gives them
-    /// back.
+    /// Returns the next received bytes as a slice of the board's page; dropping the slice frees it.
     pub(crate) fn take(&mut self, id: StreamId) -> Result<Option<Slice>, HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let slice = stream.received.pop_front();
@@ -189,7 +188,7 @@ impl Stack {
         Ok(slice)
     }
 
-    /// Bytes left the stream: the window may open.
+    /// Counts bytes that the host has taken; the window may open.
     fn taken(&mut self, id: StreamId, count: usize) {
         if count == 0 {
             return;
@@ -203,7 +202,7 @@ impl Stack {
         self.consume(session, count as u32);
     }
 
-    /// Sends no more on this stream; reading goes on.
+    /// Sends a FIN after the data written so far; reading continues.
     pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         stream.page = None;
@@ -216,7 +215,8 @@ impl Stack {
         Ok(self.ip.tcp.finish(session)?)
     }
 
-    /// Closes a stream: what is written is still sent, what still comes resets it, the number is forgotten.
+    /// Closes a stream: written data is still sent, data that arrives afterwards causes a reset, and the
+    /// number is freed.
     pub(crate) fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended, held) = (stream.session, stream.ended, stream.received_bytes);
@@ -232,11 +232,11 @@ impl Stack {
         Ok(self.with_context(|ip, cx| ip.tcp.close(session, cx, &mut ip.from_tcp))?)
     }
 
-    /// Ends a stream at once: the peer is reset.
+    /// Aborts a stream: the peer is reset.
     pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended) = (stream.session, stream.ended);
-        // At once: the session's number may be given to another before its end is told.
+        // Removed now: the session's number may be reused before its end is reported.
         self.edge.remove(id);
         if !ended {
             self.abort(session);
@@ -244,7 +244,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The session of a stream.
+    /// Returns the session of a stream.
     pub(crate) fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, HostError> {
         Ok(self.edge.stream(id).ok_or(HostError::UnknownStream)?.session)
     }

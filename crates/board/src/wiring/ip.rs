@@ -58,7 +58,7 @@ impl IpStack {
         }
     }
 
-    /// A packet has arrived on a TX queue.
+    /// Handles a packet that has arrived through a TX queue's circuit or port.
     pub(crate) fn on_packet(&mut self, pdu: Pdu, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         match self.ip.arrive(pdu, cx) {
             Some(delivery) => self.deliver(delivery, tx_queue, edge, cx),
@@ -66,7 +66,7 @@ impl IpStack {
         }
     }
 
-    /// What is for this board goes to whom it is for.
+    /// Delivers a packet for this board to its protocol.
     pub(crate) fn deliver(
         &mut self,
         delivery: Delivery,
@@ -91,8 +91,8 @@ impl IpStack {
         }
     }
 
-    /// A packet has arrived at a port that shares its address with the host, whose other side is `passage`:
-    /// if it is for nobody on the board, it waits in `passing`. Otherwise it comes back.
+    /// Handles a packet from a port whose address the host owns; `passage` is the other side. A packet that
+    /// no program of the board wants is put into `passing`; otherwise it is returned.
     pub(crate) fn forward(
         &mut self,
         mut pdu: Pdu,
@@ -100,7 +100,7 @@ impl IpStack {
         passing: &mut Vec<(usize, Option<IpAddr>, Pdu)>,
     ) -> Option<Pdu> {
         let Some(passage) = passage else { return Some(pdu) };
-        // IP counts what is no packet.
+        // IP counts malformed packets.
         let Some(target) = target_of(&mut pdu) else { return Some(pdu) };
         if self.ip.is_ours(target) {
             return Some(pdu);
@@ -139,7 +139,7 @@ impl IpStack {
         }
     }
 
-    /// Others report an error about a packet: it goes to whoever sent that.
+    /// Passes an ICMP error to the protocol whose packet it quotes.
     fn on_icmp_error(&mut self, mut trouble: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
         if !self.ip.is_ours(trouble.source) {
             return self.icmp.on_implausible_error();
@@ -177,15 +177,15 @@ impl IpStack {
         }
     }
 
-    /// A packet of ours found nobody at its next hop.
+    /// Handles a packet that could not be delivered because its next hop did not answer.
     pub(crate) fn on_undelivered(&mut self, pdu: &Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
         if let Some(trouble) = icmp::undelivered(pdu.head()) {
             self.on_icmp_error(trouble, edge, cx);
         }
     }
 
-    /// Nobody answers for a next hop: what was to be opened that way is not (RFC 1122 §2.3.2.2). Unlike what
-    /// a router says this is known for certain.
+    /// Handles a next hop that does not answer: connects through it fail (RFC 1122 §2.3.2.2). Unlike an ICMP
+    /// error from a router, this is certain.
     pub(crate) fn on_neighbour_failed(
         &mut self,
         port: usize,
@@ -199,20 +199,20 @@ impl IpStack {
         self.report_indications(edge, cx);
     }
 
-    /// What IP complains of is reported to the senders.
+    /// Sends the ICMP errors that IP has requested.
     fn report(&mut self, cx: &mut Context<'_>) {
         while let Some(complaint) = self.ip.poll_error_request() {
             self.icmp.report(complaint, cx, &mut self.messages);
         }
     }
 
-    /// Time may have passed: what IP gives up is reported.
+    /// Handles IP's timeouts and reports what has expired.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
         self.ip.settle(cx);
         self.report(cx);
     }
 
-    /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
+    /// Passes TCP's indications to the host edge; bytes that no stream wants are consumed here.
     #[inline]
     pub(crate) fn report_indications(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
@@ -233,7 +233,7 @@ impl IpStack {
         }
     }
 
-    /// A session begins with what is known of its way.
+    /// Gives a new session what is known of its path (MTU, round-trip time).
     fn report_path(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
         match self.ip.path_mtu(remote, cx.now) {
             0 => {}
@@ -241,7 +241,7 @@ impl IpStack {
         }
     }
 
-    /// What waits for IP goes down: messages, datagrams, segments.
+    /// Sends what waits for IP: ICMP messages, datagrams, segments.
     pub(crate) fn answer(&mut self, cx: &mut Context<'_>, mut hop: impl FnMut(Hop, &mut Context<'_>)) {
         while let Some(message) = self.messages.pop_front() {
             let protocol = message.protocol();
@@ -258,7 +258,7 @@ impl IpStack {
         }
     }
 
-    /// Then what is owed goes down: sessions send, `rooms[tx_queue]` segments of a TX queue at the most.
+    /// Lets sessions send what is pending: at most `rooms[tx_queue]` segments for each TX queue.
     pub(crate) fn settle(
         &mut self,
         rooms: &[usize],
@@ -272,7 +272,7 @@ impl IpStack {
     }
 }
 
-/// IP over the board's ports, before any address is known.
+/// Creates IP for the board's ports; no address is set yet.
 pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpStack {
     let memory = &config.memory;
     let mut settings = config.ip.clone();
@@ -286,7 +286,7 @@ pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut Se
     IpStack::new(ip, tcp, Udp::new(config.udp_sockets_max))
 }
 
-/// What a reported error means to TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).
+/// Classifies an ICMP error for TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).
 fn for_tcp(kind: IcmpErrorKind, is_ipv4: bool) -> tcp::IcmpErrorClass {
     match kind {
         IcmpErrorKind::Unreachable { code: UNREACHABLE_PROTOCOL } if is_ipv4 => {

@@ -26,7 +26,7 @@ pub(crate) fn ip4(side: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, 1 + side as u8).into()
 }
 
-/// The link-local address that the MAC makes.
+/// Returns the link-local address derived from the MAC address.
 pub(crate) fn local6(side: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1 + side as u16)
 }
@@ -67,7 +67,7 @@ pub(crate) fn prefix(text: &str, valid: u32, preferred: u32) -> Item<'static> {
     }
 }
 
-/// A frame with an ICMPv6 message of neighbour discovery.
+/// Returns a frame with an ICMPv6 neighbour discovery message.
 pub(crate) fn discovery(
     target_mac: Mac,
     (source, target): (Ipv6Addr, Ipv6Addr),
@@ -106,9 +106,9 @@ pub(crate) struct Hub {
     pub(crate) router: Option<Router>,
     /// Every frame that boards have sent since the test looked last.
     pub(crate) seen: Vec<Vec<u8>>,
-    /// Boards that hear nothing and are not heard.
+    /// Boards that are disconnected from the hub.
     pub(crate) unplugged: Vec<bool>,
-    /// Everything longer than this is lost on the way.
+    /// Longer frames are lost on the way.
     pub(crate) longest: usize,
     pub(crate) wires: Vec<VecDeque<Pdu>>,
     memory: Memory,
@@ -133,7 +133,7 @@ impl Hub {
         }
     }
 
-    /// Two boards with the usual links, after their addresses are settled.
+    /// Returns two boards with the usual links, after their addresses are settled.
     pub(crate) fn pair() -> Hub {
         let mut hub = Hub::of(&[config(link(0)), config(link(1))]);
         hub.pass(Duration::from_secs(15));
@@ -141,7 +141,7 @@ impl Hub {
         hub
     }
 
-    /// A frame for a board, as if from the line.
+    /// Delivers a frame to a board, as if from the line.
     pub(crate) fn inject(&mut self, side: usize, bytes: &[u8]) {
         let mut pdu = self.memory.pdus.take().expect("a block");
         for part in bytes.chunks(4096) {
@@ -167,7 +167,7 @@ impl Hub {
         self.seen.push(bytes);
     }
 
-    /// The router speaks to all.
+    /// Sends a router advertisement to all nodes.
     pub(crate) fn advertise(&mut self, router: &Router) {
         let message = Message::RouterAdvertisement {
             hop_limit: 33,
@@ -238,7 +238,7 @@ impl Hub {
         self.boards[side].counter(family, name)
     }
 
-    /// Everything that the boards hold comes home; what they sent came home already.
+    /// Checks that all memory of the boards is free.
     pub(crate) fn check_home(&mut self) {
         for board in &mut self.boards {
             assert!(board.memory_mut().is_all_free(), "{board:?}");

@@ -20,7 +20,7 @@ pub(crate) const BAD: Vc = Vc::new(0, 101);
 /// Between two looks at the lines: 35 slots of an OC-3c.
 const STEP: Duration = Duration::from_micros(100);
 
-/// The hostile hand's address.
+/// Returns the attacker's address.
 pub(crate) fn stranger() -> IpAddr {
     IpAddr::from([10, 0, 0, 66])
 }
@@ -39,13 +39,13 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     };
     config.tcp.mss = 8192;
     config.tcp.segment_bytes_max = 8192;
-    // The size is that of the payload, with nothing taken off for options.
+    // The size is that of the payload; nothing is subtracted for options.
     config.tcp.timestamps = false;
     config.tcp.receive_buffer_bytes = 128 << 10;
     config
 }
 
-/// The ATM port of a configuration.
+/// Returns the ATM port of a configuration.
 pub(crate) fn port_of(config: &mut BoardConfig) -> &mut AtmPortConfig {
     let PortConfig::Atm(port) = &mut config.ports[0] else { panic!("an ATM port") };
     port
@@ -55,13 +55,13 @@ pub(crate) struct Lines {
     pub(crate) boards: [Board; 2],
     pub(crate) completions: [Vec<Completion>; 2],
     pub(crate) now: Instant,
-    /// What the hostile hand puts on the line to each side in the next step.
+    /// The cells that the attacker puts on the line to each side in the next step.
     pub(crate) hostile: [Vec<TimedCell>; 2],
-    /// What each side has sent to the hostile hand.
+    /// The cells that each side has sent to the attacker.
     pub(crate) answers: [Vec<TimedCell>; 2],
-    /// What each side has sent, everything.
+    /// All cells that each side has sent.
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
-    /// What each board said when it was idle last.
+    /// The deadline of each board when it was last idle.
     deadlines: [Instant; 2],
     chance: SimRng,
 }
@@ -88,8 +88,7 @@ impl Lines {
         self.hostile[side].extend_from_slice(cells);
     }
 
-    /// Lets `length` pass; what was sent meanwhile, and what the hostile hand put between, arrives at its
-    /// end.
+    /// Lets `length` pass; what was sent meanwhile, and what the attacker inserted, arrives at the end.
     pub(crate) fn step(&mut self, length: Duration) {
         self.now += length;
         let mut trains: [Vec<TimedCell>; 2] = Default::default();
@@ -106,7 +105,7 @@ impl Lines {
             trains[1 - side] = self.riffle(sent, 1 - side);
         }
         for (side, train) in trains.iter().enumerate() {
-            // A board is called when something happens that it asked for, and only then.
+            // A board is called only when something happens that it waits for.
             if !train.is_empty() {
                 self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now);
             } else if rooms[side] <= self.now {
@@ -118,7 +117,7 @@ impl Lines {
         }
     }
 
-    /// The board's cells with the hostile ones anywhere between.
+    /// Mixes the attacker's cells into the board's cells at random.
     fn riffle(&mut self, sent: Vec<TimedCell>, side: usize) -> Vec<TimedCell> {
         let hostile = std::mem::take(&mut self.hostile[side]);
         let (mut sent, mut hostile) = (sent.into_iter().peekable(), hostile.into_iter().peekable());
@@ -170,7 +169,7 @@ impl Lines {
         std::mem::take(&mut self.completions[side])
     }
 
-    /// A stream from one side to the other, established.
+    /// Opens a stream from one side to the other.
     pub(crate) fn open(&mut self, from: usize, port: u16) -> (StreamId, StreamId) {
         let to = 1 - from;
         self.boards[to].host().listen(socket(to, port)).expect("a port that is free");
@@ -192,7 +191,8 @@ impl Lines {
         panic!("the stream does not open");
     }
 
-    /// Ends a stream from both sides and lets everything rest; then memory is at home and no session left.
+    /// Closes a stream from both sides and waits until all is idle; then checks that memory is free and no
+    /// session is left.
     pub(crate) fn close_and_check(&mut self, streams: [StreamId; 2]) {
         for (side, stream) in streams.into_iter().enumerate() {
             self.boards[side].host().close(stream).expect("a stream that is open");
@@ -244,8 +244,8 @@ impl Lines {
         assert!(got == bytes, "and as it was sent");
     }
 
-    /// A world in which a good stream of `length` bytes goes from board 0 to board 1 while `attack` is at
-    /// work at every step, and everything comes to rest afterwards.
+    /// Runs a world in which a stream of `length` bytes goes from board 0 to board 1 while `attack` works at
+    /// every step; afterwards everything becomes idle.
     pub(crate) fn under_attack(
         configs: [BoardConfig; 2],
         length: usize,
@@ -260,7 +260,7 @@ impl Lines {
         lines
     }
 
-    /// A counter of board 1, on whom the attacks go.
+    /// Returns a counter of board 1, the target of the attacks.
     pub(crate) fn count(&self, family: &str, name: &str) -> u64 {
         self.boards[1].counter(family, name)
     }

@@ -47,7 +47,7 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     BoardConfig { memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
 }
 
-/// A board as the test has configured it; the same in each run.
+/// Returns a board with the test's configuration, identical in each run.
 pub(crate) fn board(side: usize, config: &BoardConfig) -> Board {
     Board::new(config, RngKey::for_simulation(side as u64))
 }

@@ -10,13 +10,13 @@ use kiban_base::{Instant, SimRng, Sum};
 use kiban_tcpip::wire::{icmp, ipv4, tcp, udp};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Returns bytes that differ from position to position and from seed to seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 
-/// An IPv4 packet with options; they are padded already.
+/// Returns an IPv4 packet with options, which must be padded already.
 pub(crate) fn ip_with(
     source: IpAddr,
     target: IpAddr,
@@ -49,7 +49,7 @@ pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -
     ip_with(source, target, protocol, &[], payload)
 }
 
-/// A datagram with its UDP header, without IP.
+/// Returns a datagram with its UDP header, without IP.
 pub(crate) fn udp(source: SocketAddr, target: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let total = udp::HEADER_BYTES + payload.len();
     let mut datagram = vec![0; udp::HEADER_BYTES];
@@ -65,7 +65,7 @@ pub(crate) fn udp_packet(source: SocketAddr, target: SocketAddr, payload: &[u8])
     ip(source.ip(), target.ip(), protocol::UDP, &udp(source, target, payload))
 }
 
-/// An ICMP message, without IP.
+/// Returns an ICMP message, without IP.
 pub(crate) fn icmp(header: icmp::Header, payload: &[u8]) -> Vec<u8> {
     let mut message = vec![0; icmp::HEADER_BYTES];
     header.write(&mut message);
@@ -86,7 +86,7 @@ pub(crate) fn sum_tcp(source: IpAddr, target: IpAddr, segment: &mut [u8]) {
     segment[16..18].copy_from_slice(&sum.checksum().to_be_bytes());
 }
 
-/// What a crafted segment says.
+/// The fields of a crafted segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) sequence: u32,
@@ -95,7 +95,7 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
 }
 
-/// A TCP packet with option bytes as they are (padded by the caller).
+/// Returns a TCP packet with the given option bytes, padded by the caller.
 pub(crate) fn tcp_packet_with(
     source: SocketAddr,
     target: SocketAddr,
@@ -131,7 +131,7 @@ pub(crate) fn tcp_packet(
     tcp_packet_with(source, target, segment, &[], payload)
 }
 
-/// LLC/SNAP in front of a packet (RFC 2684 §5).
+/// Puts LLC/SNAP in front of a packet (RFC 2684 §5).
 pub(crate) fn llc(ether_type: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xaa, 0xaa, 3, 0, 0, 0];
     bytes.extend_from_slice(&ether_type.to_be_bytes());
@@ -143,7 +143,7 @@ pub(crate) fn llc_ip(packet: &[u8]) -> Vec<u8> {
     llc(ether_type::IPV4, packet)
 }
 
-/// The bytes of a CPCS-PDU: payload, pad, trailer (I.363.5 §9.2.1).
+/// Returns the bytes of a CPCS-PDU: payload, pad, trailer (I.363.5 §9.2.1).
 pub(crate) fn cpcs(payload: &[u8]) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     bytes.resize(payload.len() + aal5::pad_bytes(payload.len()), 0);
@@ -162,25 +162,25 @@ pub(crate) fn crc_again(cpcs: &mut [u8]) {
     cpcs[at..].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// One cell at the origin of time.
+/// Returns one cell at time zero.
 pub(crate) fn cell(vc: Vc, last: bool, payload: &[u8]) -> TimedCell {
     let word = CellHeader::user(vc, last).to_word(Interface::Uni);
     TimedCell::new(Instant::ZERO, word, payload.try_into().expect("48 bytes"))
 }
 
-/// A management cell.
+/// Returns a management cell.
 pub(crate) fn management(vc: Vc, pti: u8, payload: [u8; 48]) -> TimedCell {
     let header = CellHeader { pti, ..CellHeader::user(vc, false) };
     TimedCell::new(Instant::ZERO, header.to_word(Interface::Uni), payload)
 }
 
-/// The cells of these bytes, the last one marked.
+/// Returns the cells of these bytes; the last one is marked.
 pub(crate) fn cells_of(vc: Vc, cpcs: &[u8]) -> Vec<TimedCell> {
     let count = cpcs.len() / 48;
     cpcs.chunks(48).enumerate().map(|(at, payload)| cell(vc, at + 1 == count, payload)).collect()
 }
 
-/// A whole frame.
+/// Returns the cells of a whole frame.
 pub(crate) fn frame(vc: Vc, payload: &[u8]) -> Vec<TimedCell> {
     cells_of(vc, &cpcs(payload))
 }

@@ -13,7 +13,7 @@ struct Pair {
     lines: [Line; 2],
     now: Instant,
     frames: u64,
-    /// Every so many frames one is lost; 0: none.
+    /// Each n-th frame is lost; 0: none.
     lose_every: u64,
 }
 
@@ -31,7 +31,7 @@ impl Pair {
         Pair { lines: [line(Role::Dte), line(Role::Dce)], now: Instant::ZERO, frames: 0, lose_every }
     }
 
-    /// Carries frames until nothing moves; time passes only while nothing else does.
+    /// Carries frames until nothing moves; time passes only when nothing else happens.
     fn carry(&mut self, until: Instant) {
         loop {
             let mut moved = false;
@@ -67,7 +67,7 @@ impl Pair {
         self.lines[side].request(request, self.now);
     }
 
-    /// A connection that is asked for by `side`.
+    /// Opens a connection from `side`.
     fn connect(&mut self, side: usize) {
         self.ask(side, Request::Connect);
         // The restart is heard of, then the call is made.
@@ -165,7 +165,7 @@ fn who_calls_on_a_dead_line_is_told() {
     assert_eq!(line.poll(now), Some(told));
 }
 
-/// What a peer may do, and what this end may be asked meanwhile.
+/// What a peer may do, and what may be requested of this end meanwhile.
 #[derive(Clone, Debug)]
 enum Act {
     /// A frame of any bytes.

@@ -8,7 +8,7 @@ use kiban_osi::stack::stream::{ConnectionAction, Stream};
 use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::oids;
 
-/// How the two are joined.
+/// How the two ends are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
     /// By bytes of TPKTs, in reads of this size.
@@ -44,19 +44,19 @@ impl Pair {
         }
     }
 
-    /// Asks, and it can be asked for.
+    /// Makes a request that is valid in the current state.
     pub(crate) fn ask(&mut self, side: usize, request: Request) {
         self.files[side].machine().request(request).expect("it can be asked for");
         self.files[side].settle(self.now, &mut ());
     }
 
-    /// What comes up at one end when all has been carried.
+    /// Returns the indications at one end once everything has been carried.
     pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
         while self.carry(0) | self.carry(1) {}
         std::iter::from_fn(|| self.files[side].machine().poll_up()).collect()
     }
 
-    /// Whether an end has closed its connection, or is about to.
+    /// Returns whether an end has closed its connection, or is about to.
     pub(crate) fn closes(&self, side: usize) -> bool {
         self.streams[side].connection_action() == ConnectionAction::Close
     }

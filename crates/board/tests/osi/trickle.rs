@@ -1,4 +1,4 @@
-//! What comes byte by byte.
+//! Input that arrives byte by byte.
 
 use kiban_base::Bytes;
 use kiban_osi::network::Indication;
@@ -10,7 +10,7 @@ fn a_unit_that_comes_byte_by_byte_is_not_kept_in_as_many_pieces() {
     let unit: Vec<u8> = (0..65531u32).map(|byte| byte as u8).collect();
     let mut bytes = vec![3, 0, 0xff, 0xff];
     bytes.extend_from_slice(&unit);
-    // Two units, so that the second begins in the middle of what was joined.
+    // Two units, so that the second starts in the middle of a read.
     bytes.extend_from_slice(&[3, 0, 0, 7, 1, 2, 3]);
     let mut units = Vec::new();
     for byte in bytes {

@@ -11,14 +11,14 @@ use kiban_base::ethernet::Mac;
 use kiban_rdma::iwarp::nic::{Nic, OpenError};
 use kiban_tcpip::tcp::Owner;
 
-/// The RDMA NIC as the board's host sees it, at one moment.
+/// The RDMA NIC as the board's host sees it, for one call.
 pub struct RdmaHost<'a> {
     tower: &'a mut RdmaWiring,
     stack: &'a mut Stack,
 }
 
 impl Host<'_> {
-    /// The board's RDMA NIC; none where its configuration has none.
+    /// Returns the board's RDMA NIC, or `None` if its configuration has none.
     pub fn rdma(&mut self) -> Option<RdmaHost<'_>> {
         let Board { stack, rdma, .. } = &mut *self.board;
         let tower = rdma.as_deref_mut()?;
@@ -29,7 +29,7 @@ impl Host<'_> {
 }
 
 impl RdmaHost<'_> {
-    /// The NIC: memory, queues, work, news of connections.
+    /// Returns the NIC: memory, queues, work requests, connection events.
     pub fn nic(&mut self) -> &mut Nic {
         &mut self.tower.nic
     }
@@ -49,10 +49,10 @@ impl RdmaHost<'_> {
         }
     }
 
-    /// Begins to connect over TCP: the end.
+    /// Starts a connection over TCP and returns its end.
     ///
     /// # Errors
-    /// As [`Host::open`]; `Busy` when the NIC has no room, or the private data is too long.
+    /// As [`Host::open`]; `Busy` if the NIC has no room or the private data is too long.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -75,10 +75,10 @@ impl RdmaHost<'_> {
         }
     }
 
-    /// Begins to connect over EFE: the end.
+    /// Starts a connection over EFE and returns its end.
     ///
     /// # Errors
-    /// The private data is too long, there are too many, or the board has no port for it (`Gone`).
+    /// The private data is too long, there are too many connections, or the board has no EFE port (`Gone`).
     pub fn connect_efe(
         &mut self,
         mac: Mac,
@@ -101,8 +101,8 @@ impl RdmaHost<'_> {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.tower;
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
-        // Boards' ends take a reply and what follows it together: there is nothing to wait for but what was
-        // agreed.
+        // Both ends of a board accept a reply and the first FPDU in one segment: the responder need not wait,
+        // except where MPA demands it.
         if nic.may_responder_send_first(end) {
             nic.core.may_send(qp);
         }
@@ -126,7 +126,7 @@ impl RdmaHost<'_> {
         nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
         if let Some(stream) = self.tower.streams.get(&end).copied() {
             self.tower.forget_stream(end, stream);
-            // One that has ended already is gone with this.
+            // A stream that has ended already is freed by this, too.
             let _ = self.stack.abort_stream(stream);
         }
     }

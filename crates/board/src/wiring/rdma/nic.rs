@@ -34,16 +34,16 @@ impl RdmaWiring {
         }
     }
 
-    /// The board has a port for EFE.
+    /// Adds the board's EFE port.
     ///
     /// # Panics
-    /// When it has one already.
+    /// If there is one already.
     pub(crate) fn add_port(&mut self, port: &EfePortConfig, key: RngKey) {
         assert!(self.efe.is_none(), "a board has one port for EFE at most");
         self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), key)));
     }
 
-    /// A frame came to the EFE port.
+    /// Handles a frame from the EFE port.
     pub(crate) fn on_frame(&mut self, frame: SharedBytes<'_>, now: Instant) {
         let Some((mac, endpoint)) = &mut self.efe else { return };
         match frame.private() {
@@ -57,7 +57,7 @@ impl RdmaWiring {
         };
     }
 
-    /// The next frame for the EFE port's line.
+    /// Writes the next frame for the EFE port into `room`.
     pub(crate) fn fetch(&mut self, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
         let (mac, endpoint) = self.efe.as_mut()?;
         let most = room.len();
@@ -72,7 +72,7 @@ impl RdmaWiring {
         }
     }
 
-    /// What time asks for, and what is owed now that the host has had its chance.
+    /// Handles timeouts and sends what is pending, after the host has handled its completions.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.nic.settle(now);
         if let Some((_, endpoint)) = &mut self.efe {
@@ -92,7 +92,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Whether something has happened that the host should look at.
+    /// Returns whether there are events for the host.
     pub(super) fn has_events(&mut self) -> bool {
         let completions = self.nic.core.counters().completions;
         let more = core::mem::replace(&mut self.completions_seen, completions) != completions;

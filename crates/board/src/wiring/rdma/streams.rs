@@ -33,7 +33,7 @@ impl RdmaWiring {
                 None => self.release_stream(stream, stack, false),
             }
         }
-        // One that the NIC has let go of may have had events before.
+        // A stream that the NIC has released may have had events queued.
         let Some(&end) = self.ends.get(&stream) else { return };
         match event {
             Completion::Opened { .. } | Completion::Writable { .. } => self.nic.schedule(end),
@@ -41,7 +41,7 @@ impl RdmaWiring {
                 self.read(end, stream, stack);
                 match self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
                     true => self.gone(end, stream, stack, true),
-                    // What has come is not lost because the peer sends no more.
+                    // Received data is not lost because the peer sends no more.
                     false => drop(self.ended.insert(end)),
                 }
             }
@@ -53,7 +53,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Takes what came to a stream.
+    /// Passes the received bytes of a stream to the NIC.
     fn read(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
         loop {
             if !self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
@@ -91,14 +91,14 @@ impl RdmaWiring {
             }
             mpa.advance(core, written);
             if written < whole {
-                // There is room again, or it is over: a completion says so.
+                // A completion reports when there is room again, or that the stream has ended.
                 return;
             }
         }
         match self.nic.stream_action(end) {
             StreamAction::Open => {}
             StreamAction::Finish => {
-                // It fails when that was said before.
+                // Fails if the stream was finished before.
                 let _ = stack.finish(stream);
             }
             StreamAction::Abort => {
@@ -109,7 +109,7 @@ impl RdmaWiring {
         }
     }
 
-    /// The peer's half of a stream has ended.
+    /// Handles the end of the peer's half of a stream.
     fn gone(&mut self, end: u32, stream: StreamId, stack: &mut Stack, in_order: bool) {
         self.nic.on_stream_closed(end, in_order);
         self.forget_stream(end, stream);
@@ -117,7 +117,7 @@ impl RdmaWiring {
     }
 
     fn release_stream(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
-        // One that has ended already is gone with this.
+        // A stream that has ended already is freed by this, too.
         let _ = match in_order {
             true => stack.close(stream),
             false => stack.abort_stream(stream),

@@ -5,9 +5,9 @@
 //!           have sent.
 //! How       two ends with disks in memory; what passes between them is written into a capture, frame by
 //!           frame.
-//! Limits    of tshark 4.0: it takes the entries of a directory (NBS-9) for FPDUs, and says so in an error,
-//!           also of ISODE's; of other contents it decodes text alone, and says that it knows no dissector
-//!           for the rest, which is no error. It has no link type for LAPB alone.
+//! Limits    tshark 4.0 takes the entries of a directory (NBS-9) for FPDUs and reports an error, also for
+//!           ISODE's. Of other contents it decodes only text, and says that it has no dissector for the rest,
+//!           which is not an error. It has no link type for bare LAPB.
 
 mod tape;
 mod ways;
@@ -38,7 +38,7 @@ impl Authenticator for Door {
     }
 }
 
-/// What outlives an association: the initiator's disk and the responder's, and the tape.
+/// What outlives an association: the disks of initiator and responder, and the tape.
 struct Ground {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -95,7 +95,7 @@ impl<W: Way> Session<W> {
         session
     }
 
-    /// Both users work, then everything that there is passes once. False if there was nothing.
+    /// Lets both users work, then carries everything once. Returns false if there was nothing to carry.
     fn round(&mut self, ground: &mut Ground) -> bool {
         let Session { ends: [caller, called], initiator, responder } = self;
         let room = caller.room();
@@ -138,14 +138,14 @@ impl<W: Way> Session<W> {
         }
     }
 
-    /// Until the job that is under way has moved so many bytes of contents.
+    /// Runs until the current job has moved this many bytes of contents.
     fn move_bytes(&mut self, ground: &mut Ground, bytes: u64) {
         while self.initiator.progress().0 < bytes {
             assert!(self.round(ground), "it does not move");
         }
     }
 
-    /// The connection breaks: what the transfer that was under way can be gone on with by.
+    /// Breaks the connection. Returns the name under which the interrupted transfer can be recovered.
     fn lose(mut self, ground: &mut Ground) -> String {
         self.initiator.lost(&mut ground.here);
         let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut Door };
@@ -182,7 +182,7 @@ fn get(remote: &str, local: &str) -> Job {
     Job::Get { remote: remote.into(), local: path(local), document: None }
 }
 
-/// Everything that is done with files.
+/// Performs every file operation.
 fn everything<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
     let binary: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
     let lines = b"the first line\nthe second\n".repeat(100);
@@ -204,7 +204,7 @@ fn everything<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
     session.start(ground, get("d/nothing", "back"));
     session.ended(ground).expect_err("there is no such file");
 
-    // A transfer that goes back to a checkpoint, and one that is given up.
+    // A transfer that restarts at a checkpoint, and one that is cancelled.
     session.start(ground, put("binary", "e", BINARY));
     session.move_bytes(ground, 1);
     session.initiator.restart(session.ends[0].machine()).expect("data are under way");
@@ -217,7 +217,7 @@ fn everything<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
     session.close(ground);
 }
 
-/// A transfer whose connection breaks is gone on with over the next.
+/// A transfer whose connection breaks is recovered on the next connection.
 fn recovered<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
     let mut session = Session::<W>::connect(ground, tpdu_bytes);
     session.start(ground, put("binary", "again", BINARY));
@@ -259,7 +259,7 @@ fn judge(dissected: &Dissected, ground: &Ground, layers: &[&str]) {
     assert_eq!(dissected.fpdus().count() as u64, ground.fpdus, "as many FPDUs as were sent");
 }
 
-/// What excuses one frame of each session of ours.
+/// Why one frame of each of our sessions is excused.
 #[test]
 fn wireshark_takes_directories_for_fpdus_whoever_sends_them() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/isode-ftam-session.pcap");

@@ -18,14 +18,14 @@ pub(crate) struct Tape {
 /// A TCP connection.
 struct Tcp {
     ports: [u16; 2],
-    /// Who has connected.
+    /// The host number of the initiator.
     host: u8,
     /// The next number of each end.
     numbers: [u32; 2],
 }
 
 impl Tape {
-    /// The bytes of a TCP connection to a port, in IP packets; no checksums.
+    /// Records the bytes of a TCP connection to a port, in IP packets without checksums.
     pub(crate) fn tcp(port: u16) -> Tape {
         let mut tape = Tape {
             link_type: capture::LINK_TYPE_RAW,
@@ -36,14 +36,13 @@ impl Tape {
         tape
     }
 
-    /// Frames of LAPB, in frames of an Ethernet as Linux' lapbether has them: tshark then knows whose they
-    /// are.
+    /// Records LAPB frames in Ethernet frames, as Linux's lapbether does: tshark then knows their direction.
     pub(crate) fn lapb() -> Tape {
         Tape { link_type: capture::LINK_TYPE_ETHERNET, frames: Vec::new(), tcp: None }
     }
 
-    /// From here on, another connection. It is from another host: tshark knows no ports when it puts X.25's
-    /// units together, and would go on with one that was cut.
+    /// Starts another connection. It comes from another host, because tshark reassembles X.25 units without
+    /// looking at ports and would continue a connection that was cut.
     pub(crate) fn connect_again(&mut self) {
         if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
             (*host, *numbers) = (*host + 1, [1000, 2000]);
@@ -53,7 +52,7 @@ impl Tape {
         }
     }
 
-    /// What one end says.
+    /// Records what one end sends.
     pub(crate) fn say(&mut self, way: usize, bytes: &[u8]) {
         if self.tcp.is_some() {
             self.say_in_tcp(way, PUSH | ACK, bytes);
@@ -85,12 +84,12 @@ impl Tape {
         self.frames.push(packet);
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub(crate) fn frames(&self) -> usize {
         self.frames.len()
     }
 
-    /// What tshark makes of it.
+    /// Dissects the capture with tshark.
     #[expect(clippy::disallowed_methods, reason = "the other decoder is a program that reads files")]
     pub(crate) fn dissect(&self, name: &str) -> Dissected {
         let (header, mut file) = (capture::FileHeader::new(self.link_type), Vec::new());
@@ -110,13 +109,13 @@ impl Tape {
     }
 }
 
-/// What tshark says of a frame.
+/// A frame as tshark sees it.
 #[derive(Debug)]
 pub(crate) struct Frame {
     protocols: Vec<String>,
-    /// How many errors there are in it.
+    /// The number of errors in it.
     errors: usize,
-    /// What its expert says: errors, warnings and all.
+    /// The messages of tshark's expert: errors, warnings and others.
     messages: String,
     /// FPDUs in it.
     fpdus: Vec<Kind>,
@@ -143,13 +142,13 @@ impl Frame {
         self.protocols.iter().any(|name| name == protocol)
     }
 
-    /// Whether it is malformed or has an error.
+    /// Returns whether it is malformed or has an error.
     pub(crate) fn is_wrong(&self) -> bool {
         self.errors > 0 || self.has("_ws.malformed")
     }
 
-    /// Whether what is wrong with it is tshark's: it takes the entries of a directory, a value in this
-    /// context, for an FPDU.
+    /// Returns whether the error is tshark's: it takes the entries of a directory, which are values in this
+    /// context, for FPDUs.
     pub(crate) fn is_a_listing(&self, context: i64) -> bool {
         let only_that = self.errors == 1 && !self.has("_ws.malformed");
         only_that
@@ -157,30 +156,30 @@ impl Frame {
             && self.contexts.contains(&context)
     }
 
-    /// Whether there is a value in this context.
+    /// Returns whether it has a value in this context.
     pub(crate) fn is_in(&self, context: i64) -> bool {
         // While an association is made, contexts are only spoken of.
         !self.has("acse") && self.contexts.contains(&context)
     }
 }
 
-/// tshark numbers FPDUs by their tags.
+/// Maps tshark's number of an FPDU, its tag, to its kind.
 fn kind(number: &str) -> Kind {
     Kind::ALL[number.parse::<usize>().expect("a number")]
 }
 
-/// The values of a field that may have several.
+/// Splits a field with several values.
 fn items(field: &str) -> impl Iterator<Item = &str> {
     field.split(',').filter(|item| !item.is_empty())
 }
 
-/// What tshark makes of a capture.
+/// What tshark says of a capture.
 pub(crate) struct Dissected {
     pub(crate) frames: Vec<Frame>,
 }
 
 impl Dissected {
-    /// What it makes of this file.
+    /// Dissects a file.
     #[expect(clippy::disallowed_types, reason = "the other decoder is a program")]
     pub(crate) fn of(path: &Path) -> Dissected {
         let fields = [
@@ -204,12 +203,12 @@ impl Dissected {
         Dissected { frames: text.lines().map(Frame::read).collect() }
     }
 
-    /// How many frames have a protocol in them.
+    /// Returns the number of frames that contain a protocol.
     pub(crate) fn with(&self, protocol: &str) -> usize {
         self.frames.iter().filter(|frame| frame.has(protocol)).count()
     }
 
-    /// Every FPDU.
+    /// Returns every FPDU.
     pub(crate) fn fpdus(&self) -> impl Iterator<Item = Kind> {
         self.frames.iter().flat_map(|frame| &frame.fpdus).copied()
     }

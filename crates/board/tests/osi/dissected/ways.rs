@@ -1,4 +1,4 @@
-//! Three ways between two ends.
+//! Three ways to connect two ends.
 
 use kiban_base::{Bytes, Instant, Rope};
 use kiban_osi::ftam::Role;
@@ -18,15 +18,15 @@ use kiban_osi::x25::{self, Call, Config, Sizes};
 
 const T0: Instant = Instant::ZERO;
 
-/// How two ends are joined.
+/// A way to connect two ends.
 pub(crate) trait Way {
     type Lower: NetworkService;
     const NETWORK: Network;
 
     fn lower(role: Role) -> Self::Lower;
-    /// The end that is called is there.
+    /// Prepares the called end.
     fn begin(_called: &mut End<Self::Lower>) {}
-    /// What leaves an end, in frames or pieces of bytes.
+    /// Returns what an end sends, in frames or pieces of a byte stream.
     fn leave(end: &mut End<Self::Lower>) -> Vec<Vec<u8>>;
     fn arrive(end: &mut End<Self::Lower>, frame: &[u8]);
 }

@@ -1,7 +1,7 @@
 //! Initiators of ACSE and of MMS with our layers up to ACSE: josistack, libiec61850.
 //!
-//! Adapted   what stands above ACSE is not ours. josistack's server echoes, so does ours; libiec61850's spoke
-//!           MMS, so its recorded values are what our layers are given to say.
+//! Adapted   the user above ACSE is ours. josistack's server echoes, and so does ours; libiec61850's spoke
+//!           MMS, so its recorded values are given to our layers to send.
 //! Different names, references and the order of optional parameters; of our values the form is that in which
 //! they are given.
 
@@ -42,7 +42,7 @@ impl Ours {
         Ours { tower, stream, listener: Listener::default(), aborted: false }
     }
 
-    /// What they say to a run of TPKTs, when `user` answers what they tell.
+    /// Returns the reply to a run of TPKTs; `user` answers the indications.
     fn answer(
         &mut self,
         said: &[Vec<u8>],
@@ -74,18 +74,18 @@ impl Ours {
     }
 }
 
-/// The answer that a user gives who takes everything.
+/// Returns the answer of a user that accepts everything.
 fn granted(asked: Associate, user_information: Vec<Pdv>) -> Request {
     let answer = asked.accept(Units::DUPLEX, |_| true);
     acse::Request::AssociateResponse(AssociateAnswer { user_information, ..answer }).into()
 }
 
-/// What an initiator makes of what it hears.
+/// What an initiator sees in a reply.
 #[derive(PartialEq, Eq, Debug)]
 enum Answer {
     /// CC: class, TPDU size.
     Confirmed(u8, Option<u8>),
-    /// ACCEPT, CPA, AARE: what was agreed on.
+    /// ACCEPT, CPA, AARE: what was negotiated.
     Accepted(Units, Vec<ContextResult>, AssociateResult, Oid, Vec<Pdv>),
     /// Values.
     Data(Vec<Pdv>),
@@ -116,7 +116,7 @@ fn answers(heard: Vec<Heard>) -> Vec<Answer> {
 fn aare(user_data: Option<UserData>) -> Aare {
     let apdu = match user_data {
         Some(UserData::Full(values)) => values[0].octets().to_vec(),
-        // When no other context was agreed on.
+        // If no other context was negotiated.
         Some(UserData::Simple(value)) => value.to_vec(),
         None => panic!("there is no user data"),
     };
@@ -126,7 +126,7 @@ fn aare(user_data: Option<UserData>) -> Aare {
     }
 }
 
-/// What the recorded responder said that its user gave it: information with the association, then values.
+/// Returns what the recorded responder's user had supplied: user information of the association, then values.
 fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
     recorded.iter().find_map(|answer| match answer {
         Answer::Accepted(.., values) | Answer::Data(values) => Some(values.clone()),
@@ -167,7 +167,7 @@ fn josistack_gets_from_us_what_its_own_responder_gave_it() {
     for in_two in [false, true] {
         for turns in &connections {
             let (ours, data) = replay(turns, in_two, |asked, _| asked);
-            // It ends without a release: with a DR.
+            // The connection ends without a release: with a DR.
             assert_eq!(
                 (data, ours.stream.connection_action(), ours.tower.crossed()),
                 (4, ConnectionAction::Close, 0)
@@ -188,7 +188,7 @@ fn libiec61850_gets_an_association_and_its_answers() {
     }
 }
 
-/// The diagnostic of an association that is refused.
+/// Returns the diagnostic of a refused association.
 fn refusal(heard: Vec<Heard>) -> (AssociateResult, AssociateDiagnostic, Oid) {
     let [Heard::Spdu(Spdu::Refuse(refuse))] = &heard[..] else { panic!("{heard:?}") };
     let (cpr, _) = Cpr::read(&refuse.data.data.to_vec()).expect("a CPR");

@@ -1,6 +1,6 @@
 //! ISODE's initiator of FTAM with our responder.
 //!
-//! Adapted   the filestore is empty at first, and knows the user who was recorded.
+//! Adapted   the filestore is empty at first, and knows the recorded user.
 //! Different `..` is refused here: no name leads up. A directory has no entries `.` and `..`, and its entries
 //! are called by the
 //!           last component of their names. Of a group that fails ISODE's responder leaves out what stands
@@ -30,7 +30,7 @@ const SESSION: &[u8] = include_bytes!("../../data/isode-ftam-session.pcap");
 const PCI: i64 = 1;
 const T0: Instant = Instant::ZERO;
 
-/// Knows one user.
+/// An authenticator that knows one user.
 struct Door {
     password: &'static [u8],
 }
@@ -73,7 +73,7 @@ impl Ours {
         }
     }
 
-    /// What it says to a run of TPKTs.
+    /// Returns the reply to a run of TPKTs.
     fn answer(&mut self, said: &[Vec<u8>], in_two: bool) -> Vec<Answer> {
         for read in reads(said, in_two) {
             self.end.arrive(read, T0, &mut ());
@@ -100,7 +100,7 @@ impl Ours {
     }
 }
 
-/// What an initiator makes of what it hears.
+/// What an initiator sees in a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     /// CC, in this class.
@@ -109,7 +109,7 @@ enum Answer {
     Accepted(Units, Vec<bool>),
     /// AARE.
     Associated(AssociateResult),
-    /// An FPDU, and whether it says success.
+    /// An FPDU, and whether it reports success.
     Fpdu(Kind, bool),
     /// Contents in a context: all values of a turn, one behind the other.
     Contents(i64, Vec<u8>),
@@ -121,7 +121,7 @@ enum Answer {
     Released,
 }
 
-/// What the end that was called said in a turn.
+/// Returns what the responder sent in a turn.
 fn answers(heard: Vec<Heard>) -> Vec<Answer> {
     let mut answers = Vec::new();
     for heard in heard {
@@ -204,7 +204,7 @@ fn last_component(name: &PathnameAttribute) -> String {
     last.rsplit('/').next().expect("split is never empty").into()
 }
 
-/// What is left of a turn's answers without the differences that stand at the top of this file.
+/// Returns a turn's answers without the differences that the head of this file lists.
 fn comparable(answers: Vec<Answer>) -> Vec<Answer> {
     let mut left = Vec::new();
     let mut group_failed = false;
@@ -234,7 +234,7 @@ fn comparable(answers: Vec<Answer>) -> Vec<Answer> {
     left
 }
 
-/// Whether a turn selects what no name here leads to.
+/// Returns whether a turn selects a path that leads above the root.
 fn asks_for_what_is_above(heard: &[Heard]) -> bool {
     let above = |pdu: &Pdu| match pdu {
         Pdu::SelectRequest(select) => last_component(&select.attributes.pathname) == "..",
@@ -248,7 +248,7 @@ fn asks_for_what_is_above(heard: &[Heard]) -> bool {
     })
 }
 
-/// The contents that the initiator has sent in a turn.
+/// Returns the contents that the initiator sent in a turn.
 fn put(heard: Vec<Heard>) -> Option<Vec<u8>> {
     let mut answers = Vec::new();
     for heard in heard {
@@ -288,7 +288,7 @@ fn isode_gets_from_us_what_its_own_responder_gave_it() {
             }
             for answer in &answered {
                 match answer {
-                    // What the initiator gets is what it has put, to the octet.
+                    // The initiator gets back exactly what it put.
                     Answer::Contents(_, octets) => assert_eq!(sent.last(), Some(octets)),
                     Answer::Names(_) => listed += 1,
                     _ => {}

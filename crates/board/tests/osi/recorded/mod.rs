@@ -1,14 +1,12 @@
-//! What initiators of other makes said to responders of their own, said to ours.
+//! Recorded initiators of other implementations, replayed against our responders.
 //!
-//! Goal      whoever was recorded would have gone on with us as it did with its own kind: every answer of
-//!           ours is of the kind that the recorded responder gave.
-//! How       a connection of a capture is cut into TPKTs. The initiator's go into our layers as they were
-//!           sent, each run of them when the recorded responder had answered the one before; what we say to a
-//!           run and what was said to it then go through one [`Listener`], which knows formats and no state,
-//!           and are compared.
-//! Adapted   nothing in the bytes. Transport references, dates and names of responders are those of each
-//!           responder, and nobody says them again: in class 0 only a DR names the peer's reference, and it
-//!           is not compared.
+//! Goal      the recorded initiator would have continued with our responder as it did with its own: each of
+//!           our answers is of the same kind as the recorded one.
+//! How       a recorded connection is cut into TPKTs. The initiator's TPKTs are passed to our layers
+//!           unchanged, each run after our reply to the run before. Our reply and the recorded one then go
+//!           through the same [`Listener`], which knows formats but no state, and are compared.
+//! Adapted   no bytes. Transport references, dates and responder names differ, but no initiator repeats them:
+//!           in class 0 only a DR carries the peer's reference, and it is not compared.
 
 mod acse;
 mod files;
@@ -34,7 +32,7 @@ struct Turn {
     answered: Vec<Vec<u8>>,
 }
 
-/// The connections of a capture, each as turns of TPKTs, in the order in which they began.
+/// Returns the connections of a capture, each as turns of TPKTs, in the order in which they started.
 fn connections(pcap: &[u8]) -> Vec<Vec<Turn>> {
     let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut all: Vec<Connection> = Vec::new();
@@ -79,7 +77,7 @@ impl Segment<'_> {
     }
 }
 
-/// A connection as it is read.
+/// A connection that is being read.
 struct Connection {
     caller: u16,
     next: [u32; 2],
@@ -123,23 +121,23 @@ impl Connection {
     }
 }
 
-/// What a listener makes of TPKTs.
+/// What a listener decodes from TPKTs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Heard {
     /// Any TPDU but DT.
     Tpdu(Tpdu),
-    /// What DTs carried.
+    /// What DTs carry.
     Spdu(Spdu),
 }
 
-/// Puts service data units together out of DTs, and knows nothing else.
+/// Reassembles service data units from DTs, and knows nothing else.
 #[derive(Default)]
 struct Listener {
     held: Vec<u8>,
 }
 
 impl Listener {
-    /// What one end has said in these TPKTs.
+    /// Decodes the TPKTs of one end.
     fn hear(&mut self, units: &[Vec<u8>]) -> Vec<Heard> {
         units.iter().filter_map(|unit| self.on_unit(unit)).collect()
     }
@@ -158,7 +156,7 @@ impl Listener {
     }
 }
 
-/// The presentation data values of a DATA TRANSFER.
+/// Returns the presentation data values of a DATA TRANSFER.
 fn values(data: &Rope) -> Vec<Pdv> {
     match UserData::from_rope(data.clone()).expect("presentation's user data") {
         UserData::Full(values) => values,
@@ -166,7 +164,7 @@ fn values(data: &Rope) -> Vec<Pdv> {
     }
 }
 
-/// The bytes of TPKTs, cut into them again.
+/// Splits bytes into TPKTs.
 fn units(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut units = Vec::new();
     while !bytes.is_empty() {
@@ -178,7 +176,7 @@ fn units(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     units
 }
 
-/// TPKTs as a read brings them: all of them at once, or each in two.
+/// Returns TPKTs as reads deliver them: all at once, or each in two parts.
 fn reads(units: &[Vec<u8>], in_two: bool) -> Vec<Bytes> {
     if in_two {
         let halves = units.iter().flat_map(|unit| {
