@@ -1,4 +1,4 @@
-//! What a board's processor spends: a cost model, made for the board of paper \[1\] (1995).
+//! What processing costs on a board: a cost model of the board of paper \[1\] (1995).
 //!
 //! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
 //! Counted   per PDU, per byte, per transfer, per interruption, per search: see [`Costs`]. The board value is
@@ -7,9 +7,8 @@
 //! Switches  the paper's five mechanisms can be taken away one by one ([`Mechanisms`]); what a board then
 //!           pays in addition is written down in [`Costs::of_arrival`] and [`Costs::of_departure`].
 //! Memory    clusters prepared ahead, handed out whole and given back whole ([`ContentMemory`]).
-//! Honest    [`CONSTANTS`] says of every constant whether a source names it, whether it was fitted (and to
-//!           which published value), or whether it was merely assumed because no published value depends on
-//!           it.
+//! Honest    Sources: [`CONSTANTS`] says of every constant whether it was published, fitted (and to which
+//!           published value), or assumed because no published value depends on it.
 
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ impl Mechanism {
     pub const ALL: [Mechanism; 5] =
         [Mechanism::Separation, Mechanism::Sum, Mechanism::Scaling, Mechanism::Deferral, Mechanism::Chaining];
 
-    /// One word for it.
+    /// Returns its name, one word.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Separation => "separation",
@@ -71,7 +70,7 @@ impl Mechanisms {
     pub const ALL: Mechanisms =
         Mechanisms { separation: true, sum: true, scaling: true, deferral: true, chaining: true };
 
-    /// All but one.
+    /// Returns all mechanisms but one.
     pub fn without(mechanism: Mechanism) -> Mechanisms {
         let mut rest = Mechanisms::ALL;
         *match mechanism {
@@ -85,7 +84,7 @@ impl Mechanisms {
     }
 }
 
-/// What the processor spends on what.
+/// The costs of the processor's operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// A PDU with payload, sent or received, with all five mechanisms: TCP, IP and LLC, the host's command,
@@ -95,12 +94,12 @@ pub struct Costs {
     pub acknowledgment: Duration,
     /// One step of the search for a session: 4.3BSD walks a list, on average half of it.
     pub search: Duration,
-    /// One task that waits for a cluster when another one comes to wait: 4.3BSD keeps them in a list that is
-    /// walked when a cluster comes free, and wakes all of them.
+    /// The cost of each task that already waits for a cluster when another one starts to wait: 4.3BSD keeps
+    /// them in a list that is walked when a cluster is freed, and wakes all of them.
     pub waiter: Duration,
     /// A change from one task to another.
     pub switch: Duration,
-    /// An interruption, taken and left.
+    /// Entering and leaving an interrupt.
     pub interrupt: Duration,
     /// Setting up a transfer.
     pub setup: Duration,
@@ -112,52 +111,51 @@ pub struct Costs {
     pub gap: Duration,
 }
 
-/// How content memory is cut up.
+/// How content memory is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContentMemory {
     /// Bytes in each direction, headers included.
     pub bytes: u64,
-    /// What a cluster keeps for itself, however short its PDU, bytes.
+    /// Bytes that a cluster occupies, however short its PDU.
     pub cluster_bytes: u64,
-    /// Clusters in each direction whose place the header memory takes.
+    /// Clusters in each direction that the header memory displaces.
     pub header_clusters: u64,
     /// Bytes of a content page: a cluster's transfers are chains of them.
     pub page_bytes: u32,
-    /// Windows' worth of receive memory that are prepared for each session: one that is filled, one that is
-    /// emptied.
+    /// Windows of receive memory prepared for each session: one being filled, one being emptied.
     pub prepared_windows: u64,
 }
 
 /// A board as the model sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostModel {
-    /// What it has of the five mechanisms.
+    /// Which of the five mechanisms it has.
     pub mechanisms: Mechanisms,
-    /// What its processor spends.
+    /// The costs of its processor.
     pub costs: Costs,
-    /// What memory it has.
+    /// Its memory.
     pub memory: ContentMemory,
 }
 
-/// Where a constant comes from.
+/// The source of a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A source names it, or it follows from one.
     Sourced(&'static str),
-    /// It was chosen so that a published value comes out.
+    /// It was fitted so that a published value results.
     Fitted(&'static str),
     /// No published value depends on it: a plausible figure.
     Assumed(&'static str),
 }
 
-/// One constant of the model, for those who print it.
+/// One constant of the model, for tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     /// The field.
     pub name: &'static str,
     /// Its value in a model, with its unit.
     pub value: fn(&CostModel) -> String,
-    /// Where it comes from.
+    /// Its source.
     pub origin: Origin,
 }
 
@@ -186,8 +184,8 @@ pub const BOARD_1995: CostModel = CostModel {
 };
 
 impl Costs {
-    /// What a frame or packet of so many bytes costs that has arrived, with `sessions` to search. A frame has
-    /// those of its cells.
+    /// Returns the cost of a received frame or packet of this many bytes, with `sessions` to search. A frame
+    /// also costs the processing of its cells.
     pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
         let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
@@ -197,7 +195,7 @@ impl Costs {
         search + handling + interruption
     }
 
-    /// What sending costs: PDUs with payload, their bytes, and PDUs without.
+    /// Returns the cost of sending: PDUs with payload, their bytes, and PDUs without.
     pub fn of_departure(&self, model: &CostModel, pdus: u64, bytes: u64, others: u64) -> Duration {
         let length = bytes.checked_div(pdus).unwrap_or(0) as usize;
         self.of_payload(model, length) * pdus as u32 + self.acknowledgment * others as u32
@@ -217,7 +215,7 @@ impl Costs {
         cost
     }
 
-    /// What it costs that writers found no cluster: every time, so many stood in line.
+    /// Returns the cost of writers that found no cluster while this many waited.
     pub fn of_waits(&self, waiters: u64) -> Duration {
         self.waiter * waiters as u32
     }
@@ -239,7 +237,7 @@ impl ContentMemory {
 /// Frames in the hands of the segmentation chip: half are left for what carries no payload.
 pub(crate) const FRAMES_MAX: usize = 4;
 
-/// Every constant of a model, for those who print them.
+/// All constants of a model, for tables.
 pub const CONSTANTS: [Constant; 18] = {
     use Origin::{Assumed, Fitted, Sourced};
     [

@@ -24,7 +24,7 @@ pub struct LineNumber(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CableNumber(pub(crate) usize);
 
-/// Where a line or a cable ends.
+/// The end of a line or a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attachment {
     /// A port of a board.
@@ -105,7 +105,7 @@ impl fmt::Display for PortKind {
 pub enum AttachError {
     /// The board has no such port.
     NoSuchPort(Attachment),
-    /// The plug is connected already, or it was given as both ends.
+    /// The attachment is connected already, or was given for both ends.
     Taken(Attachment),
     /// The two ports carry different things.
     Differ(Attachment, PortKind, Attachment, PortKind),

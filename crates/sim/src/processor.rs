@@ -1,13 +1,13 @@
 //! A modelled processor: when a board that has one is called.
 //!
 //! Goal      the board that we ship at the speed of another machine.
-//! Rest      what arrives waits. When the processor is free it takes what has come, pays for it, and only
-//!           then is the board told; the host's program runs; what the board then sends is paid for before
-//!           the processor is free again.
-//! Deferral  all that has come is taken at once, between two PDUs (paper \[1\]'s pipeline rescheduling);
-//!           without it, frame by frame.
-//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for; the segmentation
-//!           chip holds so few frames that this is at most two PDUs ahead.
+//! Rest      arrivals wait. When the processor is free it takes the arrivals, is charged for them, and only
+//!           then passes them to the board; the host's program runs; what the board then sends is charged
+//!           before the processor is free again.
+//! Deferral  all arrivals are taken together, between two PDUs (paper \[1\]'s pipeline rescheduling); without
+//!           it, frame by frame.
+//! Limits    output leaves when the processor starts to work on it, not when it has been charged; the
+//!           segmentation chip holds so few frames that this is at most two PDUs early.
 
 use crate::cost::CostModel;
 use kiban_atm::TimedCell;
@@ -17,10 +17,10 @@ use kiban_board::{Board, Input};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Where the processor stands.
+/// What the processor is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nothing is in work.
+    /// It is idle.
     Rest,
     /// The batch has been paid for: the board is to be told.
     Heard,
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Drain,
 }
 
-/// What a board has done so far, as far as it costs.
+/// What a board has done so far, as far as it is charged.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     segments_out: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Processor {
     mss: u64,
     pub(crate) stage: Stage,
     pub(crate) free_at: Instant,
-    /// When the board has something to do by itself.
+    /// When the board must be called even if nothing arrives.
     pub(crate) due: Instant,
     /// Cells that have arrived, by port.
     inbox: Vec<Vec<TimedCell>>,
@@ -88,7 +88,7 @@ impl Processor {
         }
     }
 
-    /// How long it has worked.
+    /// Returns how long it has worked.
     pub(crate) fn busy(&self) -> Duration {
         self.busy
     }
@@ -109,7 +109,7 @@ impl Processor {
         self.packets_inbox[port].append(packets);
     }
 
-    /// The batch that has been paid for.
+    /// Returns the batch that has been charged.
     pub(crate) fn take_input(&mut self) -> Input<'_> {
         match self.packets.is_empty() {
             true => Input::Cells { port: self.port, cells: &self.batch },
@@ -117,7 +117,7 @@ impl Processor {
         }
     }
 
-    /// Takes what has come as the batch and begins to pay for it. Whether there was any.
+    /// Takes the arrivals as a batch and starts to charge for it. Returns whether there were any.
     pub(crate) fn take(&mut self, board: &Board, now: Instant) -> bool {
         for (port, cells) in self.inbox.iter_mut().enumerate() {
             let mut frames = cells.iter().enumerate().filter(|(_, cell)| cell.is_end()).map(|(at, _)| at + 1);
@@ -153,7 +153,7 @@ impl Processor {
         false
     }
 
-    /// Pays for what the board has done since it was asked last. Whether that was anything.
+    /// Charges for the board's work since the last call. Returns whether there was any.
     pub(crate) fn charge_work(&mut self, board: &Board, now: Instant) -> bool {
         let done = Done::of(board);
         let bytes = done.bytes_out - self.done.bytes_out;

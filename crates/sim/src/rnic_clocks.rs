@@ -1,18 +1,17 @@
-//! Clocks of the RDMA NIC of paper \[3\]: when the payload of what the core did would have left, or have been
-//! in place.
+//! Clocks of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or placed.
 //!
 //! Goal      the core that we ship writes down its steps
 //!           ([`StepLog`](kiban_rdma::iwarp::rnic::clocks::StepLog)); here each step gets its clocks.
 //! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they
 //!           are asked for, as the paper measured.
 //! Sequence  the paper's core does one step after another.
-//! Overlap   the same blocks with the same clocks, each at work on the next segment or message while those
-//!           behind it are still busy with the one before. Between two blocks there is room for one segment;
-//!           nothing else is added, and the pauses remain, as somebody's work.
+//! Overlap   the same blocks with the same clocks, each working on the next segment or message while the
+//!           blocks behind it are still busy with the one before. Between two blocks there is room for one
+//!           segment. Nothing else is added; the pauses remain, and are charged to one of the blocks.
 //! Sources   what a step of a Write costs is the paper's table 2. Two pauses between segments are fitted
 //!           ([`CONSTANTS`]).
-//! Left out  PCI Express, the line, the layer below; completions, which come behind the moments that the
-//!           paper measures.
+//! Left out  PCI Express, the line, the layer below; completions, which come after the times that the paper
+//!           measures.
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
 
@@ -24,12 +23,12 @@ pub const CLOCK_HZ: u64 = 125_000_000;
 /// Bytes that a clock moves.
 pub const WORD_BYTES: u32 = 8;
 
-/// Words that so many bytes take.
+/// Returns the number of words that this many bytes take.
 pub const fn words(bytes: u32) -> u64 {
     bytes.div_ceil(WORD_BYTES) as u64
 }
 
-/// MiB/s of so many bytes in so many clocks.
+/// Returns the throughput in MiB/s for this many bytes in this many clocks.
 pub fn mib_per_second(bytes: u64, clocks: u64) -> f64 {
     bytes as f64 * CLOCK_HZ as f64 / clocks as f64 / f64::from(1 << 20)
 }
@@ -43,12 +42,12 @@ pub struct Clocks {
     pub read_stag: u64,
     /// Table 2: a physical buffer list is read.
     pub read_pbl: u64,
-    /// Table 2: a transfer's length is taken.
+    /// Table 2: the DMA takes over a transfer's length.
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
-    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves so many for making
-    /// it.
+    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves this many clocks for
+    /// making it.
     pub make_header: u64,
     /// Each other step of a block.
     pub other: u64,
@@ -71,18 +70,18 @@ pub const RDMA_NIC_2008: Clocks = Clocks {
     pause_receiving: 11,
 };
 
-/// One constant, for those who print it.
+/// One constant, for tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     /// Its name.
     pub name: &'static str,
     /// Its value, with its unit.
     pub value: fn(&Clocks) -> String,
-    /// Where it comes from.
+    /// Its source.
     pub origin: Origin,
 }
 
-/// Every constant, for those who print them.
+/// All constants, for tables.
 pub const CONSTANTS: [Constant; 11] = {
     use Origin::{Assumed, Fitted, Sourced};
     const TABLE_2: Origin = Sourced("table 2");
@@ -134,7 +133,7 @@ fn many(clocks: u64) -> String {
     if clocks == 1 { "1 clock".to_owned() } else { format!("{clocks} clocks") }
 }
 
-/// When things happened, in clocks from the first step on.
+/// When things happened, in clocks since the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StepTimes {
     /// The first word of payload has been written.
@@ -147,7 +146,7 @@ pub struct StepTimes {
     pub moving: u64,
     /// Segments.
     pub segments: u64,
-    /// Words of payload that stood at most before they had a place to go to.
+    /// The most words of payload that waited for their destination.
     pub stood: u64,
 }
 
@@ -169,7 +168,7 @@ enum Block {
 
 const BLOCKS: usize = Block::ToDma as usize + 1;
 
-/// What passes through the blocks.
+/// A segment or message that passes through the blocks.
 #[derive(Clone, Copy, Default, Debug)]
 struct Item {
     comes_in: bool,
@@ -191,13 +190,13 @@ impl Clocks {
             Step::ReceiveHeader(bytes) | Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
                 words(bytes)
             }
-            // Comes behind the moments that are measured.
+            // Comes after the times that are measured.
             Step::Complete => 0,
             _ => self.other,
         }
     }
 
-    /// One step after another, as in the paper's core.
+    /// Returns the times if one step follows another, as in the paper's core.
     pub fn in_sequence(&self, steps: &[Step]) -> StepTimes {
         let mut moments = StepTimes::default();
         let (mut now, mut before) = (0, None);
@@ -222,7 +221,7 @@ impl Clocks {
         moments
     }
 
-    /// Each block at work on the next segment or message while those behind it are busy.
+    /// Returns the times if each block works on the next segment or message while those behind it are busy.
     pub fn overlapped(&self, steps: &[Step]) -> StepTimes {
         let mut moments = StepTimes::default();
         steps.iter().for_each(|&step| moments.count(step));
@@ -299,12 +298,12 @@ impl Clocks {
 }
 
 impl Item {
-    /// Through the blocks in order. A block keeps what it has until the next one takes it.
+    /// Passes an item through the blocks in order. A block keeps an item until the next block takes it.
     fn pass(&self, free: &mut [u64; BLOCKS], moments: &mut StepTimes) {
         let edge_words = self.header_words + self.payload_words;
         let (mut ready, mut from, mut arrived) = (0, None, 0);
         if self.comes_in {
-            // What is behind a header can be read in before it has been judged.
+            // What follows a header can be read before the header has been validated.
             let start = free[Block::FromLlp as usize];
             free[Block::FromLlp as usize] = start + edge_words;
             arrived = start + self.header_words;

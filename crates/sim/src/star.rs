@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The service that streams use.
 const SERVICE: u16 = 7;
 
-/// What hangs on the star, and how.
+/// Configuration of a star: hosts, lines and the switch.
 #[derive(Clone, Debug)]
 pub struct StarConfig {
     /// Hosts.
@@ -31,12 +31,13 @@ pub struct StarConfig {
     pub down: CableConfig,
     /// The endpoints' settings.
     pub endpoint: Config,
-    /// All chance comes from here.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl StarConfig {
-    /// 10 Gbit/s, queues of 64 frames, and 10 us for a full frame and its acknowledgement.
+    /// Returns a star of 10 Gbit/s lines, queues of 64 frames, and 10 µs for a full frame and its
+    /// acknowledgement.
     pub fn ten_gigabit(hosts: usize) -> StarConfig {
         let line = CableConfig::ethernet(10_000_000_000, Duration::from_nanos(1850));
         StarConfig {
@@ -52,7 +53,7 @@ impl StarConfig {
 /// Segments from one host to another.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The host that sends, and the one that receives.
+    /// The sending host, and the receiving one.
     pub hosts: (usize, usize),
     /// When it connects.
     pub begin: Instant,
@@ -66,9 +67,9 @@ pub struct Stream {
     pub read: u64,
     /// Their bytes.
     pub read_bytes: u64,
-    /// Segments that were not what they should be.
+    /// Segments with wrong contents.
     pub wrong: u64,
-    /// When the target read the last.
+    /// When the target read the last segment.
     pub read_at: Instant,
     /// How the flow ended at its source and at its target.
     pub ended: (Option<EndReason>, Option<EndReason>),
@@ -78,7 +79,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream of full segments.
+    /// Creates a stream of full segments.
     pub fn new(from: usize, to: usize, segments: u64) -> Stream {
         Stream {
             hosts: (from, to),
@@ -97,7 +98,7 @@ impl Stream {
         }
     }
 
-    /// Whether everything has arrived as it should, and both ends know.
+    /// Returns whether everything arrived correctly and both ends have finished.
     pub fn is_done(&self) -> bool {
         self.read == self.segments
             && self.wrong == 0
@@ -117,33 +118,33 @@ struct Host {
     up: Cable,
     /// The line is busy till then, and there is more to send.
     room_at: Instant,
-    /// The host does something then.
+    /// When the host acts next.
     acts_at: Instant,
 }
 
 /// The world.
 #[derive(Debug)]
 pub struct Star {
-    /// Where what is sent goes through.
+    /// The switch through which all frames go.
     pub switch: Switch,
-    /// What is sent.
+    /// The streams.
     pub streams: Vec<Stream>,
     hosts: Vec<Host>,
     now: Instant,
     room: Vec<u8>,
     segment: Vec<u8>,
-    /// Nanoseconds for which so many frames stood in the queue to host 0.
+    /// Nanoseconds for which the queue to host 0 had each length.
     queue: QueueWatch,
 }
 
-/// How long a queue was how long.
+/// How long a queue had which length.
 #[derive(Clone, Debug, Default)]
 pub struct QueueWatch {
     since: Instant,
     /// Frames times nanoseconds, and nanoseconds, since the watch began.
     area: u128,
     nanos: u64,
-    /// The most frames that stood there.
+    /// The greatest number of frames in the queue.
     pub most: usize,
 }
 
@@ -161,7 +162,7 @@ impl QueueWatch {
     }
 }
 
-/// What segment `index` of a stream contains, in place `at`.
+/// Returns the byte at position `at` of segment `index` of a stream.
 fn content(stream: usize, index: u64, at: usize) -> u8 {
     (index.wrapping_mul(31).wrapping_add(stream as u64 * 7 + at as u64) ^ (index >> 8)) as u8
 }
@@ -195,28 +196,29 @@ impl Star {
         }
     }
 
-    /// The moment that it is.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// A host's endpoint.
+    /// Returns a host's endpoint.
     pub fn endpoint(&self, host: usize) -> &Endpoint {
         &self.hosts[host].endpoint
     }
 
-    /// The line from a host to the switch, to change it.
+    /// Returns the line from a host to the switch, to change it.
     pub fn up_mut(&mut self, host: usize) -> &mut Cable {
         &mut self.hosts[host].up
     }
 
-    /// The window of a stream's source, frames, and the shortest round trip that it believes in, nanoseconds.
+    /// Returns the window of a stream's source in frames, and its estimate of the shortest round-trip time in
+    /// nanoseconds.
     pub fn window(&self, stream: usize) -> Option<(f64, Option<u64>)> {
         let Stream { hosts, flows, .. } = &self.streams[stream];
         self.hosts[hosts.0].endpoint.window(flows.0?)
     }
 
-    /// How long the queue of the port to host 0 was, since the last call.
+    /// Returns the lengths of the queue to host 0 since the last call.
     pub fn take_queue_watch(&mut self) -> QueueWatch {
         let fresh = QueueWatch { since: self.now, ..QueueWatch::default() };
         std::mem::replace(&mut self.queue, fresh)
@@ -260,7 +262,7 @@ impl Star {
         hosts.min(self.switch.next_arrival())
     }
 
-    /// A host does what is to be done now.
+    /// Lets a host do what is due now.
     fn turn(&mut self, number: usize) {
         let now = self.now;
         let host = &self.hosts[number];
@@ -295,7 +297,7 @@ impl Star {
             Event::ConnectRequest { flow, greeting, .. } => {
                 let named = greeting.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes) as usize);
                 let Some(stream) = named.and_then(|stream| self.streams.get_mut(stream)) else { return };
-                // A request that came twice gets one flow.
+                // A duplicate request gets one flow.
                 if stream.flows.1.is_none() && endpoint.accept(flow, &[], self.now).is_ok() {
                     stream.flows.1 = Some(flow);
                 }
@@ -317,7 +319,7 @@ impl Star {
         }
     }
 
-    /// A host reads and writes what a stream lets it.
+    /// Lets a host read and write what a stream allows.
     fn work(&mut self, number: usize, which: usize) {
         let now = self.now;
         let Star { hosts, streams, segment, .. } = self;

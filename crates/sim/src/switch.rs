@@ -5,8 +5,8 @@
 //! Path             a frame that has arrived completely goes to the port of its destination (learned from
 //!                  source addresses, IEEE 802.1D §7.8), or to all others if that is unknown or a group
 //!                  address. Each port is a [`Cable`]: a bounded queue, a rate, a length, impairments.
-//! Time             a frame that leaves by a port arrives at its far end after its time at `rate` and after
-//!                  `delay`; the look-up takes no time.
+//! Time             a frame arrives at the far end of its output port after its transmission time at `rate`
+//!                  and after `delay`; the look-up takes no time.
 //! Limits           `addresses_max` addresses; frames for further ones are flooded. Entries do not age.
 //! Not implemented  spanning trees, VLANs, pause frames, memory shared by ports.
 
@@ -23,14 +23,14 @@ kiban_base::counters! {
         frames,
         /// Frames flooded to all other ports.
         flooded,
-        /// Frames whose destination is behind the port that they came from.
+        /// Frames whose destination is behind the port on which they arrived.
         filtered,
         /// Frames without a complete header.
         malformed,
     }
 }
 
-/// Limit of the addresses that a switch learns.
+/// The most addresses that a switch learns.
 const ADDRESSES_MAX: usize = 4096;
 
 /// A switch.
@@ -166,7 +166,8 @@ mod tests {
         for n in 0..5 {
             switch.arrive(0, frame(1, 2, 1226 + n), now);
         }
-        // One on the line, two wait, two too many. 1250 bytes take a microsecond, and the way another.
+        // One frame is on the line, two wait, two are too many. 1250 bytes take a microsecond, and the
+        // propagation another.
         assert_eq!(switch.port(1).counters().queue_full, 2);
         assert_eq!(switch.next_arrival(), now + Duration::from_micros(2));
         assert_eq!(switch.leave(now + Duration::from_nanos(1999)), None);

@@ -18,13 +18,13 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that hands a capture file to `sink`, piece by piece, from when it is put on a line; `interface`
-    /// is the number that records of cells carry.
+    /// Creates a tap that passes a capture file to `sink` piece by piece; `interface` is the number in
+    /// records of cells.
     pub fn new(interface: u8, sink: Sink) -> Tap {
         Tap { interface, recorder: None, record: Vec::new(), sink, frames: 0 }
     }
 
-    /// The file begins, unless it has begun: on a line of the same kind.
+    /// Writes the file header unless it has been written; the line must be of the same kind.
     pub(crate) fn begin(&mut self, link_type: u32) {
         if let Some(known) = &self.recorder {
             assert!(known.link_type() == link_type, "a capture holds one kind of records: take a new tap");
@@ -46,7 +46,7 @@ impl Tap {
         self.frames
     }
 
-    /// A packet or a frame has arrived.
+    /// Records a packet or a frame that has arrived.
     pub(crate) fn record_packet(&mut self, at: Instant, bytes: &[u8]) {
         self.record.clear();
         let recorder = Self::recorder(&mut self.recorder);

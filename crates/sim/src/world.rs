@@ -2,21 +2,21 @@
 //!
 //! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than
 //!           the line.
-//! Events    few: a frame ends or a packet arrives at somebody's door, a board's deadline, room in a port.
-//!           They stand in a heap by (moment, number), so that a run repeats itself.
-//! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of
-//!           the event: a line pulls its sender, a switch pulls the lines into it, each up to the moment that
-//!           can still matter to it. A switch takes the time through its fabric off, so that every pull
-//!           reaches further back and ends at boards, which have acted already. Switches that feed each other
-//!           are pulled in strides no longer than the way to each other and back; time in which no cell is
-//!           under way is skipped.
-//! Packets   are pushed: what a board sends goes onto its cable at once (`cable.rs`), and is an event where
-//!           it arrives.
-//! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier
-//!           than told. An event that comes too early finds nothing and asks again.
-//! Terminals send and receive cells without asking anybody (`terminal.rs`): they make no events, and are told
-//! what arrived
-//!           when a frame ends or somebody asks ([`World::collect`]).
+//! Events    few: a frame ends or a packet arrives at the far end of a line, a board's deadline, room in a
+//!           port. They are kept in a heap ordered by (time, number), so that a run can be repeated exactly.
+//! Pull      nothing moves by itself. At an event, each node concerned pulls its lines up to the time of the
+//!           event: a line pulls its sender, a switch pulls the lines into it, each up to the time that can
+//!           still affect it. A switch subtracts the time through its fabric, so every pull reaches further
+//!           back and ends at boards, which have acted already. Switches that feed each other are pulled in
+//!           strides no longer than the delay to each other and back; time in which no cell is in transit is
+//!           skipped.
+//! Packets   are pushed: a packet that a board sends goes onto its cable at once (`cable.rs`), and causes an
+//!           event where it arrives.
+//! Early     when the next frame on a line ends is known exactly if nothing more is sent, and is never
+//!           earlier than predicted. An event that comes too early finds nothing and is scheduled again.
+//! Terminals send and receive cells without interaction (`terminal.rs`): they cause no events, and receive
+//! cells
+//!           when a frame ends or at [`World::collect`].
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
 //! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that
 //!           one gets to it.
@@ -57,7 +57,7 @@ struct Way {
     from: Attachment,
     to: Attachment,
     line: Line,
-    /// When the event for its next frame end is due, if one stands in the heap.
+    /// When the event for its next frame end is due, if one is in the heap.
     expected: Instant,
 }
 
@@ -65,7 +65,7 @@ struct PacketWay {
     to: BoardNumber,
     port: usize,
     cable: Cable,
-    /// When the event for its next arrival is due, if one stands in the heap.
+    /// When the event for its next arrival is due, if one is in the heap.
     expected: Instant,
 }
 
@@ -78,7 +78,7 @@ struct Place {
 struct Site {
     board: Board,
     places: Vec<Place>,
-    /// Packets that left through a port that nothing is joined to.
+    /// Packets sent through a port that is not connected.
     packets_nowhere: u64,
     programs: Vec<Box<dyn Program>>,
     /// Programs that have not been started: the last so many.
@@ -86,7 +86,7 @@ struct Site {
     wake_at: Instant,
     /// Lines out of the board.
     out: Vec<usize>,
-    /// Without one, everything is done at once.
+    /// Without one, processing takes no time.
     processor: Option<Box<Processor>>,
 }
 
@@ -95,8 +95,8 @@ struct Crossing {
     into: Vec<usize>,
     out: Vec<usize>,
     pulled: Instant,
-    /// How far it may be pulled at once: what another switch sends meanwhile does not depend on it. None: no
-    /// other switch feeds it.
+    /// How far it may be pulled at a time: what another switch sends meanwhile does not depend on it. `None`:
+    /// no other switch feeds it.
     stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
@@ -132,7 +132,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world; all its random numbers, and the keys of its boards, come from `seed`.
+    /// Creates an empty world; all its random numbers, and the keys of its boards, are derived from `seed`.
     pub fn new(seed: u64) -> World {
         World {
             now: Instant::ZERO,
@@ -161,7 +161,7 @@ impl World {
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
         let place = |port| Place { kind: PortKind::of(port), cable: None };
-        // Names beyond those of lines and cables.
+        // Numbers beyond those of lines and cables.
         let key = RngKey::for_simulation(self.chance.fork((2 << 32) + self.sites.len() as u64).draw());
         self.sites.push(Site {
             board: Board::new(config, key),
@@ -199,7 +199,7 @@ impl World {
     /// port that sends.
     ///
     /// # Errors
-    /// When the plugs do not fit, or are not for cells.
+    /// If the attachments do not match, or are not for cells.
     pub fn connect(
         &mut self,
         one: Attachment,
@@ -219,7 +219,7 @@ impl World {
     /// Joins two packet ports by a cable, both directions alike at first ([`Cable::set_config`]).
     ///
     /// # Errors
-    /// When the plugs do not fit, or are for cells.
+    /// If the attachments do not match, or are for cells.
     pub fn connect_packets(
         &mut self,
         one: Attachment,
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// What both plugs are for, if they are free and fit.
+    /// Returns what both attachments carry, if they are free and match.
     fn kind_of_both(&self, one: Attachment, other: Attachment) -> Result<PortKind, AttachError> {
         let kinds = (self.kind_of(one)?, self.kind_of(other)?);
         match kinds.0 == kinds.1 {
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// What a plug is for, if it is free.
+    /// Returns what an attachment carries, if it is free.
     fn kind_of(&self, plug: Attachment) -> Result<PortKind, AttachError> {
         let (kind, has_cable) = match plug {
             Attachment::Switch(..) | Attachment::Terminal(_) => (PortKind::Cells, false),
@@ -278,7 +278,7 @@ impl World {
     ) -> CableNumber {
         let number = self.packet_ways.len();
         let place = &mut self.sites[from.0.0].places[from.1];
-        // Names of chance beyond those of lines.
+        // Stream numbers beyond those of lines.
         let chance = self.chance.fork((1 << 32) + number as u64);
         let cable = Cable::new(*config, place.kind.link_type(), chance);
         place.cable = Some(number);
@@ -308,7 +308,7 @@ impl World {
         LineNumber(number)
     }
 
-    /// Gives a board a program. It starts at once.
+    /// Gives a board a program and starts it.
     pub fn run_program(&mut self, board: BoardNumber, program: Box<dyn Program>) {
         let site = &mut self.sites[board.0];
         site.programs.push(program);
@@ -320,62 +320,62 @@ impl World {
     pub fn set_processor(&mut self, board: BoardNumber, model: CostModel, mss: u16) {
         let site = &mut self.sites[board.0];
         let mut processor = Processor::new(model, mss);
-        // What the board is woken for is the processor's to see to.
+        // The processor decides when the board is called.
         processor.due = site.wake_at;
         site.processor = Some(Box::new(processor));
     }
 
-    /// How long a board's modelled processor has worked; zero where it has none.
+    /// Returns how long a board's modelled processor has worked; zero if it has none.
     pub fn processor_busy(&self, board: BoardNumber) -> Duration {
         self.sites[board.0].processor.as_ref().map_or(Duration::ZERO, |processor| processor.busy())
     }
 
-    /// Takes a board's programs away, to ask them.
+    /// Takes a board's programs, to query them.
     pub fn take_programs(&mut self, board: BoardNumber) -> Vec<Box<dyn Program>> {
         std::mem::take(&mut self.sites[board.0].programs)
     }
 
-    /// The first of a board's programs that is a `P`, to ask it meanwhile or at the end.
+    /// Returns the first of a board's programs that is a `P`.
     pub fn program<P: Program>(&self, board: BoardNumber) -> Option<&P> {
         self.sites[board.0].programs.iter().find_map(|program| program.as_any().downcast_ref())
     }
 
-    /// The time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// A board.
+    /// Returns a board.
     pub fn board(&self, board: BoardNumber) -> &Board {
         &self.sites[board.0].board
     }
 
-    /// A board, for those who make its life hard.
+    /// Returns a board, for tests that interfere with it.
     pub fn board_mut(&mut self, board: BoardNumber) -> &mut Board {
         &mut self.sites[board.0].board
     }
 
-    /// A switch.
+    /// Returns a switch.
     pub fn switch(&self, switch: SwitchNumber) -> &Switch {
         &self.crossings[switch.0].switch
     }
 
-    /// A terminal, if it is a `T`.
+    /// Returns a terminal, if it is a `T`.
     pub fn terminal<T: Terminal>(&mut self, terminal: TerminalNumber) -> Option<&mut T> {
         self.terminals[terminal.0].as_any_mut().downcast_mut()
     }
 
-    /// A line.
+    /// Returns a line.
     pub fn line(&mut self, line: LineNumber) -> &mut Line {
         &mut self.ways[line.0].line
     }
 
-    /// All cables, a direction each, in the order in which they were laid.
+    /// Returns all cables, one for each direction, in the order in which they were connected.
     pub fn cables(&self) -> impl Iterator<Item = CableNumber> + use<> {
         (0..self.packet_ways.len()).map(CableNumber)
     }
 
-    /// One direction of a cable.
+    /// Returns one direction of a cable.
     pub fn cable(&mut self, cable: CableNumber) -> &mut Cable {
         &mut self.packet_ways[cable.0].cable
     }
@@ -385,7 +385,7 @@ impl World {
         self.sites[board.0].packets_nowhere
     }
 
-    /// Processor time used so far.
+    /// Returns the processor time used so far.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -395,18 +395,17 @@ impl World {
         self.events
     }
 
-    /// Whether all programs are done.
+    /// Returns whether all programs are done.
     pub fn is_done(&self) -> bool {
         self.sites.iter().flat_map(|site| &site.programs).all(|program| program.is_done())
     }
 
-    /// Goes on until all programs are done, nothing is left to happen, or `until`. Whether the programs are
-    /// done.
+    /// Runs until all programs are done, no event is left, or `until`. Returns whether the programs are done.
     pub fn run(&mut self, until: Instant) -> bool {
         self.run_with(until, &mut |_| {})
     }
 
-    /// The same, with a look at the world after every event (a progress bar).
+    /// Like [`World::run`], with a call of `look` after every event (for a progress bar).
     pub fn run_with(&mut self, until: Instant, look: &mut dyn FnMut(&World)) -> bool {
         while !self.is_done() {
             if !self.step(until) {
@@ -417,12 +416,12 @@ impl World {
         true
     }
 
-    /// Goes on until nothing is left to happen, or `until`: what closed sessions leave behind ends too.
+    /// Runs until no event is left, or `until`, so that the timers of closed sessions expire too.
     pub fn settle(&mut self, until: Instant) {
         while self.step(until) {}
     }
 
-    /// Goes on until `until`, whether programs are done or not, and hands terminals what has arrived by then.
+    /// Runs until `until`, whether programs are done or not, and passes terminals what has arrived by then.
     pub fn collect(&mut self, until: Instant) {
         self.settle(until);
         self.now = self.now.max(until);
@@ -434,7 +433,7 @@ impl World {
         }
     }
 
-    /// A terminal receives what has arrived by now.
+    /// Passes to a terminal what has arrived by now.
     fn hand_over(&mut self, number: usize, terminal: TerminalNumber) {
         let mut cells = std::mem::take(&mut self.cells);
         self.ways[number].line.arrive(self.now, &mut cells);
@@ -445,7 +444,7 @@ impl World {
         self.cells = cells;
     }
 
-    /// The next event, unless it comes after `until`.
+    /// Handles the next event, unless it is after `until`.
     fn step(&mut self, until: Instant) -> bool {
         let Some(Reverse((moment, _, event))) = self.heap.peek().copied() else { return false };
         if moment > until {
@@ -474,7 +473,7 @@ impl World {
         self.heap.push(Reverse((moment, self.number, event)));
     }
 
-    /// A frame may have ended at the far end of a line.
+    /// Handles the possible end of a frame at the far end of a line.
     fn on_end(&mut self, number: usize) {
         if self.ways[number].expected != self.now {
             return;
@@ -513,7 +512,7 @@ impl World {
         self.expect(number);
     }
 
-    /// A packet may have arrived at the far end of a cable.
+    /// Handles the possible arrival of a packet at the far end of a cable.
     fn on_arrival(&mut self, number: usize) {
         let PacketWay { to, port, cable, expected } = &mut self.packet_ways[number];
         if *expected != self.now {
@@ -542,7 +541,7 @@ impl World {
         self.expect_arrival(number);
     }
 
-    /// Everything that arrives at the far end of a line by `until` is on the line.
+    /// Puts on a line everything that arrives at its far end by `until`.
     fn pull(&mut self, number: usize, until: Instant) {
         let until = until - self.ways[number].line.delay;
         match self.ways[number].from {
@@ -568,7 +567,7 @@ impl World {
         }
     }
 
-    /// Everything that can leave a switch by `until` has entered it.
+    /// Lets everything enter a switch that can leave it by `until`.
     fn pull_switch(&mut self, number: usize, until: Instant) {
         let crossing = &self.crossings[number];
         let until = until - crossing.switch.delay();
@@ -607,7 +606,7 @@ impl World {
         }
     }
 
-    /// Everything that arrives at a switch by `until` enters it.
+    /// Lets everything enter a switch that arrives there by `until`.
     fn enter(&mut self, number: usize, until: Instant) {
         let crossing = &mut self.crossings[number];
         crossing.pulled = until;
@@ -670,7 +669,7 @@ impl World {
         }
     }
 
-    /// A board works: on cells, on packets, on time, on what its programs ask.
+    /// Lets a board work: on cells, packets, a timeout, or its programs' calls.
     fn work(&mut self, number: usize, input: Input<'_>) {
         let started = self.ticks.map(|ticks| ticks());
         let site = &mut self.sites[number];
@@ -704,7 +703,7 @@ impl World {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
                     while let Some((consumer, completion)) = site.board.completion() {
-                        // What was asked for from outside is the first program's.
+                        // Completions of calls from outside belong to the first program.
                         if let Some(program) = site.programs.get_mut(consumer.program as usize) {
                             program.on_completion(completion, &mut site.board.host_for(consumer), now);
                         }
@@ -735,8 +734,8 @@ impl World {
         panic!("board {number} does not come to rest at {now:?}");
     }
 
-    /// Cables for VI packets take what their queues hold: now, if anything was taken; else when there will be
-    /// room.
+    /// Moves the VI packets that fit onto their cables. Returns now if any were moved, otherwise when there
+    /// will be room.
     fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         let Site { board, places, packets_nowhere, .. } = &mut self.sites[number];
@@ -760,8 +759,8 @@ impl World {
         room_at
     }
 
-    /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits
-    /// for.
+    /// Schedules the events that follow from what a board sends. Returns when a port will have the room that
+    /// it waits for.
     fn expect_from(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         for port in 0..self.sites[number].places.len() {
@@ -778,7 +777,7 @@ impl World {
         room_at
     }
 
-    /// A board's modelled processor turns to the next thing, if it is free.
+    /// Starts the next work of a board's modelled processor, if it is free.
     fn attend(&mut self, number: usize) {
         let now = self.now;
         loop {
@@ -813,8 +812,8 @@ impl World {
                     let due = self.expect_from(number).min(deadline);
                     let Site { board, processor, .. } = &mut self.sites[number];
                     let processor = processor.as_mut().expect("the board has a processor");
-                    // What waits for the very moment that is over would turn in a circle: the next one will
-                    // do.
+                    // A deadline at the very time that has just been handled would loop; the next nanosecond
+                    // will do.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
                     processor.charge_work(board, now);
                 }

@@ -1,21 +1,21 @@
-//! What the OSI board of paper \[5\] spends on what: one set of constants, and the account that is kept of
-//! it.
+//! What processing costs on the OSI board of paper \[5\]: one set of constants, and the account of the time
+//! spent.
 //!
-//! Upper     one processor for all tasks above the lower module. A task that is handed a unit pays a turn:
-//!           being scheduled, the primitive, the header. FTAM and presentation pay for ASN.1 beside it, the
-//!           host interface for each byte that crosses the host's bus. Nothing else is by the byte: the board
-//!           copies nothing.
-//! Polls     while the lower module has no room, the task before it asks again and again (the paper's
-//!           explanation of figure 3): all time in which no other task works is then its.
-//! Lower     a processor of its own (the X.25 board that the paper took over): each frame that carries a
-//!           packet of data costs a time that does not depend on its length, as the paper says of that board.
-//!           It works on one frame while the line sends another. Acknowledgements cost nothing.
+//! Upper     one processor for all tasks above the lower module. A task that receives a unit pays for a turn:
+//!           scheduling, the primitive, the header. FTAM and presentation also pay for ASN.1, and the host
+//!           interface for each byte that crosses the host's bus. Nothing else costs by the byte, because the
+//!           board copies nothing.
+//! Polls     while the lower module has no room, the task above it polls (the paper's explanation of figure
+//!           3): all time in which no other task works is charged to it.
+//! Lower     a processor of its own (the X.25 board that the paper reused): each frame with a data packet
+//!           costs a time that does not depend on its length, as the paper says. It works on one frame while
+//!           the line sends another. Acknowledgements cost nothing.
 
 use crate::cost::Origin;
 use kiban_osi::stack::meter::{Meter, Task};
 use std::time::Duration;
 
-/// What a board spends.
+/// What processing costs on a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// A task is handed a unit.
@@ -45,14 +45,14 @@ pub const OSI_BOARD_1992: Costs = Costs {
     upper_bytes: 16_000,
 };
 
-/// One constant, for those who print it.
+/// One constant, for tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     /// Its name.
     pub name: &'static str,
     /// Its value, with its unit.
     pub value: fn(&Costs) -> String,
-    /// Where it comes from.
+    /// Its source.
     pub origin: Origin,
 }
 
@@ -107,7 +107,7 @@ pub const CONSTANTS: [Constant; 7] = [
 ];
 
 impl Costs {
-    /// What a task pays for a unit of so many bytes; calls without bytes are no units.
+    /// Returns what a task pays for a unit of this many bytes; calls without bytes are no units.
     fn of(&self, task: Task, bytes: usize) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
@@ -120,14 +120,15 @@ impl Costs {
         self.turn + beside
     }
 
-    /// What the lower module pays for a frame of so many bytes.
+    /// Returns what the lower module pays for a frame of this many bytes.
     pub(super) fn of_frame(&self, bytes: usize) -> Duration {
         // Address, control and a packet's header: an acknowledgement, or what sets up and clears.
         if bytes > 8 { self.block } else { Duration::ZERO }
     }
 }
 
-/// How long each task has worked, in the order of [`Task::ALL`]: by a model, by a clock, or nobody knows.
+/// How long each task has worked, in the order of [`Task::ALL`]: by a model, by a tick source, or not
+/// measured.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) costs: Option<Costs>,
@@ -139,7 +140,7 @@ pub(super) struct Account {
     pub(super) spent: [Duration; Task::ALL.len()],
     /// By the clock.
     pub(super) spent_ticks: [u64; Task::ALL.len()],
-    /// What was spent since it was last asked for.
+    /// Time spent since the last call of `take_debt`.
     debt: Duration,
 }
 
@@ -161,7 +162,7 @@ impl Account {
         self.debt += time;
     }
 
-    /// What is to be paid now.
+    /// Returns the time to be charged now.
     pub(super) fn take_debt(&mut self) -> Duration {
         std::mem::take(&mut self.debt)
     }

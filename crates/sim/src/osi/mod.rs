@@ -7,10 +7,10 @@
 //! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP
 //!           ([`Peer`]).
 //! Loopback  one board with both ends of the association, joined below transport, on one processor.
-//! Work      a processor does one step at a time: it takes one unit from below, or asks for one F-DATA, or
-//!           hands on what waits; then it is busy for as long as what worked in that step costs.
-//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for: a step ahead at
-//!           most.
+//! Work      a processor does one step at a time: it takes one unit from below, asks for one F-DATA, or
+//!           passes on what waits; then it is busy for the time that the step costs.
+//! Limits    output leaves when the processor starts the step, not when its time has passed: at most one step
+//!           early.
 //! Left out  the host's own time, and that of its disks.
 
 mod costs;
@@ -40,19 +40,19 @@ use kiban_osi::transport;
 use std::time::Duration;
 use user::User;
 
-/// A peer that says nothing for so long is given up by whoever runs it.
+/// A peer that is silent for this long is given up.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How the two ends are joined.
+/// How the two ends are connected.
 #[derive(Clone, Copy, Debug)]
 pub enum Medium {
     /// Two boards on a line.
     Line {
-        /// Its rate, each way.
+        /// The rate, in each direction.
         bits_per_second: u64,
-        /// How long a bit travels.
+        /// The propagation delay.
         delay: Duration,
-        /// What it does to frames: loss, bit errors and stalls.
+        /// Impairments of frames: loss, bit errors and stalls.
         harm: ImpairmentConfig,
     },
     /// One board, below transport.
@@ -60,7 +60,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// A line without delay and harm.
+    /// Returns a line without delay and impairments.
     pub fn line(bits_per_second: u64) -> Medium {
         Medium::Line { bits_per_second, delay: Duration::ZERO, harm: ImpairmentConfig::NONE }
     }
@@ -69,28 +69,28 @@ impl Medium {
 /// A setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// How the ends are joined.
+    /// How the ends are connected.
     pub join: Medium,
-    /// Bytes of a data element, either way.
+    /// Bytes of a data element, in either direction.
     pub fdata_bytes: usize,
     /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
     pub tpdu_bytes: usize,
-    /// What processors spend; none: nothing.
+    /// What processing costs; `None`: nothing.
     pub costs: Option<Costs>,
-    /// Of chance.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// A clock by which tasks are measured on the machine as it is.
     pub ticks: Option<fn() -> u64>,
 }
 
 impl Setup {
-    /// As paper \[5\] had it, without modelled processors: F-DATA of 8000 bytes, TPDUs of 2048.
+    /// Returns the set-up of paper \[5\] without modelled processors: F-DATA of 8000 bytes, TPDUs of 2048.
     pub fn new(join: Medium) -> Setup {
         Setup { join, fdata_bytes: 8000, tpdu_bytes: 2048, costs: None, seed: 1, ticks: None }
     }
 }
 
-/// What an end stands on.
+/// The layers below an end.
 #[derive(Debug)]
 enum Lower {
     Line(Box<Line>),
@@ -136,7 +136,7 @@ impl NetworkService for Lower {
 #[derive(Debug, Default)]
 struct Module {
     free_at: Instant,
-    /// The frame that is being taken.
+    /// The frame that is being received.
     frame: Option<Vec<u8>>,
 }
 
@@ -155,7 +155,7 @@ pub struct Boards {
     sides: [Side; 2],
     /// From side 0 and from side 1; none in loopback.
     lines: Option<[Serial; 2]>,
-    /// When each board's upper processor is free; in loopback both are one.
+    /// When each board's upper processor is free; in loopback there is only one.
     free_at: [Instant; 2],
     upper_bytes: usize,
     fdata_bytes: usize,
@@ -211,37 +211,37 @@ impl Boards {
         }
     }
 
-    /// The disk of an end's host.
+    /// Returns the disk of an end's host.
     pub fn disk(&mut self, side: usize) -> &mut MemoryDisk {
         &mut self.sides[side].user.disk
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// One direction of the line, from a side.
+    /// Returns one direction of the line, from a side.
     pub fn line(&self, from: usize) -> Option<&Serial> {
         Some(&self.lines.as_ref()?[from])
     }
 
-    /// A side's lower module.
+    /// Returns a side's lower module.
     pub fn module(&self, side: usize) -> Option<&Line> {
         if let Lower::Line(line) = self.sides[side].end.below() { Some(line) } else { None }
     }
 
-    /// A side's wiring above.
+    /// Returns a side's upper layers.
     pub fn files(&self, side: usize) -> &Files {
         self.sides[side].end.files()
     }
 
-    /// How long each task of a side has worked, by the model, in the order of [`Task::ALL`].
+    /// Returns how long each task of a side has worked according to the model, in the order of [`Task::ALL`].
     pub fn spent(&self, side: usize) -> [Duration; Task::ALL.len()] {
         self.sides[side].account.spent
     }
 
-    /// The same by the clock that was lent, in its ticks.
+    /// Returns the same according to the tick source that was set, in its ticks.
     pub fn spent_ticks(&self, side: usize) -> [u64; Task::ALL.len()] {
         self.sides[side].account.spent_ticks
     }
@@ -249,7 +249,7 @@ impl Boards {
     /// Makes the association.
     ///
     /// # Errors
-    /// What the initiator was told, or that nothing came of it.
+    /// The failure that the initiator reported, or that the connect did not end.
     pub fn connect(&mut self) -> Result<(), Failure> {
         self.sides[0].user.connect(self.sides[0].end.machine());
         self.begin();
@@ -259,7 +259,7 @@ impl Boards {
     /// Does one job.
     ///
     /// # Errors
-    /// What the initiator was told, or that nothing came of it.
+    /// The failure that the initiator reported, or that the job did not end.
     pub fn job(&mut self, job: Job) -> Result<Outcome, Failure> {
         let Side { end, user, .. } = &mut self.sides[0];
         user.start(job, end.machine());
@@ -270,7 +270,7 @@ impl Boards {
     /// Ends the association.
     ///
     /// # Errors
-    /// That nothing came of it.
+    /// The close did not end.
     pub fn close(&mut self) -> Result<(), Failure> {
         let Side { end, user, .. } = &mut self.sides[0];
         user.terminate(end.machine());
@@ -278,7 +278,7 @@ impl Boards {
         self.run(User::take_closed)
     }
 
-    /// What the initiator was told to do leaves.
+    /// Sends the initiator's requests.
     fn begin(&mut self) {
         let Side { end, account, .. } = &mut self.sides[0];
         end.settle(self.now, account);
@@ -305,12 +305,12 @@ impl Boards {
         }
     }
 
-    /// Which upper processor a side has.
+    /// Returns the index of a side's upper processor.
     fn processor(&self, side: usize) -> usize {
         if self.lines.is_some() { side } else { 0 }
     }
 
-    /// All that a side can do now. True if that was anything.
+    /// Does everything that a side can do now. Returns whether that was anything.
     fn turn(&mut self, side: usize) -> bool {
         let mut moved = false;
         if self.sides[side].end.deadline() <= self.now {
@@ -333,7 +333,7 @@ impl Boards {
         self.free_at[processor] = self.free_at[processor].max(self.now) + debt;
     }
 
-    /// One step of the upper processor.
+    /// Performs one step of the upper processor.
     fn step(&mut self, side: usize) -> bool {
         let (now, costs) = (self.now, self.costs);
         let Side { end, user, has_more, account, .. } = &mut self.sides[side];
@@ -353,7 +353,7 @@ impl Boards {
             && end.below().waiting_bytes() > 0
             && self.lines.is_some()
         {
-            // Nothing else to do, and the lower module has no room: ask again.
+            // There is nothing else to do, and the lower module has no room: poll it.
             account.charge(Task::Lower, costs.poll);
             moved = true;
         }
@@ -362,7 +362,7 @@ impl Boards {
         moved
     }
 
-    /// In loopback, what one end has for the other.
+    /// In loopback, carries data between the two ends.
     fn join(&mut self) {
         let [one, other] = &mut self.sides;
         if let (Lower::Loop(one), Lower::Loop(other)) = (one.end.below_mut(), other.end.below_mut()) {
@@ -370,7 +370,7 @@ impl Boards {
         }
     }
 
-    /// The lower module takes a frame from the line.
+    /// Lets the lower module receive a frame from the line.
     fn receive_frame(&mut self, side: usize) -> bool {
         let Some(lines) = &mut self.lines else { return false };
         let Side { end, module, account, .. } = &mut self.sides[side];
@@ -390,7 +390,7 @@ impl Boards {
         true
     }
 
-    /// The lower module makes a frame for the line.
+    /// Lets the lower module make a frame for the line.
     fn send_frame(&mut self, side: usize) -> bool {
         let Some(lines) = &mut self.lines else { return false };
         let Side { end, module, account, .. } = &mut self.sides[side];
@@ -408,7 +408,7 @@ impl Boards {
         true
     }
 
-    /// When something may be done next, though nothing can be done now.
+    /// Returns when there may be something to do next.
     fn next_moment(&self) -> Option<Instant> {
         let sides = self.sides.iter().flat_map(|side| [side.module.free_at, side.end.deadline()]);
         let lines = self.lines.iter().flatten();
@@ -419,7 +419,7 @@ impl Boards {
     }
 }
 
-/// The line of paper \[5\]; timers that fit its rate.
+/// Returns the line of paper \[5\], with timers that fit its rate.
 fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineConfig {
     let mut config = LineConfig::new(if side == 0 { Role::Dte } else { Role::Dce });
     if let Some(costs) = costs {

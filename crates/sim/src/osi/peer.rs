@@ -1,10 +1,10 @@
 //! Files over a board's own TCP: an end of an association in TPKTs (RFC 1006), as a program of a world.
 //!
-//! Goal      the tower that other towers' lines carry stands on a session of TCP as well, over whatever joins
-//!           the boards.
+//! Goal      the same OSI stack as on the serial line, over a TCP session, whatever connects the boards.
 //! Asks      the initiator connects, makes the association, does one job, releases, closes. The responder
 //!           serves one.
-//! Limits    what TCP does not take waits in the end, which then asks its user for no more and reads no more.
+//! Limits    data that TCP does not accept waits in the end, which then neither asks its user for more nor
+//!           reads more.
 //! Left out  the layers' own timers: programs have no alarm, and TCP ends what stays silent.
 
 use super::user::User;
@@ -35,19 +35,19 @@ pub struct Peer {
     user: User,
     end: End,
     stream: Option<StreamId>,
-    /// What came of the job, and when.
+    /// The result of the job, and when it was known.
     ended: Option<(Result<Outcome, Failure>, Instant)>,
     is_closed: bool,
 }
 
 impl Peer {
-    /// An end that connects to `remote` and does `job`, with data elements and TPDUs of so many bytes at
-    /// most.
+    /// Creates an end that connects to `remote` and performs `job`; data elements and TPDUs have at most
+    /// these many bytes.
     pub fn initiator(remote: SocketAddr, job: Job, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         Peer::new(Part::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
     }
 
-    /// An end that serves who connects to `port`.
+    /// Creates an end that serves connections to `port`.
     pub fn responder(port: u16, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         Peer::new(Part::Responder(port, None), fdata_bytes, tpdu_bytes)
     }
@@ -59,22 +59,22 @@ impl Peer {
         Peer { part, user, end, stream: None, ended: None, is_closed: false }
     }
 
-    /// The disk of its host.
+    /// Returns the disk of its host.
     pub fn disk(&self) -> &MemoryDisk {
         &self.user.disk
     }
 
-    /// The same, to put files there.
+    /// Returns the disk of its host, to put files there.
     pub fn disk_mut(&mut self) -> &mut MemoryDisk {
         &mut self.user.disk
     }
 
-    /// The layers, to look at.
+    /// Returns the OSI layers.
     pub fn end(&self) -> &End {
         &self.end
     }
 
-    /// What came of the initiator's job, and when; none, if it did not come so far.
+    /// Returns the result of the initiator's job, and when it was known; `None` if it has not ended.
     pub fn ended(&self) -> Option<&(Result<Outcome, Failure>, Instant)> {
         self.ended.as_ref()
     }
@@ -123,7 +123,7 @@ impl Peer {
         moved | asks
     }
 
-    /// What the initiator was told.
+    /// Handles the initiator's indications.
     fn hear(&mut self, now: Instant) {
         let Part::Initiator(_, job) = &mut self.part else { return };
         if self.ended.is_some() {

@@ -1,10 +1,11 @@
 //! One direction of a synchronous serial line: frames under way, as HDLC puts them on it.
 //!
-//! Counted   of each frame: its octets, two of FCS, one flag, which ends it and begins the next, and every
-//!           bit that zero insertion puts in, by the frame's own bits (ISO/IEC 13239 §4.3). Between frames
-//!           flags are sent; they cost nothing, but the next frame begins when the last one has ended.
-//! Harm      is done to the frame with its FCS; the receiver's FCS throws out what was harmed. An octet that
-//!           arrives twice or a frame that overtakes another is not known on a line: loss and bit errors are.
+//! Counted   Length: a frame takes its octets, two octets of FCS, one flag, which ends it and starts the
+//!           next, and every bit that zero insertion adds, computed from the frame's bits (ISO/IEC 13239
+//!           §4.3). Between frames flags are sent; they cost nothing, but the next frame starts after the
+//!           last one has ended.
+//! Harm      Impairments: are applied to the frame including its FCS, so that the receiver's FCS check drops
+//!           damaged frames. A serial line has loss and bit errors, but neither duplication nor reordering.
 
 use kiban_base::{Instant, SimRng};
 use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 kiban_base::counters! {
-    /// What one direction of a line carried.
+    /// Counters of one direction of a line.
     pub struct SerialCounters {
         /// Frames that were sent.
         frames,
@@ -21,7 +22,7 @@ kiban_base::counters! {
         bytes,
         /// Bits that zero insertion put in.
         stuffed_bits,
-        /// Frames whose FCS was wrong.
+        /// Frames with a wrong FCS.
         invalid_frames,
     }
 }
@@ -31,10 +32,10 @@ kiban_base::counters! {
 pub struct Serial {
     bits_per_second: u64,
     delay: Duration,
-    /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
+    /// When the line will have sent its queue; and the fraction of a nanosecond beyond, in parts of the rate.
     free_at: Instant,
     rest: u128,
-    /// When the frame that was given last begins: whoever sends has the next one ready by then.
+    /// When the frame that was queued last starts: the sender has the next one ready by then.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     harm: Impairment,
@@ -61,22 +62,22 @@ impl Serial {
         }
     }
 
-    /// What it carried.
+    /// Returns the counters.
     pub fn counters(&self) -> &SerialCounters {
         &self.counters
     }
 
-    /// What was done to it.
+    /// Returns the counters of impairments.
     pub fn impairment_counters(&self) -> &ImpairmentCounters {
         self.harm.counters()
     }
 
-    /// From when on it takes another frame: one is on the line, one is ready.
+    /// Returns when the line accepts another frame: one is being sent, and one is ready.
     pub(super) fn takes_at(&self) -> Instant {
         self.begins_at
     }
 
-    /// A frame that is ready at `at`.
+    /// Queues a frame that is ready at `at`.
     pub(super) fn send(&mut self, mut frame: Vec<u8>, at: Instant) {
         self.counters.frames += 1;
         self.counters.bytes += frame.len() as u64;
@@ -99,12 +100,12 @@ impl Serial {
         });
     }
 
-    /// When the next frame arrives.
+    /// Returns when the next frame arrives.
     pub(super) fn arrives_at(&self) -> Option<Instant> {
         self.under_way.front().map(|(at, _)| *at)
     }
 
-    /// The next frame that has arrived whole by `now`, without its FCS.
+    /// Returns the next frame that has arrived completely by `now`, without its FCS.
     pub(super) fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
         while self.arrives_at().is_some_and(|at| at <= now) {
             let (_, mut frame) = self.under_way.pop_front()?;

@@ -17,7 +17,7 @@ const UNITS: FunctionalUnits = FunctionalUnits::READ
 /// Associations that may hold a file at once: here there is one.
 const HOLDERS_MAX: usize = 4;
 
-/// Lets everybody in.
+/// An authenticator that admits everyone.
 struct Open;
 
 impl Authenticator for Open {

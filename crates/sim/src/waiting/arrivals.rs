@@ -30,7 +30,7 @@ pub enum ArrivalPattern {
     Periodic {
         /// From one time to the next.
         period: Duration,
-        /// How late a packet is at most (uniform, less than the period).
+        /// The maximum delay of a packet (uniform, less than the period).
         jitter: Duration,
     },
 }
@@ -43,19 +43,19 @@ impl ArrivalPattern {
     }
 }
 
-/// The packets of one run: an iterator over the moments at which they want to leave.
+/// The packets of one run: an iterator over the times at which they are to be sent.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rhythm: ArrivalPattern,
     left: u64,
     sent: u64,
-    /// The last packet's moment, without jitter.
+    /// The last packet's time, without jitter.
     last: Instant,
     chance: SimRng,
 }
 
 impl Arrivals {
-    /// So many packets. The first wants to leave one gap after the beginning.
+    /// Creates the arrivals of this many packets. The first is to be sent one gap after the start.
     pub fn new(rhythm: ArrivalPattern, packets: u64, seed: u64) -> Arrivals {
         if let ArrivalPattern::Periodic { period, jitter } = rhythm {
             assert!(jitter < period, "packets keep their order");
@@ -63,7 +63,7 @@ impl Arrivals {
         Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: SimRng::from_seed(seed) }
     }
 
-    /// How many are still to come.
+    /// Returns how many packets are still to come.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -95,14 +95,14 @@ impl Iterator for Arrivals {
     }
 }
 
-/// A time between two, both among them.
+/// Returns a uniformly distributed time between two values, inclusive.
 pub(super) fn uniform(least: Duration, most: Duration, chance: &mut SimRng) -> Duration {
     let width = most.saturating_sub(least).as_nanos() as u64;
     least + Duration::from_nanos(chance.below(width.saturating_add(1)))
 }
 
-/// An exponential time, by comparisons of uniform numbers alone (von Neumann 1951): the same on every
-/// machine, which a logarithm is not.
+/// Returns an exponentially distributed time, computed by comparing uniform numbers (von Neumann 1951):
+/// unlike a logarithm, this gives the same result on every machine.
 pub(super) fn exponential(mean: Duration, chance: &mut SimRng) -> Duration {
     let mut whole = 0u128;
     loop {

@@ -1,18 +1,18 @@
-//! A process that waits for packets: what its way of waiting costs, and what it loses when the operating
-//! system stalls it.
+//! A process that waits for packets: what its wait policy costs, and what it loses when the operating system
+//! stalls it.
 //!
 //! Goal      CPU use, losses, latency and sleeps of a waiting policy, for arrivals and stalls of one's
 //!           choice; 10^7 packets in a second or two.
 //! Decides   the [`Waiter`] that we ship. The model says only what looking, sleeping, waking and being
 //!           stalled cost.
-//! Queue     arrivals consume receive descriptors, one each whatever their length; the process posts a
-//!           descriptor again when it has done its work on the packet. What happens when none is left is the
-//!           reliability level's ([`Level`]). The queue is a trait: the same process runs over the counters
-//!           here ([`Posted`]) and over a NIC that we ship (`tests/waiting_nic.rs`), and both must come to
-//!           the same.
-//! Process   looks; if there is a packet, works on it; if not, waits as the policy says. Spinning sees an
-//!           arrival at once. A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host:
-//!           the NIC's interrupt is served here) and ends [`Costs::wake`] after the arrival.
+//! Queue     each arrival consumes one receive descriptor, whatever its length; the process posts the
+//!           descriptor again when it has handled the packet. The reliability level ([`Level`]) decides what
+//!           happens when none is left. The queue is a trait: the same process runs over the counters here
+//!           ([`Posted`]) and over the NIC that we ship (`tests/waiting_nic.rs`), and both must give the same
+//!           result.
+//! Process   polls; if there is a packet, handles it; if not, waits as its policy says. Spinning sees an
+//!           arrival at once. A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host,
+//!           because the NIC's interrupt is served here) and ends [`Costs::wake`] after the arrival.
 //! Stalls    the operating system keeps the process from running ([`Stall`]): when it is to wake up, or while
 //!           it runs.
 //! Limits    one process, one processor, one sender; moments are whole nanoseconds.
@@ -35,20 +35,20 @@ use std::time::Duration;
 /// A process as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// How it waits.
+    /// Its wait policy.
     pub wait: Wait,
-    /// What waiting costs it.
+    /// What waiting costs.
     pub costs: Costs,
     /// CPU time that it works on a packet; then it posts the descriptor again.
     pub work: Duration,
-    /// What the operating system does to it.
+    /// How the operating system stalls it.
     pub stalls: Vec<Stall>,
     /// Seeds the stalls.
     pub seed: u64,
 }
 
 impl Process {
-    /// Waits and works until nothing comes any more.
+    /// Waits and works until no packets are left.
     pub fn run(&self, queue: &mut impl ReceiveQueue) -> Outcome {
         let stalls = Stalls::new(&self.stalls, SimRng::from_seed(self.seed));
         let waiter = Waiter::new(self.wait, self.costs);
@@ -84,7 +84,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         }
     }
 
-    /// Waits for a packet and handles it. False: nothing will come.
+    /// Waits for a packet and handles it. Returns false if no packet will come.
     fn wait(&mut self) -> bool {
         self.waiter.begin(self.now);
         loop {
@@ -108,7 +108,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         }
     }
 
-    /// Looks until something arrives, that moment comes or the core is taken away.
+    /// Polls until a packet arrives, `until` is reached, or the core is taken away.
     fn spin(&mut self, arrival: Instant, until: Instant) {
         let end = arrival.min(until).max(self.now);
         let (ran, lost) = self.stalls.run(end.since(self.now), &mut self.outcome);

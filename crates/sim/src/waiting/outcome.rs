@@ -3,7 +3,7 @@
 use kiban_base::Report;
 use std::time::Duration;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Packets that the process took.
@@ -22,14 +22,14 @@ pub struct Outcome {
     pub stalls: u64,
     /// The longest of them.
     pub stall_longest: Duration,
-    /// How long packets lay from the moment they wanted to leave until the process took them.
+    /// The time from when a packet was to be sent until the process took it.
     pub latencies: Latencies,
-    /// What the waiter says of itself.
+    /// The waiter's own report.
     pub waits: Report,
 }
 
 impl Outcome {
-    /// The part of the CPU that was used, 0 to 1.
+    /// Returns the part of the CPU that was used, 0 to 1.
     pub fn cpu(&self) -> f64 {
         (self.worked + self.spun + self.slept).as_secs_f64() / self.elapsed.as_secs_f64()
     }
@@ -44,7 +44,7 @@ impl Outcome {
 const PER_OCTAVE_BITS: u32 = 4;
 const BUCKETS: usize = (64 - PER_OCTAVE_BITS as usize + 1) << PER_OCTAVE_BITS;
 
-/// How many packets lay how long.
+/// A histogram of latencies.
 #[derive(Clone, PartialEq)]
 pub struct Latencies {
     counts: Box<[u64; BUCKETS]>,
@@ -70,7 +70,8 @@ impl Latencies {
         self.counts[bucket] += 1;
     }
 
-    /// A latency that so many of all (0 to 1) do not exceed; none, if there were none.
+    /// Returns the latency that this part (0 to 1) of all packets does not exceed; `None` if there were no
+    /// packets.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let all: u64 = self.counts.iter().sum();
         let wanted = ((all as f64 * part).ceil() as u64).max(1);

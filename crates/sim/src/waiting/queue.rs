@@ -1,8 +1,8 @@
 //! The receive queue: descriptors that arrivals consume and the process posts again.
 //!
-//! Level     what happens when no descriptor is left is what the levels of the VI Architecture say (1.0; see
-//!           `kiban_vi`): unreliable delivery drops the packet; reliable delivery loses the connection, at
-//!           once or after a patience; reliable reception holds the sender until a descriptor is posted.
+//! Level     when no descriptor is left, the level of the VI Architecture decides (1.0; see `kiban_vi`):
+//!           unreliable delivery drops the packet; reliable delivery breaks the connection, at once or after
+//!           a time; reliable reception holds the sender until a descriptor is posted.
 //! Held      packets that could not leave wait with their sender, in order, and then follow each other at the
 //!           link's pace.
 
@@ -16,20 +16,20 @@ use std::time::Duration;
 pub struct Packet {
     /// Its number, from zero.
     pub number: u64,
-    /// When it wanted to leave.
+    /// When it was to be sent.
     pub wanted: Instant,
 }
 
 /// A receive queue, as a process sees it.
 pub trait ReceiveQueue {
-    /// Time goes on to that moment: everything arrives that does until then.
+    /// Advances the time: everything arrives that does until then.
     fn advance(&mut self, until: Instant);
-    /// When the next packet arrives, if the process does nothing meanwhile. Asked only when all descriptors
-    /// are posted.
+    /// Returns when the next packet arrives if the process does nothing meanwhile. Called only when all
+    /// descriptors are posted.
     fn next(&mut self) -> Option<Instant>;
-    /// The next packet that has arrived: its descriptor is the process's.
+    /// Takes the next packet that has arrived; its descriptor then belongs to the process.
     fn take(&mut self) -> Option<Packet>;
-    /// The process posts a descriptor again. Time has gone on to `now`.
+    /// Posts a descriptor again. The time has been advanced to `now`.
     fn post(&mut self, now: Instant);
 }
 
@@ -40,21 +40,21 @@ pub enum Level {
     Unreliable,
     /// The sender is held, and the connection lost when that takes longer than `patience`.
     Delivery {
-        /// Zero: at once, as the VI Architecture says.
+        /// How long the sender retries; zero as in the VI Architecture.
         patience: Duration,
     },
-    /// The sender is held for as long as it takes.
+    /// The sender is held until a descriptor is posted.
     Reception,
 }
 
-/// What is posted, and over which link.
+/// The posted descriptors, and the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posting {
     /// Receive descriptors.
     pub descriptors: usize,
     /// The reliability level.
     pub level: Level,
-    /// How long a packet keeps the link.
+    /// How long a packet occupies the link.
     pub pace: Duration,
 }
 
@@ -63,12 +63,12 @@ pub struct Posting {
 pub struct Posted {
     posting: Posting,
     arrivals: Arrivals,
-    /// The packet that leaves next.
+    /// The packet that is sent next.
     next: Option<Packet>,
     link_free: Instant,
     free: usize,
     ready: VecDeque<Packet>,
-    /// A packet was refused, at that moment.
+    /// When a packet was refused.
     refused: Option<Instant>,
     lost: Vec<u64>,
     broken: Option<Instant>,
@@ -76,7 +76,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// A queue whose descriptors are all posted.
+    /// Creates a queue whose descriptors are all posted.
     pub fn new(posting: Posting, mut arrivals: Arrivals) -> Posted {
         assert!(posting.descriptors > 0, "a queue without descriptors receives nothing");
         let next = arrivals.next().map(|wanted| Packet { number: 0, wanted });
@@ -94,17 +94,17 @@ impl Posted {
         }
     }
 
-    /// The packets that were lost.
+    /// Returns the packets that were lost.
     pub fn lost(&self) -> &[u64] {
         &self.lost
     }
 
-    /// When the connection was lost.
+    /// Returns when the connection was lost.
     pub fn connection_lost_at(&self) -> Option<Instant> {
         self.broken
     }
 
-    /// How long the sender was held, all in all.
+    /// Returns how long the sender was held, in total.
     pub fn held(&self) -> Duration {
         self.held
     }
@@ -172,7 +172,7 @@ impl ReceiveQueue for Posted {
         self.free += 1;
         if let Some(since) = self.refused.take() {
             self.held += now.since(since);
-            // It leaves again when the link is free, and not before this.
+            // It is sent again as soon as the link is free, but not before now.
             self.link_free = self.link_free.max(now);
         }
     }

@@ -1,10 +1,9 @@
 //! When the operating system keeps a process from running, and for how long.
 //!
-//! Waking    somebody else is in the kernel, which gives the processor away only when it is done (Linux
-//!           before 2.6 could not be preempted there), or has a better claim. Only who has slept can meet
-//!           this.
-//! Running   the process's time is up, or somebody with a better claim comes: a hazard of the time that it
-//!           runs.
+//! Waking    another process is in the kernel and does not yield the processor until it is done (Linux before
+//!           2.6 was not preemptible there), or has a higher priority. Only a process that slept is affected.
+//! Running   the process's time slice ends, or a process of higher priority becomes ready: a hazard rate over
+//!           the time that it runs.
 
 use super::Outcome;
 use super::arrivals::{exponential, uniform};
@@ -23,9 +22,9 @@ pub struct Stall {
 /// When a stall happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StallTiming {
-    /// When the process is to wake up, with this probability each time.
+    /// When the process is about to wake up, with this probability each time.
     Waking(f64),
-    /// When the process is to wake up for every so many times.
+    /// At each n-th wake-up of the process.
     EveryWaking(u64),
     /// While the process runs (works or spins), after exponential times of running.
     Running {
@@ -39,7 +38,7 @@ pub enum StallTiming {
 pub enum StallLength {
     /// Always as long.
     Fixed(Duration),
-    /// Anything between two.
+    /// A random time between two values.
     Uniform {
         /// The shortest.
         least: Duration,
@@ -64,7 +63,7 @@ impl StallLength {
         }
     }
 
-    /// The longest that can happen.
+    /// Returns the longest possible stall.
     pub fn max(&self) -> Duration {
         match *self {
             StallLength::Fixed(most)
@@ -79,7 +78,7 @@ impl StallLength {
 pub(super) struct Stalls {
     chance: SimRng,
     waking: Vec<(f64, StallLength)>,
-    /// Every so many times, how many are left, and for how long.
+    /// Stalls that are counted: their period, how many wake-ups are left, and the length.
     counted: Vec<(u64, u64, StallLength)>,
     running: Vec<Hazard>,
 }
@@ -107,7 +106,7 @@ impl Stalls {
         Stalls { chance, waking, counted, running }
     }
 
-    /// What waking up takes in addition.
+    /// Returns the additional time that a wake-up takes.
     pub(super) fn wake(&mut self, outcome: &mut Outcome) -> Duration {
         let mut all = Duration::ZERO;
         for (every, left, length) in &mut self.counted {
@@ -129,7 +128,7 @@ impl Stalls {
         all
     }
 
-    /// The process wants to run for a time: how long it ran until it was through or was stalled, and the
+    /// Lets the process run for `wanted`. Returns how long it ran until it finished or was stalled, and the
     /// stall.
     pub(super) fn run(&mut self, wanted: Duration, outcome: &mut Outcome) -> (Duration, Duration) {
         let Some(first) = self.running.iter().map(|hazard| hazard.left).min() else {
