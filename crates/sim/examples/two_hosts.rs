@@ -35,7 +35,7 @@ fn main() {
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both ports take frames");
 
-    // An address is used once nobody is found to have it (RFC 4862 §5.4): that takes a second or two.
+    // An address is used only after duplicate address detection (RFC 4862 §5.4), which takes a second or two.
     let begin = Instant::ZERO + Duration::from_secs(5);
     world.settle(begin);
     let begin = world.now();

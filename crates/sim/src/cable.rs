@@ -176,7 +176,7 @@ impl Cable {
     fn travel(&mut self, at: Instant, bytes: Vec<u8>) {
         let Cable { under_way, harm, .. } = self;
         harm.apply_to_packet(at, bytes, &mut |at, bytes| {
-            // A packet that was held back goes behind those that overtook it.
+            // A delayed packet arrives after those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|packet| packet.0 <= at),
                 _ => under_way.len(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A rule that a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// Nothing more happens, and a program is not done.
+    /// No event is left, and a program is not done.
     IdleWhileWorkWaits {
         /// Since when.
         since: Instant,
@@ -25,7 +25,7 @@ pub enum Violation {
     SessionsLeft {
         /// Which board.
         board: usize,
-        /// How many.
+        /// The number of sessions.
         sessions: usize,
     },
     /// A received stream is not the one that was sent.
@@ -37,7 +37,7 @@ pub enum Violation {
     },
 }
 
-/// Compares a received stream with what was sent.
+/// Compares a received stream with the bytes that were sent.
 pub fn stream(number: usize, sent: &[u8], received: &[u8]) -> Vec<Violation> {
     if sent == received {
         return Vec::new();
@@ -47,8 +47,8 @@ pub fn stream(number: usize, sent: &[u8], received: &[u8]) -> Vec<Violation> {
     vec![Violation::StreamDiffers { stream: number, at }]
 }
 
-/// Lets everything end that ends by itself, then looks: are the programs done, is all memory at home, are all
-/// sessions gone?
+/// Lets all timers expire, then checks that the programs are done, all memory is free and all sessions are
+/// gone.
 pub fn check_idle(world: &mut World, boards: &[BoardNumber]) -> Vec<Violation> {
     let mut violations = Vec::new();
     if !world.is_done() {

@@ -32,7 +32,7 @@ pub struct Pair {
 const CIRCUIT: Vc = Vc { vpi: 0, vci: 100 };
 
 impl Pair {
-    /// Builds what `plan` says.
+    /// Builds what `plan` describes.
     pub fn new(plan: &Plan) -> Pair {
         let mut world = World::new(plan.seed);
         let boards = [0, 1].map(|side| world.add_board(&Pair::board(plan, side)));
@@ -58,12 +58,12 @@ impl Pair {
         Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
     }
 
-    /// The address of a side.
+    /// Returns the address of a side.
     pub fn address(side: usize) -> IpAddr {
         IpAddr::from([10, 0, 0, 1 + side as u8])
     }
 
-    /// A port of a side.
+    /// Returns a socket address of a side.
     pub fn socket(side: usize, port: u16) -> SocketAddr {
         SocketAddr::new(Pair::address(side), port)
     }

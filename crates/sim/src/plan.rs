@@ -12,10 +12,10 @@ const PAYLOAD_CELLS: u64 = 172;
 /// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
 const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
 
-/// How two boards and what lies between them are set up.
+/// The set-up of two boards and of what connects them.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// TCP's settings on both boards.
     pub tcp: tcp::Config,
@@ -23,7 +23,7 @@ pub struct Plan {
     pub memory: MemoryConfig,
     /// Length of each of the two lines.
     pub metres: f64,
-    /// What both lines do to cells.
+    /// Impairments of both lines.
     pub harm: ImpairmentConfig,
     /// Cells that may wait at an output port of the switch.
     pub switch_cells_max: usize,
@@ -31,13 +31,13 @@ pub struct Plan {
     pub cell_bits_per_second: u64,
     /// Frames that may wait in a board for the line.
     pub frames_max: usize,
-    /// What processor both boards have; none: everything is done at once.
+    /// The processor of both boards; `None`: processing takes no time.
     pub processor: Option<CostModel>,
 }
 
 impl Plan {
-    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, neither timestamps
-    /// nor SACK, 8 MB of content memory each way, short lines.
+    /// Returns paper \[1\]'s boards with a TCP window of this many bytes: payloads of 8192 bytes, neither
+    /// timestamps nor SACK, 8 MB of content memory in each direction, short lines.
     pub fn with_window(window_bytes: u32) -> Plan {
         let tcp = tcp::Config {
             mss: 8192,
@@ -63,7 +63,7 @@ impl Plan {
 }
 
 impl CostModel {
-    /// Two such boards with TCP's `config` and windows of `window_bytes`, joined by a switch.
+    /// Returns two such boards with TCP's `config` and windows of `window_bytes`, connected by a switch.
     pub fn plan(&self, config: &tcp::Config, window_bytes: u32) -> Plan {
         let window_bytes =
             if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
@@ -93,7 +93,8 @@ impl CostModel {
         }
     }
 
-    /// The rate of the segmentation chip, its pause between PDUs spread over their cells, bit/s.
+    /// Returns the rate of the segmentation chip in bit/s, with its pause between PDUs spread over their
+    /// cells.
     fn cell_bits_per_second(&self) -> u64 {
         let cell_bits = 8 * kiban_atm::wire::atm::CELL_BYTES as u64;
         let nanos = PAYLOAD_CELLS * cell_bits * 1_000_000_000 / OC3C_BITS_PER_SECOND;

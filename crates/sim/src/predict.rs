@@ -1,18 +1,18 @@
-//! Prediction: do earlier numbers tell later ones? What an attacker tries who knows the generators that are
+//! Prediction: do earlier numbers reveal later ones? The attacks of someone who knows the generators that are
 //! not made for secrets.
 //!
-//! Purpose          a test collects a number as the wire shows it and asks [`predicted`]; nothing is the
-//!                  answer wanted.
+//! Purpose          a test collects a number as it appears on the wire and calls [`predicted`], which should
+//!                  return `None`.
 //! Method           each attack takes a generator for granted, computes its state from early outputs and
 //!                  predicts the later ones. It succeeds if the predictions are right, whatever made the
 //!                  numbers.
 //! Known            counters, SplitMix64 (whole outputs, halves of them, every n-th one, and any bits of it
 //!                  from a small seed), linear congruential generators whatever their parameters, generators
 //!                  that are linear over GF(2) (xorshift64*, xorshift128+, feedback registers), MT19937.
-//! Limits           32 bits of each output of SplitMix64 from a large seed take 2^32 steps,
-//!                  [`splitmix_from_half`]: half a minute. The upper bits alone of an LCG or of an xorshift
-//!                  generator are not attacked. A generator that is not known here passes: this finds
-//!                  mistakes, it proves no strength.
+//! Limits           from 32 bits of each output, SplitMix64 with a large seed takes 2^32 steps
+//!                  ([`splitmix_from_half`]): half a minute. The upper bits alone of an LCG or of an xorshift
+//!                  generator are not attacked. An unknown generator passes: this finds mistakes, and proves
+//!                  no strength.
 
 /// The step of SplitMix64's state.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -49,14 +49,15 @@ fn mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration: each doubles the bits that are right.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the correct
+/// bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |known, _| known.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(known))))
 }
 
 // ---- counters
 
-/// The last step is the next one, for half of the outputs.
+/// Returns whether half of the outputs continue with the same step.
 fn is_counter(outputs: &[u64], bits: u32) -> bool {
     let step = |pair: &[u64]| pair[1].wrapping_sub(pair[0]) & mask(bits);
     let right = outputs.windows(3).filter(|run| step(&run[..2]) == step(&run[1..])).count();
@@ -71,7 +72,7 @@ fn splitmix_output(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The state that gave an output: each of its steps can be undone.
+/// Returns the state that gave an output: each step of SplitMix64 can be inverted.
 fn splitmix_state(output: u64) -> u64 {
     const BACK: [u64; 2] = [0x96de_1b17_3f11_9089, 0x3196_42b2_d24d_8ec3];
     let z = (output ^ (output >> 31) ^ (output >> 62)).wrapping_mul(BACK[1]);
@@ -89,7 +90,7 @@ pub fn splitmix(outputs: &[u64]) -> Option<u64> {
     (outputs.len() > 1 && all_near).then(|| splitmix_state(outputs[0]))
 }
 
-/// The same where outputs were sent as two halves, in either order.
+/// The same if outputs were sent as two halves, in either order.
 fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
     let joins: [fn(&[u64]) -> u64; 2] = [|pair| pair[0] << 32 | pair[1], |pair| pair[1] << 32 | pair[0]];
     let ways = joins.into_iter().flat_map(|join| [0, 1].map(|skipped| (join, skipped)));
@@ -103,7 +104,7 @@ fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
 pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)> {
     let lower: fn(u64, u32) -> u64 = |draw, bits| draw & mask(bits);
     let upper: fn(u64, u32) -> u64 = |draw, bits| draw >> (64 - bits);
-    // What is left to accident is at most 2^-64: one of 16 draws matches each time.
+    // The probability of a coincidence is at most 2^-64: one of 16 draws matches each time.
     let needed = 128_usize.div_ceil(bits.saturating_sub(4).max(1) as usize).clamp(3, outputs.len());
     let draw =
         |seed: u64, number: usize| splitmix_output(seed.wrapping_add(GAMMA.wrapping_mul(number as u64)));
@@ -129,8 +130,8 @@ pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)
     None
 }
 
-/// Computes SplitMix64's state after the first of three draws in a row, of which the lower (or the upper) 32
-/// bits are known. `others` are the values of its other half to try: all 2^32 take half a minute.
+/// Computes SplitMix64's state after the first of three consecutive draws of which the lower (or upper) 32
+/// bits are known. `others` are the values of the other half to try: all 2^32 take half a minute.
 pub fn splitmix_from_half(
     known: [u32; 3],
     are_lower: bool,
@@ -147,15 +148,15 @@ pub fn splitmix_from_half(
     })
 }
 
-/// SplitMix64's draws after `state`, for whoever goes on with an attack.
+/// Returns SplitMix64's draws after `state`, to continue an attack.
 pub fn splitmix_draws(state: u64) -> impl Iterator<Item = u64> {
     (1_u64..).map(move |number| splitmix_output(state.wrapping_add(GAMMA.wrapping_mul(number))))
 }
 
 // ---- linear congruential generators
 
-/// x' = a · x + c, modulo 2^bits (also the lower bits of a larger one), or modulo a prime that differences
-/// tell.
+/// x' = a · x + c, modulo 2^bits (also the lower bits of a larger one), or modulo a prime that the
+/// differences reveal.
 fn is_congruential(outputs: &[u64], bits: u32) -> bool {
     let power = i128::from(mask(bits)) + 1;
     let steps = |run: &[u64]| -> [i128; 2] { [1, 2].map(|n| i128::from(run[n]) - i128::from(run[n - 1])) };
@@ -167,8 +168,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
             goes_on(outputs, i128::from(factor), power)
         }
     });
-    // What is zero modulo m: t2 · t0 - t1², of steps t; all of them together have m as their greatest
-    // divisor.
+    // Multiples of m: t2 · t0 - t1², of consecutive differences t; m is the greatest common divisor of all of
+    // them.
     by_odd_step
         || bits <= 32 && {
             let zero = |run: &[u64]| {
@@ -184,7 +185,7 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
         }
 }
 
-/// Whether outputs follow each other with this factor and the increment of the first two.
+/// Returns whether outputs follow each other with this factor and the increment of the first two.
 fn goes_on(outputs: &[u64], factor: i128, modulus: i128) -> bool {
     let next = |from: u64| (factor as u128).wrapping_mul(from.into());
     let increment =
@@ -210,8 +211,8 @@ fn inverse_modulo(value: i128, modulus: i128) -> Option<i128> {
 
 // ---- generators that are linear over GF(2)
 
-/// The lowest or the highest bit follows a feedback register whose length is far from half the number of
-/// bits.
+/// Returns whether the lowest or the highest bit follows a feedback register whose length is far from half
+/// the number of bits.
 fn is_linear(outputs: &[u64], bits: u32) -> bool {
     [0, bits - 1].into_iter().any(|place| {
         let sequence: Vec<u8> = outputs.iter().map(|output| (output >> place & 1) as u8).collect();
@@ -220,7 +221,8 @@ fn is_linear(outputs: &[u64], bits: u32) -> bool {
     })
 }
 
-/// The length of the shortest feedback register that gives a sequence of bits (Berlekamp, Massey 1969).
+/// Returns the length of the shortest feedback register that gives a sequence of bits (Berlekamp, Massey
+/// 1969).
 fn linear_complexity(sequence: &[u8]) -> usize {
     let (mut taps, mut before) = (vec![0_u8; sequence.len() + 1], vec![0_u8; sequence.len() + 1]);
     (taps[0], before[0]) = (1, 1);
@@ -244,7 +246,7 @@ fn linear_complexity(sequence: &[u8]) -> usize {
 
 // ---- MT19937
 
-/// Matsumoto and Nishimura 1998: 624 outputs are the state.
+/// Matsumoto and Nishimura 1998: 624 outputs are the whole state.
 fn is_mersenne_twister(outputs: &[u64], bits: u32) -> bool {
     const WORDS: usize = 624;
     const AHEAD: usize = 64;
@@ -349,7 +351,7 @@ mod tests {
         );
     }
 
-    /// The canaries: each attack succeeds against the generator that it was made for.
+    /// Canaries: each attack succeeds against the generator that it was made for.
     #[test]
     fn each_known_generator_is_predicted() {
         let large = || SimRng::from_seed(0x0123_4567_89ab_cdef);
@@ -419,7 +421,7 @@ mod tests {
         }
     }
 
-    /// The other way round: what boards draw from is not predicted, at any width that they send.
+    /// Conversely, what boards draw from is not predicted, at any width that they send.
     #[test]
     fn the_secure_generator_is_not_predicted() {
         for bits in [14, 16, 32, 64] {
@@ -437,7 +439,7 @@ mod tests {
             let mut rng = SimRng::from_seed(0xfeed_face_cafe_beef);
             let whole = [rng.draw(), rng.draw(), rng.draw()];
             let known = whole.map(|draw| (draw >> shift) as u32);
-            // The search of 2^32 goes the same way; here it begins near its end.
+            // The search of 2^32 works in the same way; here it starts near its end.
             let other = (whole[0] >> (32 - shift)) as u32;
             let state = splitmix_from_half(known, are_lower, other.saturating_sub(5000)..=other)
                 .expect("it is there");

@@ -11,7 +11,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 /// Fills a buffer with the bytes of a stream that stand at an offset; always all of it.
 pub type Source = Box<dyn FnMut(u64, &mut [u8])>;
-/// Takes the bytes of a stream that stand at an offset.
+/// Takes the bytes of a stream at an offset.
 pub type Sink = Box<dyn FnMut(u64, &[u8])>;
 
 /// Bytes that a program moves in one call.
@@ -55,12 +55,12 @@ impl Sender {
         Sender { remote, jobs, buffer: vec![0; BUFFER_BYTES] }
     }
 
-    /// From where each stream was sent, in the order in which they were given.
+    /// Returns the local address of each stream, in the order in which they were given.
     pub fn locals(&self) -> Vec<Option<SocketAddr>> {
         self.jobs.iter().map(|job| job.local).collect()
     }
 
-    /// What TCP knew of each stream when its peer, too, had sent everything.
+    /// Returns TCP's state of each stream at the time when its peer, too, had sent everything.
     pub fn infos(&self) -> Vec<Option<tcp::Info>> {
         self.jobs.iter().map(|job| job.info).collect()
     }
@@ -162,18 +162,18 @@ struct Incoming {
     finished: bool,
 }
 
-/// What became of one received stream.
+/// The results of one received stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// From where it came.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// Bytes.
     pub bytes: u64,
     /// When the stream was accepted.
     pub opened_at: Instant,
-    /// When the first bytes came.
+    /// When the first bytes arrived.
     pub first_at: Option<Instant>,
-    /// When the last bytes came.
+    /// When the last bytes arrived.
     pub last_at: Instant,
 }
 
@@ -192,7 +192,7 @@ impl Receiver {
         }
     }
 
-    /// What became of the streams, in the order in which they were accepted.
+    /// Returns the results of the streams, in the order in which they were accepted.
     pub fn received(&self) -> Vec<Received> {
         let told = |job: &Incoming| Received {
             remote: job.remote,

@@ -1,8 +1,8 @@
 //! RDMA programs: two ends that move memory between them, and check what arrives.
 //!
 //! Each end registers a source with known contents, a target for the peer and room for messages, and sends
-//! the location of the target as private data. Once connected, each makes the moves of its plan in turn, then
-//! waits for the peer's.
+//! the location of the target as private data. Once connected, each performs the transfers of its plan in
+//! turn, then waits for the peer's.
 
 use crate::program::Program;
 use kiban_base::ethernet::Mac;
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Where an end connects, or listens.
+/// The address to which an end connects, or at which it listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RdmaAddress {
     /// Over the board's TCP.
@@ -26,31 +26,31 @@ pub enum RdmaAddress {
     Efe(Mac, u16),
 }
 
-/// What an end does with the peer's memory or its queue.
+/// A transfer to or from the peer's memory or queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferKind {
-    /// The whole source goes to the peer's target.
+    /// Write the whole source into the peer's target.
     Write,
-    /// The same, and the peer hears of it.
+    /// The same, with a notification of the peer.
     WriteAndTell,
-    /// The whole source goes to the peer's receive.
+    /// Send the whole source to the peer's receive.
     Send,
-    /// The peer's target comes here.
+    /// Read the peer's target.
     Read,
     /// The first eight bytes of the peer's target grow by one.
     Add,
 }
 
-/// What happened at an end.
+/// The results at an end.
 #[derive(Clone, Debug, Default)]
 pub struct TransferStats {
-    /// When each of its moves was done, and how.
+    /// The transfers in order, each with its status and the time when it was done.
     pub done: Vec<(TransferKind, Status, Instant)>,
     /// When it was connected.
     pub connected: Option<Instant>,
-    /// Messages that came: whether each was told by immediate data, and its bytes.
+    /// The messages received: whether each had immediate data, and its length in bytes.
     pub received: Vec<(bool, u32)>,
-    /// When the connection was over.
+    /// When the connection ended.
     pub gone: Option<Instant>,
 }
 
@@ -83,15 +83,15 @@ struct Numbers {
     peer: TaggedAddress,
 }
 
-/// What a source holds: different for the two ends.
+/// Returns the contents of a source; the two ends have different ones.
 fn contents(bytes: usize, asks: bool) -> Vec<u8> {
     let step = if asks { 7 } else { 11 };
     (0..bytes).map(|at| (at * step + at / 253) as u8).collect()
 }
 
 impl Transfer {
-    /// An end that connects (`asks`) or waits, with sources and targets of so many bytes; `expected`:
-    /// messages that the peer's plan sends here.
+    /// Creates an end that connects (`asks`) or waits, with sources and targets of this many bytes;
+    /// `expected`: the number of messages that the peer's plan sends.
     pub fn new(
         meeting: RdmaAddress,
         asks: bool,
@@ -119,12 +119,12 @@ impl Transfer {
         }
     }
 
-    /// What has happened.
+    /// Returns the results.
     pub fn moved(&self) -> &TransferStats {
         &self.moved
     }
 
-    /// Whether the target holds what the peer's source holds, after so many additions.
+    /// Returns whether the target holds the contents of the peer's source, after this many additions.
     pub fn target_is_right(&self, additions: u64) -> bool {
         let mut expected = contents(self.bytes, !self.asks);
         if let Some(word) = expected.first_chunk_mut::<8>() {
@@ -133,12 +133,12 @@ impl Transfer {
         self.target.read(self.target.address(), self.bytes) == Some(expected)
     }
 
-    /// Whether the last message is what the peer's source holds.
+    /// Returns whether the last message holds the contents of the peer's source.
     pub fn inbox_is_right(&self) -> bool {
         self.inbox.read(self.inbox.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
     }
 
-    /// Whether what was read is what our source holds: what was written there before.
+    /// Returns whether what was read equals our source, which was written there before.
     pub fn back_is_right(&self) -> bool {
         self.back.read(self.back.address(), self.bytes) == Some(contents(self.bytes, self.asks))
     }
@@ -147,7 +147,7 @@ impl Transfer {
         Sge { stag, address: region.address(), length: bytes as u32 }
     }
 
-    /// Where the peer finds our target.
+    /// Returns the private data: the location of our target.
     fn said(&self) -> Vec<u8> {
         [&self.numbers.target.to_be_bytes()[..], &self.target.address().to_be_bytes()[..]].concat()
     }
@@ -219,7 +219,7 @@ impl Transfer {
 
     fn on_done(&mut self, done: rnic::Completion, host: &mut Host<'_>, now: Instant) {
         match done.kind {
-            // What was posted and never used.
+            // Receives that were posted and not used.
             Kind::Receive | Kind::ReceiveImmediate if done.status == Status::Flushed => {}
             Kind::Receive | Kind::ReceiveImmediate => {
                 self.moved.received.push((done.immediate.is_some(), done.bytes));

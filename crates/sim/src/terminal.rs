@@ -7,13 +7,12 @@ use kiban_atm::TimedCell;
 use kiban_base::Instant;
 use std::any::Any;
 
-/// Something on a line of cells.
+/// A device on a line of cells.
 pub trait Terminal: Any {
-    /// Appends the cells of all slots that start before `until` and were not asked for before, in the order
-    /// of their moments.
+    /// Appends the cells of all slots that start before `until` and after the last call's, in order of time.
     fn cells(&mut self, until: Instant, out: &mut Vec<TimedCell>);
     /// Cells have arrived.
     fn arrive(&mut self, cells: &[TimedCell]);
-    /// The terminal as itself, to ask it.
+    /// Returns the terminal for a downcast, to query it.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }

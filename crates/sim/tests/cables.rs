@@ -1,4 +1,4 @@
-//! Cables: worlds of boards with packet ports. What is joined, what crosses, what harm does, what taps see.
+//! Cables: worlds of boards with packet ports: connecting, transfer, impairments, taps.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -30,7 +30,7 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-/// A side's address in the net of that number.
+/// Returns a side's address in the network of that number.
 fn v4(net: u8, side: usize) -> IpAddr {
     IpAddr::from([10, 0, net, 1 + side as u8])
 }
@@ -98,7 +98,7 @@ fn tap(world: &mut World, cable: CableNumber) -> Arrived {
     file
 }
 
-/// Two boards with an IP port each, a cable between them.
+/// Returns two boards with an IP port each, and a cable between them.
 fn pair(seed: u64, config: &CableConfig) -> (World, [BoardNumber; 2], [CableNumber; 2]) {
     let mut world = World::new(seed);
     let boards = [0, 1].map(|side| add(&mut world, vec![ip(v4(0, side))]));
@@ -128,7 +128,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
         assert_eq!(world.board(board).addresses().count(), 5, "four that were given, and the link's own");
     }
 
-    // Both ways over each, all at once.
+    // In both directions over each, at the same time.
     let mut streams = Vec::new();
     for (number, address) in [v4, v6_of].iter().flat_map(|of| [0, 1, 2].map(|net| (net, *of))).enumerate() {
         let (net, of) = address;
@@ -150,7 +150,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
     assert_eq!(boards.map(|board| world.unattached_packets(board)), [0; 2]);
 
-    // What the taps saw, in the order of the moments.
+    // What the taps recorded, in order of time.
     let raw = capture::LINK_TYPE_RAW;
     let kinds = [(raw, 4), (raw, 6), (capture::LINK_TYPE_ETHERNET, 0)];
     for ((cable, file), (link_type, version)) in cables.iter().zip(&files).zip(kinds) {
@@ -179,7 +179,8 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
     v6(net.into(), side)
 }
 
-/// A hundredfold what cells meet: a packet has as many bits as thirty cells, and there are fewer of them.
+/// A hundred times the impairments of cells: a packet has as many bits as thirty cells, and there are fewer
+/// of them.
 fn harm_of(seed: u64) -> ImpairmentConfig {
     let cells = ImpairmentConfig::from_seed(seed);
     ImpairmentConfig {
@@ -249,7 +250,7 @@ fn a_packet_takes_its_bits_and_the_way() {
         let file = file.borrow();
         let (header, _) = capture::FileHeader::read(&file).unwrap();
         let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
-        // The first leaves at 0.
+        // The first packet is sent at 0.
         let bits = |bytes: usize| (bytes + framing_bytes) as u128 * 8;
         let first = bits(records[0].1.len()) * 1_000_000_000 / u128::from(rate) + delay.as_nanos();
         assert_eq!(u128::from(records[0].0.nanoseconds), first);
@@ -273,7 +274,7 @@ fn a_queue_has_a_bound_and_says_what_it_dropped() {
         let config = CableConfig { packets_max, ..CableConfig::ip(10_000_000, MILLISECOND) };
         let (mut world, boards, cables) = pair(1, &config);
         let file = tap(&mut world, cables[0]);
-        // Two hundred datagrams at one moment: one goes onto the line, `packets_max` wait.
+        // Two hundred datagrams at the same time: one goes onto the line, `packets_max` wait.
         let mut host = world.board_mut(boards[0]).host();
         let socket = host.bind(SocketAddr::new(v4(0, 0), 9)).unwrap();
         for _ in 0..200 {
@@ -317,7 +318,7 @@ fn a_path_that_is_cut_and_mended_goes_on() {
     let dark = CableConfig { harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..config };
     assert!(!world.run(at(1)));
     cables.iter().for_each(|cable| world.cable(*cable).set_config(dark));
-    // What is under way still comes.
+    // Packets in transit still arrive.
     assert!(!world.run(at(2)));
     let before = arrived.borrow().len();
     assert!(!world.run(at(10)));
@@ -348,7 +349,8 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
 }
 
-/// One board sends to the other, at ports of a kind, while one take is refused: whether the run reached it.
+/// One board sends to the other, through ports of a kind, while one memory allocation is refused. Returns
+/// whether the run reached it.
 fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| add(&mut world, vec![port(side)]));
@@ -445,7 +447,7 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
     let found = world.connect_packets(plug(one, 0), switch, &config).unwrap_err();
     assert_eq!(found, AttachError::NotPackets(plug(one, 0)));
 
-    // Nothing has changed: what fits is joined, once.
+    // Nothing has changed: matching ports are connected, once.
     world.connect(plug(one, 0), switch, 1.0, ImpairmentConfig::NONE).unwrap();
     world.connect_packets(plug(one, 1), plug(other, 1), &config).unwrap();
     let again = world.connect_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();

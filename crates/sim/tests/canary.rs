@@ -33,7 +33,7 @@ fn run(pair: &mut Pair) -> Vec<Violation> {
     check::check_idle(&mut pair.world, &pair.boards)
 }
 
-/// A transfer whose receiver is given to the sink; what was received.
+/// A transfer in which the receiver passes its data to `spoil`; returns what was received.
 fn transfer(mut spoil: impl FnMut(&mut Vec<u8>, &[u8]) + 'static) -> (Vec<Violation>, Vec<u8>) {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let got = Rc::new(RefCell::new(Vec::new()));
@@ -64,7 +64,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     });
     assert_eq!(got.len(), LENGTH - 1);
     assert_eq!(check::stream(3, &sent(), &got), [Violation::StreamDiffers { stream: 3, at: 0 }]);
-    // One that is wrong, one that is missing at the end, one too many.
+    // One wrong byte, one missing at the end, one too many.
     let mut wrong = sent();
     wrong[777] ^= 1;
     assert_eq!(check::stream(0, &sent(), &wrong), [Violation::StreamDiffers { stream: 0, at: 777 }]);
@@ -77,7 +77,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     assert_eq!(check::stream(0, &sent(), &longer), [Violation::StreamDiffers { stream: 0, at: at + 1 }]);
 }
 
-/// Takes what comes as slices; keeps one of them when it is greedy, and closes only when it is tidy.
+/// Takes data as slices; keeps one of them if it is greedy, and closes only if it is tidy.
 struct Taker {
     greedy: bool,
     tidy: bool,
@@ -164,7 +164,7 @@ fn a_program_that_never_finishes_is_caught() {
     let (pair, violations) = take(taker);
     let [Violation::IdleWhileWorkWaits { since }] = violations[..] else { panic!("{violations:?}") };
     assert!(since <= pair.world.now());
-    // And one that cannot: its peer does not exist.
+    // And one that cannot be done: its peer does not exist.
     let mut pair = Pair::new(&Plan {
         harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
         ..Plan::with_window(48 << 10)

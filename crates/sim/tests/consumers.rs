@@ -1,4 +1,4 @@
-//! Several programs on one board: each hears of what is its own, and of nothing else.
+//! Several programs on one board: each gets its own completions, and no others.
 
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
@@ -16,7 +16,7 @@ enum Does {
     Send,
 }
 
-/// Does one thing, and keeps what it hears.
+/// Does one thing, and keeps the completions it gets.
 struct Ear {
     does: Does,
     listener: Option<u32>,
@@ -29,7 +29,7 @@ impl Ear {
         Box::new(Ear { does, listener: None, streams: Vec::new(), heard: Vec::new() })
     }
 
-    /// Whether a completion is this program's.
+    /// Returns whether a completion is this program's.
     fn has(&self, completion: &Completion) -> bool {
         match *completion {
             Completion::Accepted { listener, .. } => self.listener == Some(listener),

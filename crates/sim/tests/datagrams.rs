@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Questions that are asked in each run.
+/// Requests in each run.
 const QUESTIONS: u16 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ fn payload(question: u16, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251 + usize::from(question)) as u8).collect()
 }
 
-/// Asks until it is answered, once a second, then asks the next question.
+/// Repeats a request once a second until it is answered, then sends the next one.
 struct Asker {
     kind: Kind,
     to: SocketAddr,
@@ -84,7 +84,7 @@ impl Program for Asker {
                 while let Ok(Some((from, count))) = host.receive_from(socket, &mut buffer) {
                     assert_eq!(from, self.to);
                     let answers = |question| buffer[..count] == payload(question, self.length);
-                    // It may be another answer to the question before.
+                    // It may be a duplicate answer to the request before.
                     assert!(answers(self.answered) || answers(self.answered.wrapping_sub(1)));
                     self.answered += u16::from(answers(self.answered));
                 }
@@ -99,7 +99,7 @@ impl Program for Asker {
 
     fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
         let bytes = payload(self.answered, self.length);
-        // One that is refused for want of memory is asked again.
+        // A request refused for lack of memory is repeated.
         let _ = match self.kind {
             Kind::Ping => host.ping(self.to.ip(), 1, self.answered, &bytes),
             Kind::Datagram => host.send_to(self.socket.expect("bound"), self.to, &bytes),
@@ -142,7 +142,7 @@ impl Program for Answerer {
     }
 }
 
-/// What is asked, and over what.
+/// The kind of request, and the medium.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kind: Kind,
@@ -153,7 +153,8 @@ struct Case {
 }
 
 impl Case {
-    /// Runs it, with one take refused: how often was asked, and whether the run reached the refusal.
+    /// Runs it with one memory allocation refused. Returns the number of requests, and whether the run
+    /// reached the refusal.
     fn run(self, refusal: Option<refusal::Refusal>) -> (u16, bool) {
         let Case { kind, is_v6, is_ethernet, length, harm } = self;
         let mut world = World::new(1);
@@ -199,7 +200,7 @@ fn check_refusals(kind: Kind, lengths: &[usize], harm: ImpairmentConfig) {
     for (is_v6, is_ethernet) in [(false, false), (true, false), (false, true), (true, true)] {
         for &length in lengths {
             let case = Case { kind, is_v6, is_ethernet, length, harm };
-            // So many fragments take long; what carries them makes no difference.
+            // Many fragments take long; the medium makes no difference.
             if length > 20_000 && (is_ethernet || harm != ImpairmentConfig::NONE) {
                 continue;
             }

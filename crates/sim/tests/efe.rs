@@ -7,7 +7,8 @@ use kiban_rdma::efe::{Config, EfeCounters};
 use kiban_sim::{CableConfig, ImpairmentConfig, Star, StarConfig, Stream};
 use std::time::Duration;
 
-/// What 1472 bytes of segment take on the line: our header, Ethernet's, its FCS, preamble and gap.
+/// The bytes that a segment of 1472 bytes takes on the line: our header, Ethernet's, its FCS, preamble and
+/// gap.
 const LINE_BYTES: f64 = 1472.0 + 28.0 + 14.0 + 4.0 + 8.0 + 12.0;
 /// What the format leaves of 10 Gbit/s.
 const LIMIT_GIGABITS: f64 = 10.0 * 1472.0 / LINE_BYTES;
@@ -26,7 +27,7 @@ fn endless(n: usize, apart_micros: u64) -> Vec<Stream> {
     (1..=n).map(stream).collect()
 }
 
-/// The streams' rates between two moments, as parts of the format's limit.
+/// Returns the streams' rates between two times, as fractions of the format's limit.
 fn rates(star: &mut Star, from: Instant, until: Instant) -> Vec<f64> {
     star.run(from);
     star.take_queue_watch();
@@ -43,7 +44,8 @@ fn sum(star: &Star, hosts: usize, of: impl Fn(&EfeCounters) -> u64) -> u64 {
     (0..hosts).map(|host| of(star.endpoint(host).counters())).sum()
 }
 
-/// No receiver has dropped what it had given credit for, and nothing was changed on the way up.
+/// Checks that no receiver has dropped segments for which it had given credit, and that no contents were
+/// changed.
 fn check_promises(star: &Star, hosts: usize) {
     assert_eq!(sum(star, hosts, |counters| counters.sent_beyond_credit), 0);
     assert_eq!(sum(star, hosts, |counters| counters.acks_invalid), 0);
@@ -59,14 +61,15 @@ fn one_flow_fills_the_line() {
     check_promises(&star, 2);
 }
 
-/// Hosts with lines of 40 Gbit/s, so that the queue stands in the switch and not in the sender's own port.
+/// Returns hosts with lines of 40 Gbit/s, so that the queue builds in the switch and not in the sender's own
+/// port.
 fn faster_hosts(hosts: usize, endpoint: Config) -> StarConfig {
     let mut config = StarConfig { endpoint, ..StarConfig::ten_gigabit(hosts) };
     config.up.bits_per_second = 40_000_000_000;
     config
 }
 
-/// What does not look at delay: it always wants more than the window allows.
+/// A congestion control that ignores delay: it always wants more than the window allows.
 fn fixed_window(frames: u32) -> Config {
     let endless = Duration::from_secs(3600);
     Config {
@@ -245,7 +248,7 @@ fn sixteen_send_a_megabyte_to_one() {
 
 #[test]
 fn a_hundred_short_messages_at_once_all_arrive() {
-    // More flows than the queue has places, each done before there is anything to measure.
+    // More flows than the queue has slots, each finished before anything can be measured.
     let streams = (0..128).map(|n| Stream::new(1 + n % 16, 0, 8)).collect();
     let mut star = Star::new(&StarConfig::ten_gigabit(17), streams);
     assert!(star.run(at(100_000)));
@@ -311,7 +314,7 @@ fn two_ways_at_once_and_a_bad_way_back_cost_little() {
             config.down.harm = ImpairmentConfig::NONE;
             Star::new(&config, endless(1, 0))
         };
-        // Only what goes to the sender: acknowledgements.
+        // Only acknowledgements go in this direction.
         let down = CableConfig { harm: ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, ..config.down };
         star.switch.port_mut(1).set_config(down);
         let used = rates(&mut star, at(10_000), at(40_000))[0];

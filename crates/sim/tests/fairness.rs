@@ -1,5 +1,6 @@
-//! Fairness of memory: hundreds of connections that take nothing, beside one that takes what it is sent. The
-//! honest one keeps at least 80 % of the throughput that it has beside a well-behaved third party.
+//! Fairness of memory: hundreds of connections whose peers read nothing, beside one whose peer reads
+//! everything. The honest one keeps at least 80 % of the throughput that it has beside a well-behaved third
+//! party.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -22,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const PORT: u16 = 19;
-/// Connections that take nothing.
+/// Connections whose peers read nothing.
 const STUCK: usize = 600;
 
 fn at_ms(milliseconds: u64) -> Instant {
@@ -34,11 +35,11 @@ fn at_ms(milliseconds: u64) -> Instant {
 enum Reads {
     All,
     Never,
-    /// So many bytes of each stream a second.
+    /// This many bytes per second of each stream.
     Trickle(usize),
 }
 
-/// Writes to all who call, without end.
+/// Writes to every connection without end.
 struct Pour {
     listener: Option<u32>,
 }
@@ -76,7 +77,7 @@ impl Program for Pour {
     }
 }
 
-/// Opens streams at a moment, and reads as it does.
+/// Opens streams at a given time, and reads as configured.
 struct Callers {
     remote: SocketAddr,
     /// From where each is opened.
@@ -85,7 +86,7 @@ struct Callers {
     reads: Reads,
     streams: Vec<Option<StreamId>>,
     received: Rc<Cell<u64>>,
-    /// The same by stream; one that comes again counts on.
+    /// The same by stream; a reconnected one continues its count.
     each: Rc<RefCell<Vec<u64>>>,
     next: Instant,
 }
@@ -128,7 +129,7 @@ impl Program for Callers {
                     self.read(index, usize::MAX, host);
                 }
             }
-            // Who is given up comes again.
+            // A connection that is reset is opened again.
             Completion::Ended { stream, .. } => {
                 if let Some(index) = self.find(stream) {
                     let _ = host.close(stream);
@@ -167,7 +168,7 @@ impl Program for Callers {
     }
 }
 
-/// What joins the three boards.
+/// What connects the three boards.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Net {
     /// A cable of 40 Mbit/s and 5 ms to each.
@@ -303,7 +304,7 @@ impl Stand {
         Stand { world, boards, net }
     }
 
-    /// Where a peer finds the board.
+    /// Returns the address of the board as a peer sees it.
     fn board_at(&self, peer: usize) -> SocketAddr {
         let address = match (self.net, peer) {
             (Net::Ip, 2) => [10, 2, 255, 1],
@@ -312,7 +313,7 @@ impl Stand {
         SocketAddr::from((address, PORT))
     }
 
-    /// Bytes that come to a counter in so many seconds from a moment on.
+    /// Returns the bytes added to a counter in this many seconds from a given time.
     fn rate(&mut self, counter: &Rc<Cell<u64>>, from: Instant, seconds: u64) -> u64 {
         self.world.run(from);
         let before = counter.get();
@@ -325,19 +326,19 @@ impl Stand {
     }
 }
 
-/// Those beside the honest peer.
+/// The connections beside the honest peer.
 #[derive(Clone, Copy, Debug)]
 struct Others {
     connections: usize,
     addresses: usize,
     reads: Reads,
-    /// When they come; the honest one comes after a second.
+    /// When they connect; the honest one connects after a second.
     begin: Instant,
 }
 
 const WELL_BEHAVED: Others = Others { connections: 1, addresses: 1, reads: Reads::All, begin: Instant::ZERO };
 
-/// What the honest peer is sent beside others, in ten seconds over cables and in five over ATM.
+/// Returns the bytes sent to the honest peer beside others, in ten seconds over cables and in five over ATM.
 fn honest_bytes(
     net: Net,
     tcp: &tcp::Config,
@@ -357,8 +358,8 @@ fn honest_bytes(
     (bytes, stand)
 }
 
-/// Checks the honest peer's share beside others who come before it, and who come after it: with so much
-/// transmit memory and from so many addresses.
+/// Checks the honest peer's share beside others that connect before it, and after it, with this much transmit
+/// memory and from this many addresses.
 fn check_shares(net: Net, tcp: &tcp::Config, cases: &[(usize, usize)]) {
     let mut short = Vec::new();
     for begin in [Instant::ZERO, at_ms(4000)] {
@@ -404,8 +405,8 @@ fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
 // ---- Sessions of one address
 // ------------------------------------------------------------------------------------
 
-/// The least and the most that live sessions of one address are sent in ten seconds, beside stuck sessions of
-/// another address, if any: those come at `begin`, the live ones after a second.
+/// Returns the least and the most that live sessions of one address are sent in ten seconds, beside stuck
+/// sessions of another address, if any: those connect at `begin`, the live ones after a second.
 fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin: Instant) -> (u64, u64) {
     let tcp = match net {
         Net::Ip => tcp::Config::default(),
@@ -463,8 +464,8 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
     let one = vec![IpAddr::from([10, 1, 0, 2]); 60];
     let sixty: Vec<IpAddr> = (0..60).map(other).collect();
     let mut uneven = Vec::new();
-    // The most of the best, in percent of the worst. Over ATM nothing but memory keeps sessions apart; over
-    // the cables a round trip takes as long as the queue in front of them, up to a second.
+    // The largest share, in percent of the smallest. Over ATM only memory keeps sessions apart; over the
+    // cables a round trip takes as long as the queue in front of them, up to a second.
     for (net, transmit_mib, live, percent_max) in [
         (Net::Atm, 4, &one, 130),
         (Net::Atm, 4, &sixty, 130),
@@ -592,7 +593,7 @@ impl Program for Attached {
     }
 }
 
-/// Takes all that comes.
+/// Reads everything.
 struct Drain {
     reads: bool,
 }
@@ -620,13 +621,13 @@ impl Program for Drain {
     }
 }
 
-/// What an attached program moves in five seconds beside another that has `count` streams.
+/// Returns what an attached program moves in five seconds beside another with `count` streams.
 fn attached_bytes(writes: bool, one_peer: bool, count: usize, is_stuck: bool) -> u64 {
     let theirs = tcp::Config { receive_buffer_bytes: 16 << 10, ..tcp::Config::default() };
     let mut stand = Stand::with(Net::Ip, tcp::Config::default(), 8 << 20, 1, theirs);
     let (near, far) = (SocketAddr::from(([10, 1, 0, 2], PORT)), SocketAddr::new(other(0), PORT));
     for (number, peer) in stand.boards[1..].iter().copied().enumerate() {
-        // Where one writes, its peer does not read.
+        // If one writes, its peer does not read.
         let program: Box<dyn Program> = match writes {
             true => Box::new(Drain { reads: !is_stuck || number == 0 }),
             false => Box::new(Pour { listener: None }),

@@ -26,7 +26,7 @@ fn net() -> Prefix {
     Prefix::new(address(0), 24)
 }
 
-/// An operating system: an IP stack behind an interface.
+/// Returns an operating system: an IP stack behind an interface.
 fn host(world: &mut World, number: u8) -> BoardNumber {
     let port = IpPortConfig {
         address: address(number),
@@ -40,8 +40,8 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
     world.add_board(&BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() })
 }
 
-/// Its network card: a circuit whose far end InATMARP asks for, and the host's side. It has an address of its
-/// own as well.
+/// Returns its network card: a circuit whose peer InATMARP resolves, and the host's side. It also has an
+/// address of its own.
 fn card(world: &mut World, number: u8) -> BoardNumber {
     let mut port = AtmPortConfig::oc3c(address(number), net());
     let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));
@@ -64,7 +64,7 @@ fn card(world: &mut World, number: u8) -> BoardNumber {
     })
 }
 
-/// Two hosts, two cards, a line between the cards.
+/// Returns two hosts, two cards, and a line between the cards.
 fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
     let mut world = World::new(3);
     let hosts = [1, 2].map(|number| host(&mut world, number));
@@ -92,8 +92,7 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
         Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
     };
     world.run_program(hosts[1], Box::new(Receiver::new(80, 1, Box::new(make))));
-    // What the circuit is for is asked first (RFC 2225 §8.1): a packet sooner than that is lost, and sent
-    // again.
+    // The circuit's peer is resolved first (RFC 2225 §8.1): packets before that are lost, and retransmitted.
     let sent = bytes.clone();
     let source: Source =
         Box::new(move |at, buffer| buffer.copy_from_slice(&sent[at as usize..][..buffer.len()]));
@@ -110,7 +109,7 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
     assert_eq!(check::check_idle(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]), []);
 }
 
-/// Pings when it is started, and again and again.
+/// Sends a ping at the start, and then periodically.
 struct Pinger {
     targets: Vec<IpAddr>,
     answered: Vec<IpAddr>,
@@ -142,7 +141,7 @@ impl Program for Pinger {
 #[test]
 fn a_board_has_addresses_beside_the_hosts() {
     let (mut world, hosts, cards) = world();
-    // InATMARP has asked by then.
+    // InATMARP has finished by then.
     assert!(world.run(Instant::ZERO + Duration::from_secs(1)), "nobody has anything to do");
     let pinger = Pinger { targets: vec![address(101), address(2)], answered: Vec::new() };
     world.run_program(hosts[0], Box::new(pinger));

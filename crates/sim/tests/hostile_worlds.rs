@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// T = 331250/117 ns on an OC-3c.
 const SLOT: (u64, u64) = (331_250, 117);
-/// What an OC-3c carries of payloads of 8192 bytes in 172 cells, Mbit/s.
+/// The payload that an OC-3c carries in payloads of 8192 bytes in 172 cells, Mbit/s.
 const LINE_MBPS: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 fn address(board: usize) -> IpAddr {
@@ -59,7 +59,7 @@ struct Net {
     sending: Vec<LineNumber>,
 }
 
-/// How a net is made.
+/// The configuration of a network.
 #[derive(Clone)]
 struct Setup {
     /// At which switch each board is.
@@ -73,8 +73,8 @@ struct Setup {
     early_cells: usize,
     police: Option<Contract>,
     shape: Option<Contract>,
-    /// By how much each board's line is slower than the one's before, bit/s. Lines of one clock keep their
-    /// phase: of cells that meet at a full queue the same would be lost for ever.
+    /// By how much each board's line is slower than the one before, bit/s. Lines of exactly the same rate
+    /// keep their phase: of the cells that meet at a full queue, always the same one would be lost.
     slower: u64,
 }
 
@@ -162,7 +162,7 @@ impl Setup {
     }
 }
 
-/// A stream that has been ordered, and what has come of it.
+/// A requested stream, and its result.
 struct Job {
     bytes: Rc<Vec<u8>>,
     got: Rc<RefCell<Vec<u8>>>,
@@ -211,7 +211,7 @@ impl Net {
     }
 }
 
-/// Sends one datagram, at the moment that chance gave.
+/// Sends one datagram at a random time.
 struct Shot {
     target: SocketAddr,
     bytes: usize,
@@ -232,7 +232,7 @@ impl Program for Shot {
     }
 }
 
-/// Notes when datagrams come.
+/// Records when datagrams arrive.
 struct Watch {
     socket: Option<SocketId>,
     expected: usize,
@@ -258,8 +258,8 @@ impl Program for Watch {
     }
 }
 
-/// A line of slots by hand: a cell offered at t leaves at the end of the first free slot that starts at t or
-/// later.
+/// A line of slots computed by hand: a cell offered at t leaves at the end of the first free slot that starts
+/// at t or later.
 fn through_line(offered: &[u64]) -> Vec<u64> {
     let (numerator, denominator) = SLOT;
     let mut free = 0;
@@ -305,7 +305,7 @@ fn the_latency_of_a_datagram_is_that_of_the_hand_calculation_to_the_nanosecond()
     }
 }
 
-/// After the world has been quiet for long, and with traffic of others about, times are the same.
+/// After the world has been quiet for long, and beside other traffic, delays are the same.
 #[test]
 fn a_late_datagram_is_as_fast_as_an_early_one() {
     let setup = Setup::new(&[0, 1, 1], tcp_with(64 << 10, 8192));
@@ -314,7 +314,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     net.finish(&[job]);
     for pause_millis in [1, 37, 5000, 123_456] {
         let start = net.world.now() + Duration::from_millis(pause_millis);
-        // Nothing happens meanwhile: a program that is never done lets the time pass.
+        // No events meanwhile: a program that is never done lets the time pass.
         let seen = Rc::new(RefCell::new(Vec::new()));
         net.world.take_programs(net.boards[1]);
         net.world.take_programs(net.boards[0]);
@@ -371,8 +371,8 @@ fn five_boards_on_three_switches_talk_all_to_all() {
     }
 }
 
-/// A network that polices a little below what is offered takes a cell of nearly every frame: goodput
-/// collapses. A board that shapes to the same contract has nearly all of it.
+/// A network that polices slightly below the offered rate drops a cell of nearly every frame: goodput
+/// collapses. A board that shapes to the same contract gets nearly all of it.
 #[test]
 fn policing_breaks_who_does_not_shape() {
     let slot = 331_250.0 / 117.0;
@@ -393,8 +393,8 @@ fn policing_breaks_who_does_not_shape() {
     assert!(policed == 0 && shaped > LINE_MBPS * 0.95 * 0.95, "{shaped} Mbit/s, {policed} cells policed");
 }
 
-/// Four into one, all at once: early packet discard drops whole frames, so that what passes is of use
-/// (Romanow and Floyd 1995); cell by cell, nearly every frame loses some.
+/// Four into one at the same time: early packet discard drops whole frames, so that what passes is useful
+/// (Romanow and Floyd 1995); discarding cells, nearly every frame loses some.
 #[test]
 fn early_packet_discard_saves_goodput() {
     let run = |frame_discard: bool| {
@@ -445,7 +445,7 @@ fn circuits_overtake_each_other_and_no_frame_breaks() {
     }
 }
 
-/// Writes as much as it is let, and notes how the stream ends.
+/// Writes as much as possible, and records how the stream ends.
 struct Stubborn {
     target: SocketAddr,
     left: usize,
@@ -488,9 +488,9 @@ impl Program for Stubborn {
 #[test]
 fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
     let harm = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
-    // A frame of 13 cells passes two lines one time in four; everything arrives some day, for those who ask
-    // on: fifteen losses in a row, where a session is usually given up, are to be expected once in thirty
-    // segments.
+    // A frame of 13 cells survives two lines one time in four; everything arrives eventually if
+    // retransmission continues: fifteen losses in a row, at which a session is usually given up, occur once
+    // in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
@@ -512,7 +512,7 @@ fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
     assert_eq!(net.world.board(net.boards[0]).sessions(), 0);
 }
 
-/// On 1000 km the window decides: a window a round trip.
+/// On 1000 km the window limits the rate: one window per round trip.
 #[test]
 fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
     for window in [32 << 10, 64 << 10, 128 << 10] {

@@ -1,4 +1,4 @@
-//! Lanes: a circuit that is slow holds back nobody else.
+//! TX queues: a slow circuit does not delay the others.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{

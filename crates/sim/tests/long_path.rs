@@ -1,8 +1,9 @@
 //! A long path with losses, and a line that many share: what congestion control makes of them, beside what is
 //! published.
 //!
-//! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) each way, 50 ms long; every n-th packet
-//!           with data lost (the one other is the SYN). A lost packet has taken its time on the line.
+//! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) in each direction, 50 ms long; every
+//!           n-th packet with data is lost (the only other packet is the SYN). A lost packet has used its
+//!           time on the line.
 //! Published CUBIC: RFC 9438 §5.1, the average window of a flow that loses every (1/p)-th packet,
 //!           (C (3 + β) / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴
 //!           (its table 1). Reno: Mathis et al. 1997, √(3/2p) segments with an acknowledgement a segment
@@ -21,7 +22,7 @@ use std::time::Duration;
 const MSS: u32 = 1460;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Streams that are written as fast as they may.
+/// Streams that are written as fast as possible.
 struct Writer(usize);
 
 impl Program for Writer {
@@ -144,7 +145,7 @@ fn config(congestion: CongestionControl, window_bytes: u32) -> Config {
     }
 }
 
-/// The average window in segments over `seconds`, after `settle` seconds.
+/// Returns the average window in segments over `seconds`, after `settle` seconds.
 fn average_window(congestion: CongestionControl, lose_every: u64, settle: u64, seconds: u64) -> f64 {
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let mut path = Path::new(&config(congestion, 16 << 20), 1_000_000_000, 100_000, lose_every, 1);
@@ -168,7 +169,7 @@ fn cubic_and_reno_have_the_windows_that_are_published() {
 
 #[test]
 fn sixty_sessions_on_one_line_have_a_share_each() {
-    // Windows that the line's queue holds: nothing is lost, the port shares the line in turns.
+    // Windows that fit into the line's queue: nothing is lost, the streams take turns.
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let tcp = config(CongestionControl::Cubic, 64 << 10);
     let mut path = Path::new(&tcp, 100_000_000, 20_000, 0, 60);

@@ -37,7 +37,7 @@ fn get(boards: &mut Boards, contents: &[u8]) -> Duration {
     boards.now().since(begun)
 }
 
-/// There and back: how long each took.
+/// Puts a file and gets it back; returns how long each took.
 fn there_and_back(setup: &Setup, contents: &[u8]) -> (Boards, [Duration; 2]) {
     let mut boards = Boards::new(setup);
     boards.connect().expect("an association");
@@ -92,9 +92,9 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
     }
 }
 
-/// An F-DATA of 8000 bytes has 23 in front (FTAM and presentation 19, session 4), and makes 4 TPDUs, each
-/// with 3 of its own and 8 of a frame's: packet header 3, address and control 2, FCS 2, flag 1. Zero
-/// insertion puts in one bit for 62 of noise.
+/// An F-DATA of 8000 bytes has 23 bytes of headers (FTAM and presentation 19, session 4), and makes 4 TPDUs,
+/// each with a header of 3 and 8 of a frame: packet header 3, address and control 2, FCS 2, flag 1. Zero
+/// insertion adds one bit per 62 of random data.
 #[test]
 fn two_mbit_per_second_carry_what_they_can() {
     let contents = noise(2 << 20);
@@ -148,7 +148,7 @@ fn time_passes_while_tasks_work() {
     assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
 }
 
-/// The paper's figure 3: the sender's task before the lower module asks all the time, the receiver's does
+/// The paper's figure 3: the sender's task above the lower module polls all the time, the receiver's does
 /// not.
 #[test]
 fn the_sender_polls_while_the_line_is_the_limit() {

@@ -1,6 +1,6 @@
-//! Numbers of the wire that nobody may predict: thousands of each, from the machine that makes them, against
-//! every attack of [`kiban_sim::predict`]. Seeds are small on purpose: a number that comes from the
-//! simulator's generator is found at once.
+//! Numbers on the wire that must not be predictable: thousands of each, from the machine that makes them,
+//! against every attack of [`kiban_sim::predict`]. Seeds are small on purpose: a number from the simulator's
+//! generator is found at once.
 
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, Region, RngKey, SharedBytes, SharedRoom, Sum};
@@ -57,7 +57,7 @@ impl Bench {
         Bench { board: board(&config), now: Instant::from_nanos(1) }
     }
 
-    /// The packets that leave now.
+    /// Returns the packets that are sent now.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         loop {
@@ -71,7 +71,7 @@ impl Bench {
         }
     }
 
-    /// The segment with which the board opens a connection.
+    /// Returns the SYN with which the board opens a connection.
     fn opens(&mut self, remote: SocketAddr) -> Segment {
         let stream = self.board.host().open(remote).expect("room for a session");
         let packet = self.sent().swap_remove(0);
@@ -80,7 +80,7 @@ impl Bench {
         segment(&packet)
     }
 
-    /// The segment with which the board answers a request of somebody else.
+    /// Returns the segment with which the board answers another host's SYN.
     fn answers(&mut self, from: SocketAddr, to: u16) -> Segment {
         let syn = Segment {
             source_port: from.port(),
@@ -184,7 +184,7 @@ fn listening_ports() -> Vec<u64> {
     chosen.collect()
 }
 
-/// Sequence numbers of answers to requests, from many ports.
+/// Returns sequence numbers of SYN-ACKs to SYNs from many ports.
 fn answers(cookies: SynCookies) -> Vec<u64> {
     let mut bench = Bench::new(|config| (config.tcp.syn_cookies, config.tcp.backlog) = (cookies, COUNT));
     bench.board.host().listen(SocketAddr::new(address(1), 80)).expect("a listener");
@@ -250,7 +250,7 @@ fn vi_keys() -> [Vec<u64>; 2] {
     keys
 }
 
-/// Correlation tags of loopback cells.
+/// Returns correlation tags of loopback cells.
 fn loopback_tags() -> Vec<u64> {
     let mut port = AtmPortConfig::oc3c(address(1), "10.0.0.0/16".parse().unwrap());
     port.circuits.push(CircuitConfig::to(Vc::new(0, 100), address(2)));
@@ -346,8 +346,8 @@ fn numbers_of_the_wire_are_not_predicted() {
     assert!(found.is_empty(), "predicted: {found:#?}");
 }
 
-/// The attack of 2026: fragment identifications told the generator's state, from it the key of TCP was
-/// computed that had been drawn before, and with it the next initial sequence number.
+/// The attack of 2026: fragment identifications revealed the generator's state; from it the key of TCP, drawn
+/// earlier, was computed, and with it the next initial sequence number.
 #[test]
 fn fragments_do_not_tell_the_key_of_tcp() {
     let mut bench = Bench::new(|_| {});

@@ -20,7 +20,7 @@ use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The last message says that all the rest is done: who asked ends the connection then.
+/// The last message says that everything else is done: the connecting side then ends the connection.
 const PLAN: [TransferKind; 6] = [
     TransferKind::WriteAndTell,
     TransferKind::Send,
@@ -48,7 +48,7 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Two boards with RDMA NICs, and where the second one listens.
+/// Returns two boards with RDMA NICs, and the address at which the second one listens.
 fn boards(
     over: Over,
     mpa: &mpa::Config,
@@ -103,7 +103,7 @@ fn config() -> mpa::Config {
     mpa::Config { extensions: true, ..mpa::Config::default() }
 }
 
-/// Everything of the plan goes both ways, and arrives.
+/// Performs all transfers of the plan in both directions, and checks the results.
 fn check(over: Over, mpa: &mpa::Config, harm: ImpairmentConfig, bytes: usize, seed: u64) -> Instant {
     let (mut world, one, two, meeting) = boards(over, mpa, harm, seed);
     meet(&mut world, [one, two], meeting, bytes, &format!("{over:?}, seed {seed}"));
@@ -152,7 +152,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 
 #[test]
 fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
-    // EFE takes no memory of the board's.
+    // EFE uses none of the board's packet memory.
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
         refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }

@@ -46,7 +46,7 @@ fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
     assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "{what:?}");
 }
 
-/// Refuses the n-th take on one board.
+/// Refuses the n-th allocation on one board.
 fn check_refusals(refuse: fn(&mut Memory, u64), name: &str) {
     let parts = parts(3, 100_000);
     for n in 1..300 {
@@ -73,7 +73,7 @@ fn a_block_that_is_refused_delays_and_loses_nothing() {
     check_refusals(|memory, n| memory.pdus.fail_nth_take(n), "block");
 }
 
-/// Every kind is refused again and again, at distances drawn from a seed, half of the time on harmed lines.
+/// Allocations of every kind are refused repeatedly, at random intervals, half of the time on impaired lines.
 #[test]
 fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);
@@ -81,11 +81,11 @@ fn refusals_that_go_on_and_on_lose_nothing() {
         let mut chance = SimRng::from_seed(seed);
         let harm = if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
         let mut plan = Plan { seed, harm, ..Plan::with_window(24 << 10) };
-        // Who is refused three times out of four is given up some day: not here.
+        // A session that is refused three times out of four would be given up: not here.
         plan.tcp.rto_retries = 100;
         let mut pair = Pair::new(&plan);
         let sources: Vec<_> = parts.clone();
-        // A look every millisecond: whoever was refused is soon refused again.
+        // Once a millisecond: whatever was refused is soon refused again.
         let boards = pair.boards;
         let mut each = |pair: &mut Pair| {
             for board in boards {

@@ -32,7 +32,8 @@ fn jpeg() -> Jpeg {
     Jpeg::new(config, SimRng::from_seed(1))
 }
 
-/// A source and a sink, each on a port of a switch; what the sink's line does to cells is said.
+/// Returns a world with a source and a sink, each on a port of a switch; `harm` is applied on the sink's
+/// line.
 fn world(
     source: impl Terminal,
     sink: impl Terminal,
@@ -97,7 +98,8 @@ fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
     let tally = ledger.borrow_mut().take();
     assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (2800, 2772, 28, 0));
     let units = world.terminal::<FrameSink>(sink).expect("it is one").take();
-    // Two that were lost may have been of one packet; one whose last cell is lost takes the next with it.
+    // Two lost cells may have been of one packet; if a packet's last cell is lost, the next packet is lost
+    // with it.
     assert!((166..=172).contains(&units.whole), "{units:?}");
     assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
     // Both lines take 1 km and a cell's time, the switch its own.

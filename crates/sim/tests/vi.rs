@@ -40,7 +40,7 @@ fn pattern(number: u64) -> Vec<u8> {
     (0..MESSAGE_BYTES).map(|at| (u64::from(at) * 31 + number * 7) as u8).collect()
 }
 
-/// Asks for a connection and sends.
+/// Connects and sends.
 struct Sender {
     reliability: Reliability,
     messages: u64,
@@ -50,7 +50,7 @@ struct Sender {
     posted: bool,
     done: Vec<Status>,
     lost: bool,
-    /// When the last was done.
+    /// When the last transfer was done.
     at: Instant,
 }
 
@@ -255,7 +255,7 @@ fn a_cable_that_goes_dark_ends_the_connection() {
     world.settle(Instant::from_nanos(3_000_000_000));
     let sender = world.program::<Sender>(boards[0]).expect("it runs");
     assert!(sender.lost && sender.done.len() == 1000, "{} done", sender.done.len());
-    // What was under way says what happened to it; what had not begun is flushed.
+    // Transfers in progress report their result; those that had not started are flushed.
     assert!(sender.done.iter().any(|status| status.has(Status::FLUSHED)));
     let vi = sender.vi;
     let state = world.board_mut(boards[0]).host().vi().expect("a VI port").vi(vi).expect("there").0;

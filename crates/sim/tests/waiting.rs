@@ -14,7 +14,7 @@ const fn hybrid(spin: u64) -> Wait {
     Wait::Hybrid { spin: micros(spin) }
 }
 
-/// 10 us of work; waking takes 20 us, a sleep 9 us of CPU time and its interrupt 7.
+/// 10 µs of work; waking takes 20 µs, a sleep 9 µs of CPU time and its interrupt 7.
 fn process(wait: Wait, stalls: &[Stall]) -> Process {
     Process { wait, costs: Costs::default(), work: micros(10), stalls: stalls.to_vec(), seed: 1 }
 }
@@ -77,7 +77,7 @@ fn stalled(length: u64) -> Stall {
 
 #[test]
 fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
-    // The first packet comes at 100 us and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
+    // The first packet arrives at 100 µs and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
     // 300 and 400 have the four descriptors; those of 500 to 1100 find none.
     let rhythm = ArrivalPattern::Constant { gap: micros(100) };
     let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
@@ -90,8 +90,8 @@ fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
     let mut queue = posted(4, Level::Reception, rhythm, 12);
     let outcome = interrupt.run(&mut queue);
     assert_eq!((outcome.taken, queue.lost()), (12, &[][..]));
-    // Refused at 500, let in at 1130 when the first is done; the next is refused 1 us later, let in at 1140,
-    // and so on up to that of 1100, the seventh.
+    // Refused at 500, accepted at 1130 when the first is done; the next is refused 1 µs later, accepted at
+    // 1140, and so on up to that of 1100, the seventh.
     assert_eq!(queue.held(), micros(630) + 6 * micros(9));
 
     let patient = |micros_: u64| {

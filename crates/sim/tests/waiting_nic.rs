@@ -2,8 +2,8 @@
 //! stalls.
 //!
 //! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message
-//! when the packet wants to leave, the receiver's process dequeues it and posts the descriptor again when its
-//! work is done. Both runs must take and lose the same packets at the same moments.
+//! when the packet is to be sent, the receiver's process dequeues it and posts the descriptor again when its
+//! work is done. Both runs must take and lose the same packets at the same times.
 
 use kiban_base::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
 use kiban_sim::waiting::{
@@ -56,7 +56,8 @@ impl End {
     }
 }
 
-/// Two NICs and a sender. What is not a message crosses at once; a message keeps the link for the pace.
+/// Two NICs and a sender. Everything but a message is delivered at once; a message occupies the link for
+/// `pace`.
 struct Nics {
     sender: End,
     receiver: End,
@@ -65,7 +66,7 @@ struct Nics {
     next: Option<Packet>,
     link_free: Instant,
     now: Instant,
-    /// When the messages under way wanted to leave, by number.
+    /// When the messages in transit were to be sent, by number.
     wanted: VecDeque<Packet>,
     posted: usize,
     lost: Vec<u64>,
@@ -76,8 +77,8 @@ impl Nics {
     fn new(posting: Posting, mut arrivals: Arrivals) -> Nics {
         let mut config = Config {
             descriptors_max: 1 << 20,
-            // The sender is told when a descriptor is posted, and need not ask: if it were not told, it would
-            // hang here.
+            // The sender is notified when a descriptor is posted and need not probe; if it were not notified,
+            // it would hang here.
             dry_retry: Duration::from_secs(1 << 20),
             ..Config::default()
         };
@@ -126,7 +127,7 @@ impl Nics {
         nic.post_receive(*vi, 0, std::slice::from_ref(segment)).expect("room for a descriptor");
     }
 
-    /// Everything crosses that can: answers at once, a message when the link is free.
+    /// Delivers everything that can be: responses at once, a message when the link is free.
     fn exchange(&mut self) {
         let mut room = [0; PACKET_BYTES];
         loop {
@@ -184,7 +185,7 @@ impl Nics {
         self.posted - gone
     }
 
-    /// A message was refused and waits.
+    /// Returns whether a message was refused and waits.
     fn is_held(&mut self) -> bool {
         let mut refused = false;
         while let Some(event) = self.receiver.nic.event() {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A file of noise, cut into parts of equal length.
+/// Returns a file of random data, cut into parts of equal length.
 fn parts(sessions: usize, bytes_each: usize, seed: u64) -> Vec<Rc<Vec<u8>>> {
     let mut chance = SimRng::from_seed(seed);
     (0..sessions).map(|_| Rc::new((0..bytes_each).map(|_| chance.draw() as u8).collect())).collect()
@@ -49,7 +49,7 @@ fn transfer(pair: &mut Pair, side: usize, parts: &[Rc<Vec<u8>>]) -> Outcome {
 
 fn check_intact(outcome: &Outcome, parts: &[Rc<Vec<u8>>]) {
     assert!(outcome.done, "every program came to its end");
-    // Streams are accepted in any order under harm: each part must have come exactly once.
+    // Streams are accepted in any order under impairments: each part must have arrived exactly once.
     let mut left: Vec<&Rc<Vec<u8>>> = parts.iter().collect();
     for received in &outcome.received {
         let received = received.borrow();

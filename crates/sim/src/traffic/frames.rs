@@ -1,9 +1,9 @@
 //! Units over AAL5: a source that cuts them into frames and cells, a sink that looks which came whole.
 //!
-//! Unit      a picture, a packet of audio: it is worth something only whole. It goes in frames of at most
+//! Unit      a picture or a packet of audio, which is useful only as a whole. It is sent in frames of at most
 //!           `frame_octets_max`.
-//! Frame     begins with the number of its unit, the moment at which that was handed over, its own number
-//!           within it and how many there are; numbers that no two cells share follow.
+//! Frame     starts with the number of its unit, the time at which the unit was ready, its own number within
+//!           the unit and the number of frames; the rest are numbers that no two cells share.
 //! Limits    a frame that has collected more cells than its longest could have is dropped with all up to the
 //!           next mark.
 
@@ -17,7 +17,7 @@ use kiban_base::crc::Crc32Aal5;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// Octets at the front of a frame that say whose it is.
+/// Octets of the header of a frame.
 const HEAD_OCTETS: usize = 20;
 
 /// A source of units.
@@ -30,7 +30,7 @@ pub struct FrameSource {
     clock: SlotClock,
     /// Cells of the unit under way, each with whether it ends a frame.
     cells: VecDeque<([u8; CELL_PAYLOAD_BYTES], bool)>,
-    /// When that was handed over.
+    /// When the unit was ready.
     ready: Instant,
     next: Option<Unit>,
     units: u64,
@@ -38,7 +38,7 @@ pub struct FrameSource {
 }
 
 impl FrameSource {
-    /// Sends what a program says until `end`.
+    /// Creates a source that sends what a program says until `end`.
     pub fn new(
         outlet: Outlet,
         program: Box<dyn Iterator<Item = Unit>>,
@@ -66,7 +66,7 @@ impl FrameSource {
         source
     }
 
-    /// Units whose first cell has been sent.
+    /// Returns the number of units whose first cell has been sent.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -122,7 +122,7 @@ impl Terminal for FrameSource {
                 self.advance();
             }
             let earliest = self.meter.as_ref().map_or(Instant::ZERO, Meter::earliest).max(self.ready);
-            // A slot that was left free would not come back: look before going on.
+            // A slot left free cannot be used later: look before advancing the clock.
             let mut clock = self.clock.clone();
             clock.skip_to(earliest);
             if clock.start() >= until {
@@ -147,18 +147,18 @@ impl Terminal for FrameSource {
     }
 }
 
-/// What became of units since somebody asked.
+/// What happened to units since the last call of `take`.
 #[derive(Clone, Debug, Default)]
 pub struct Units {
-    /// Units that came whole.
+    /// Units that arrived completely.
     pub whole: u64,
     /// Units before one of these that did not.
     pub lost: u64,
-    /// Frames that came whole.
+    /// Frames that arrived completely.
     pub frames: u64,
     /// Frames that did not.
     pub frames_spoilt: u64,
-    /// How long each unit that came whole took from being handed over to its last cell, nanoseconds.
+    /// The time from when each complete unit was ready until its last cell arrived, in nanoseconds.
     pub delays: Vec<u64>,
 }
 
@@ -167,7 +167,7 @@ pub struct FrameSink {
     ledger: Shared,
     frame: Vec<u8>,
     frame_bytes_max: usize,
-    /// The unit under way and how many of its frames have come.
+    /// The current unit, and how many of its frames have arrived.
     unit: (u64, u16),
     /// The number of the unit that is to come whole next.
     expected: u64,
@@ -175,7 +175,7 @@ pub struct FrameSink {
 }
 
 impl FrameSink {
-    /// A sink for frames of so many octets.
+    /// Creates a sink for frames of this many octets.
     pub fn new(frame_octets_max: usize, ledger: Shared) -> FrameSink {
         FrameSink {
             ledger,
@@ -187,7 +187,7 @@ impl FrameSink {
         }
     }
 
-    /// What became of units since the last call.
+    /// Returns what happened to units since the last call.
     pub fn take(&mut self) -> Units {
         std::mem::take(&mut self.units)
     }
@@ -205,7 +205,7 @@ impl FrameSink {
             return;
         };
         self.units.frames += 1;
-        // Frames come in order: a unit is whole when its last comes after all others.
+        // Frames arrive in order: a unit is complete when its last frame arrives after all others.
         let before = if self.unit.0 == number { self.unit.1 } else { 0 };
         self.unit = (number, if part == before { part + 1 } else { u16::MAX });
         if self.unit.1 == parts {

@@ -1,33 +1,33 @@
 //! A ledger: which cells of a flow were sent, and which of them arrived when.
 //!
 //! Cells have no numbers, so they are identified by their payloads, which sources make unique. A network
-//! keeps the order of a circuit, so cells sent before one that arrives are lost if they have not arrived.
-//! Neither end is asked what it considers lost.
+//! keeps the order within a circuit, so cells sent before one that arrives are lost if they have not arrived.
+//! The ends' own loss counters are not used.
 
 use kiban_base::Instant;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How far ahead a cell that arrives is looked for: more than any queue and way holds.
+/// How far ahead an arriving cell is searched for: more than any queue and line holds.
 const AHEAD_MAX: usize = 1 << 17;
 
-/// What happened since somebody asked.
+/// Events since the last call of `take`.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Cells sent.
     pub offered: u64,
     /// Cells that arrived.
     pub carried: u64,
-    /// Cells that are known to be lost.
+    /// Cells known to be lost.
     pub lost: u64,
     /// Cells that arrived with a payload that nobody sent, or twice.
     pub strange: u64,
-    /// How long each that arrived was under way, nanoseconds.
+    /// The delay of each cell that arrived, in nanoseconds.
     pub delays: Vec<u64>,
 }
 
-/// The ledger of a flow.
+/// The log of a flow.
 #[derive(Debug, Default)]
 pub struct CellLog {
     under_way: VecDeque<(u64, Instant)>,
@@ -38,18 +38,18 @@ pub struct CellLog {
 pub type Shared = Rc<RefCell<CellLog>>;
 
 impl CellLog {
-    /// An empty one.
+    /// Returns an empty log.
     pub fn shared() -> Shared {
         Shared::default()
     }
 
-    /// A cell was sent.
+    /// Records a cell that was sent.
     pub fn sent(&mut self, payload: &[u8; 48], at: Instant) {
         self.under_way.push_back((print(payload), at));
         self.tally.offered += 1;
     }
 
-    /// A cell arrived.
+    /// Records a cell that arrived.
     pub fn arrived(&mut self, payload: &[u8; 48], at: Instant) {
         let print = print(payload);
         let found = self.under_way.iter().take(AHEAD_MAX).position(|(sent, _)| *sent == print);
@@ -63,19 +63,19 @@ impl CellLog {
         self.tally.delays.push(at.since(sent).as_nanos() as u64);
     }
 
-    /// Nothing more comes: what is still under way is lost.
+    /// Ends the log: cells still in transit are lost.
     pub fn close(&mut self) {
         self.tally.lost += self.under_way.len() as u64;
         self.under_way.clear();
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub fn take(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
 }
 
-/// A number that differs where payloads do.
+/// Returns a hash of a payload.
 fn print(payload: &[u8; 48]) -> u64 {
     let (words, _) = payload.as_chunks::<8>();
     words.iter().fold(0, |print: u64, word| {

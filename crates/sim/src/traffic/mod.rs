@@ -28,13 +28,13 @@ pub use stream::{StreamConfig, StreamSink, StreamSource};
 use kiban_atm::wire::atm::Vc;
 use kiban_atm::{Contract, Interval};
 
-/// How a source's cells leave.
+/// How a source's cells are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlet {
     /// Their circuit.
     pub vc: Vc,
     /// Time per cell on the line.
     pub cell_time: Interval,
-    /// What they are shaped to.
+    /// The contract to which they are shaped.
     pub contract: Option<Contract>,
 }

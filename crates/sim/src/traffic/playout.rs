@@ -4,10 +4,9 @@
 //! Look      just before octets are put in, at most each [`LOOK`]: octets that come in matrices make the
 //!           level a saw, and its lower edge is what moves with the clocks alone.
 //! Begin     reading begins once [`ALLOWANCE`] of octets waits; what waits then is the target.
-//! Rate      of what was read in the last quarter of the time: what comes before is the loop's settling.
-//! Bounds    the rate stays within [`TOLERANCE_PPM`]; a buffer that runs empty is counted and filled anew by
-//!           what comes; one that would hold more than [`ROOM`] loses what is beyond, which is counted as
-//!           well.
+//! Rate      the average of the last quarter of the time; before that, the loop is settling.
+//! Bounds    the rate stays within [`TOLERANCE_PPM`]; an underrun of the buffer is counted, and it is filled
+//!           again; octets beyond [`ROOM`] are dropped and counted.
 
 use kiban_atm::aal1::Adaptive;
 use kiban_base::Instant;
@@ -15,16 +14,16 @@ use std::time::Duration;
 
 /// Delay variation that the buffer takes before it runs empty.
 const ALLOWANCE: Duration = Duration::from_millis(20);
-/// What the buffer holds at most.
+/// The most that the buffer holds.
 const ROOM: Duration = Duration::from_millis(500);
 /// The least time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
-/// How far the rate may be from the nominal one.
+/// The greatest deviation of the rate from the nominal one.
 const TOLERANCE_PPM: u32 = 1000;
 /// Marks of what was read when; then every second is forgotten.
 const MARKS_MAX: usize = 512;
 
-/// What the recovery of a clock came to.
+/// The result of a clock recovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovered {
     /// By how much the octets were read faster than nominal, over the last quarter of the time, parts in a
@@ -58,7 +57,7 @@ pub struct Playout {
 }
 
 impl Playout {
-    /// For a stream of a nominal rate; the loop settles in `settle` and some more.
+    /// Creates the loop for a stream of a nominal rate; it settles in somewhat more than `settle`.
     pub fn new(bits_per_second: u64, settle: Duration) -> Playout {
         Playout {
             bits_per_second: bits_per_second.max(1),
@@ -82,7 +81,7 @@ impl Playout {
         self.bits_per_second as f64 / 8.0 * length.as_secs_f64()
     }
 
-    /// So many octets come in.
+    /// Records the arrival of octets.
     pub fn on_octets(&mut self, count: usize, at: Instant) {
         let at = at.max(self.at);
         if let Some(mut rule) = self.rule {
@@ -134,7 +133,7 @@ impl Playout {
         }
     }
 
-    /// What it came to; none before the loop had time to settle.
+    /// Returns the result; `None` before the loop has had time to settle.
     pub fn recovered(&self) -> Option<Recovered> {
         let ((begin, _), (end, read)) = (self.marks.first()?, self.marks.last()?);
         let from = *begin + end.since(*begin).mul_f64(0.75);
@@ -158,8 +157,7 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// Octets come in lots of `lot`, at a rate that is `ppm` off, each late by what `late` says of its
-    /// number.
+    /// Octets arrive in lots of `lot`, at a rate that is off by `ppm`, each delayed by `late` of its number.
     fn recovered(ppm: f64, lot: usize, late: impl Fn(u64) -> u64) -> Recovered {
         let mut playout = Playout::new(2_048_000, Duration::from_secs(1));
         let apart = lot as f64 * 8.0 / (2_048_000.0 * (1.0 + ppm * 1e-6));

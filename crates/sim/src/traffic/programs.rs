@@ -1,4 +1,4 @@
-//! When a source has something to send, and how much: programs of units.
+//! When a source has something to send, and how much.
 //!
 //! Pictures  Motion-JPEG: one picture each 1/fps, coded by itself. A scene lasts 0.5 to 1.5 times `scene`; it
 //!           has a level, drawn evenly from one of the ranges, and its pictures differ from it by up to
@@ -13,16 +13,16 @@ use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_base::{Instant, SimRng};
 use std::time::Duration;
 
-/// Something to send at a moment.
+/// Data to be sent at a given time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// When it is handed to the sender.
+    /// When it is passed to the sender.
     pub at: Instant,
     /// Its octets.
     pub octets: usize,
 }
 
-/// The octets of frames of at most `frame_octets_max` whose cells are `bits` on the line, or nearly so.
+/// Returns the octets of frames of at most `frame_octets_max` whose cells take about `bits` on the line.
 pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
     let frame_cells = aal5::cells(frame_octets_max);
     let cells = (bits / (CELL_BYTES * 8) as f64).round().max(1.0) as usize;
@@ -39,7 +39,8 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// So many octets each period, the first somewhen within the first.
+    /// Creates a source of this many octets in each period, the first at a random time within the first
+    /// period.
     pub fn new(period: Duration, octets: usize, chance: &mut SimRng) -> Periodic {
         Periodic { next: Instant::ZERO + phase(period, chance), period, octets }
     }
@@ -65,7 +66,7 @@ pub struct Sporadic {
 }
 
 impl Sporadic {
-    /// Up to twice `octets`, up to twice `mean` after the one before.
+    /// Creates a source of up to twice `octets`, at intervals of up to twice `mean`.
     pub fn new(mean: Duration, octets: usize, mut chance: SimRng) -> Sporadic {
         Sporadic { next: Instant::ZERO + phase(mean, &mut chance), mean, octets, chance }
     }
@@ -87,11 +88,11 @@ impl Iterator for Sporadic {
 pub struct JpegConfig {
     /// Pictures a second.
     pub pictures_per_second: u32,
-    /// Rates between which scenes lie, bit/s on the line; a scene takes one of them.
+    /// The ranges of rates of scenes, bit/s on the line; each scene has a rate from one of them.
     pub ranges: Vec<(f64, f64)>,
-    /// How long a scene is, on average.
+    /// The average length of a scene.
     pub scene: Duration,
-    /// How much a picture may differ from its scene, as a part of it.
+    /// How much a picture may differ from the average of its scene, as a fraction.
     pub spread: f64,
     /// Octets of a frame at most.
     pub frame_octets_max: usize,
@@ -114,7 +115,7 @@ impl Jpeg {
     /// Pictures, the first somewhen within the first period.
     ///
     /// # Panics
-    /// When there is no range, or no picture a second.
+    /// If there is no range, or no picture per second.
     pub fn new(config: JpegConfig, mut chance: SimRng) -> Jpeg {
         assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
         let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut chance);
@@ -150,7 +151,7 @@ impl Iterator for Jpeg {
     }
 }
 
-/// A time within a period.
+/// Returns a random time within a period.
 fn phase(period: Duration, chance: &mut SimRng) -> Duration {
     Duration::from_nanos(chance.below(period.as_nanos() as u64))
 }

@@ -1,15 +1,14 @@
-//! A constant rate over AAL1: a source whose cells leave at even distances, a sink that counts what is wrong.
+//! A constant rate over AAL1: a source that sends cells at even intervals, and a sink that counts errors.
 //!
 //! Rate      that of the user's octets; what AAL1 adds (headers, pointers, check octets) and the cells'
 //!           headers come on top.
-//! Matrices  the user's octets are taken to be there when a matrix begins: what gathering them takes is not
-//!           in a cell's delay.
-//! Damage    moments at which the sink met octets that are wrong: lost cells, or a matrix that could not be
-//!           put right. They are told in periods, since pictures that such octets belong to are what is
-//!           spoilt.
-//! Clocks    the source's may be off its nominal rate by `clock_ppm`. The sink reads as its buffer's level
-//!           tells ([`Playout`]), and knows the source's rate by that, and by time stamps where there are
-//!           some.
+//! Matrices  the user's octets are assumed to be ready when a matrix starts: the time to collect them is not
+//!           part of a cell's delay.
+//! Damage    the times at which the sink met wrong octets: lost cells, or a matrix that could not be
+//!           corrected. They are reported in periods, because such octets damage the pictures of a period.
+//! Clocks    the source's may deviate from its nominal rate by `clock_ppm`. The sink reads at the rate that
+//!           keeps its buffer's level ([`Playout`]), and thus knows the source's rate; time stamps, if there
+//!           are any, tell it too.
 
 use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};
@@ -26,13 +25,13 @@ use std::time::Duration;
 /// A stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamConfig {
-    /// How octets lie in cells.
+    /// How octets are arranged in cells.
     pub form: Form,
     /// Octets of the user, bit/s.
     pub bits_per_second: u64,
-    /// Whether the source's clock goes with it.
+    /// Whether time stamps carry the source's clock.
     pub stamps: bool,
-    /// What damage is told in.
+    /// The period in which damage is reported.
     pub period: Duration,
     /// By how much the source's clock is faster than nominal, parts in a million.
     pub clock_ppm: f64,
@@ -41,7 +40,7 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
-    /// The rate of its cells on the line, bit/s.
+    /// Returns the rate of its cells on the line, bit/s.
     pub fn line_bits_per_second(&self) -> f64 {
         let cells = (CELL_BYTES as f64) / PAYLOAD_OCTETS as f64;
         let added = match self.form {
@@ -62,7 +61,7 @@ impl StreamConfig {
 pub struct StreamSource {
     outlet: Outlet,
     sender: Sender,
-    /// When cells are due, by the source's clock.
+    /// When cells are due, according to the source's clock.
     due: SlotClock,
     clock: SlotClock,
     meter: Option<Meter>,
@@ -98,7 +97,7 @@ impl StreamSource {
         }
     }
 
-    /// The payload of the next cell; octets are there as they are needed.
+    /// Returns the payload of the next cell; octets are generated as they are needed.
     fn payload(&mut self, at: Instant) -> [u8; 48] {
         if let Some(srts) = self.srts.filter(|_| self.sender.count() == 0) {
             self.sender.set_stamp(srts.stamp(at));
@@ -161,7 +160,7 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    /// A sink of a stream.
+    /// Creates the sink of a stream.
     pub fn new(config: StreamConfig, ledger: Shared) -> StreamSink {
         StreamSink {
             receiver: Receiver::new(config.aal1()),
@@ -175,28 +174,28 @@ impl StreamSink {
         }
     }
 
-    /// What AAL1 met.
+    /// Returns the counters of AAL1.
     pub fn counters(&self) -> &ReceiverCounters {
         self.receiver.counters()
     }
 
-    /// The numbers of the periods in which something was wrong, from the origin of time on.
+    /// Returns the numbers of the periods with damage, counted from time zero.
     pub fn damaged(&self) -> &BTreeSet<u64> {
         &self.damaged
     }
 
-    /// The source's clock as a ratio to the nominal rate, by its stamps.
+    /// Returns the ratio of the source's clock to the nominal rate, according to its time stamps.
     pub fn clock_ratio(&self) -> Option<f64> {
         self.srts.as_ref()?.ratio()
     }
 
-    /// The source's clock by the level of the buffer, and what became of that.
+    /// Returns the recovered clock of the source, according to the buffer's level.
     pub fn recovered(&self) -> Option<Recovered> {
         self.playout.recovered()
     }
 }
 
-/// What tells damage.
+/// Returns the counters that indicate damage.
 fn damage(counters: &ReceiverCounters, corrects: bool) -> u64 {
     let whole = counters.sequence_losses + counters.matrices_cut + counters.blocks_realigned;
     whole + if corrects { counters.matrices_uncorrectable } else { counters.cells_lost }
