@@ -1,17 +1,17 @@
 //! Functions that programs and provider libraries may name, and that do nothing here.
 //!
-//! Goal      whatever was linked against rdma-core loads (all of it is linked with immediate binding, so that
-//!           one missing name stops a program before it starts), and a call of what is not there has the
-//!           answer of a device without it.
-//! Answers   in the manner of the function: `number` returns EOPNOTSUPP; `null` and `minus` return what they
-//!           are called after and set errno; `quiet` returns nothing.
-//! Moving    whoever implements a function takes its name out of here; the linker wants every name once.
+//! Goal      any program linked against rdma-core loads (all are linked with immediate binding, so one
+//!           missing name stops a program before it starts), and a call of a function that is not implemented
+//!           gets the answer of a device without it.
+//! Answers   by the kind of the function: `number` returns EOPNOTSUPP; `null` and `minus` return NULL and -1
+//!           and set errno; `quiet` returns nothing.
+//! Moving    remove a function from here when it is implemented; the linker accepts each name once.
 //! Arguments are not declared: in the calling conventions of Linux the caller removes them.
 
 use crate::ffi::set_errno;
 use core::ffi::{c_int, c_uint, c_void};
 
-/// Why something is absent.
+/// Why a function is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// The name of the function.
@@ -119,7 +119,8 @@ absent! {
     }
 }
 
-/// How many attributes a chain of ioctl buffers has: no chain is ever sent, so it ends with the first.
+/// Returns the number of attributes in a chain of ioctl buffers: no chain is ever sent, so it ends with the
+/// first.
 #[unsafe(no_mangle)]
 extern "C" fn __ioctl_final_num_attrs(attributes: c_uint) -> c_uint {
     attributes

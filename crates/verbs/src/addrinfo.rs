@@ -2,11 +2,11 @@
 //!
 //! Goal      one answer, the first that getaddrinfo(3) has, as `rdma_create_ep` wants it; its parts are
 //!           malloc's, each its own, since programs change them before they hand the answer back.
-//! Hints     the kind of queue pair and the port space say stream or datagram; what they leave open, the
-//!           answer fills in.
+//! Hints     the kind of queue pair and the port space select streams or datagrams; what they leave open is
+//!           filled in by the answer.
 //! Errors    -1 and errno, or a code of getaddrinfo(3) as it is.
-//! Left out  AF_IB: there is no subnet whose GIDs could be asked for (EAFNOSUPPORT). `RAI_NOROUTE` is always
-//!           so.
+//! Left out  AF_IB: there is no subnet whose GIDs could be queried (EAFNOSUPPORT). `RAI_NOROUTE` is always in
+//!           effect.
 
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
@@ -17,7 +17,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 /// `AF_IB` of the kernel.
 const AF_IB: c_int = 27;
 
-/// What getaddrinfo(3) is asked for.
+/// Converts hints to those of getaddrinfo(3).
 fn question(hints: &rdma_addrinfo) -> addrinfo {
     let socktype = match u32::try_from(hints.ai_qp_type) {
         Ok(IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) => libc::SOCK_STREAM,
@@ -44,23 +44,23 @@ fn question(hints: &rdma_addrinfo) -> addrinfo {
     }
 }
 
-/// Memory that `free` takes back, with a copy in it.
+/// Returns a copy in memory that can be passed to `free`.
 ///
 /// # Safety
-/// There are `bytes` bytes at `from`.
+/// `from` points to `bytes` bytes.
 unsafe fn copied(from: *const c_void, bytes: usize) -> Result<*mut c_void, c_int> {
     // SAFETY: malloc may be called with any number.
     let place = unsafe { libc::malloc(bytes) };
     if place.is_null() {
         return Err(fail_with_errno(libc::ENOMEM));
     }
-    // SAFETY: the place is new and as long; the caller says that there is as much to copy.
+    // SAFETY: the allocation is new and has `bytes` bytes; the caller guarantees that `from` has as many.
     unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), place.cast(), bytes) };
     Ok(place)
 }
 
 /// # Safety
-/// `from` has `bytes` bytes, or is null.
+/// `from` points to `bytes` bytes, or is null.
 unsafe fn copy_address(
     from: *const sockaddr,
     bytes: socklen_t,
@@ -75,10 +75,10 @@ unsafe fn copy_address(
     Ok(())
 }
 
-/// Asks, and writes the first answer down.
+/// Resolves a name and writes the first answer.
 ///
 /// # Safety
-/// `node` and `service` are strings or null.
+/// `node` and `service` are C strings or null.
 unsafe fn ask(
     node: *const c_char,
     service: *const c_char,
@@ -102,7 +102,7 @@ unsafe fn ask(
 }
 
 /// # Safety
-/// `found` is an entry of getaddrinfo's.
+/// `found` is an entry from getaddrinfo.
 unsafe fn note(
     found: &addrinfo,
     hints: Option<&rdma_addrinfo>,
@@ -131,12 +131,12 @@ unsafe fn note(
         // SAFETY: it is a string.
         *name = unsafe { libc::strdup(found.ai_canonname) };
     }
-    // SAFETY: getaddrinfo says how long the address is.
+    // SAFETY: `ai_addrlen` is the length of the address, as getaddrinfo guarantees.
     unsafe { copy_address(found.ai_addr, found.ai_addrlen, place) }
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): strings or null, hints or null whose addresses are as long as they say.
+/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null.
 unsafe fn answer(
     node: *const c_char,
     service: *const c_char,
@@ -153,14 +153,14 @@ unsafe fn answer(
         answer.ai_port_space = hints.ai_port_space;
         if hints.ai_dst_len > 0 {
             let place = (&mut answer.ai_dst_addr, &mut answer.ai_dst_len);
-            // SAFETY: the hints say how long their address is.
+            // SAFETY: the caller guarantees that `ai_dst_len` is the length of the address.
             unsafe { copy_address(hints.ai_dst_addr, hints.ai_dst_len, place)? };
         }
     }
     match hints {
         Some(hints) if answer.ai_src_len == 0 && hints.ai_src_len > 0 => {
             let place = (&mut answer.ai_src_addr, &mut answer.ai_src_len);
-            // SAFETY: the hints say how long their address is.
+            // SAFETY: the caller guarantees that `ai_src_len` is the length of the address.
             unsafe { copy_address(hints.ai_src_addr, hints.ai_src_len, place) }
         }
         _ => Ok(()),
@@ -168,8 +168,8 @@ unsafe fn answer(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): strings or null, hints or null whose addresses are as long as they say, and a
-/// place for the answer.
+/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null; `result`
+/// is valid for a write.
 #[unsafe(export_name = "kiban_rdma_getaddrinfo")]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -194,7 +194,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
         });
         match outcome {
             Ok(place) => {
-                // SAFETY: there is a place for the answer.
+                // SAFETY: the caller guarantees that `result` is valid for a write.
                 unsafe { *result = place.cast() };
                 0
             }
@@ -225,7 +225,7 @@ unsafe fn free_parts(info: &rdma_addrinfo) {
 }
 
 /// # Safety
-/// A list that `rdma_getaddrinfo` made, or null.
+/// A list from `rdma_getaddrinfo`, or null.
 #[unsafe(export_name = "kiban_rdma_freeaddrinfo")]
 unsafe extern "C" fn rdma_freeaddrinfo(mut list: *mut rdma_addrinfo) {
     while !list.is_null() {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     /// # Safety
-    /// An address or null.
+    /// Reads an address, or returns `None` for a null pointer.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
         // SAFETY: an address is as long as its family's struct, which is checked.
         unsafe {
@@ -291,12 +291,13 @@ mod tests {
     ) -> Result<Told, c_int> {
         let mut list = null_mut();
         let hints = hints.map_or(null(), |hints| hints as *const _);
-        // SAFETY: strings or null, hints or null, a place.
+        // SAFETY: C strings or null, hints or null, and a local variable.
         let code = unsafe { rdma_getaddrinfo(pointer(node), pointer(service), hints, &mut list) };
         if code != 0 {
             return Err(code);
         }
-        // SAFETY: it succeeded: there is one, with addresses as long as it says, freed once.
+        // SAFETY: the call succeeded: the list is valid, its addresses have the given lengths, and it is
+        // freed once.
         unsafe {
             let told = Told {
                 flags: (*list).ai_flags,

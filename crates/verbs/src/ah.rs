@@ -1,4 +1,4 @@
-//! Address handles: whom a datagram goes to (ibv_create_ah(3)).
+//! Address handles: the destinations of datagrams (ibv_create_ah(3)).
 //!
 //! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean
 //!           nothing here.
@@ -23,7 +23,7 @@ pub(crate) struct Ah {
     pub(crate) gid: [u8; 16],
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Ah {
     type Abi = ibv_ah;
 
@@ -32,8 +32,8 @@ unsafe impl Object for Ah {
     }
 }
 
-/// Where a route leads, if anywhere: to a GID of the peer's from the one GID of ours, or to a local
-/// identifier.
+/// Returns where a route leads: to a GID of the peer, from our only GID, or to a local identifier; `None` if
+/// nowhere.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
 }
 
 /// # Safety
-/// The domain is null or ours.
+/// The domain is null or one of ours.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
@@ -71,13 +71,13 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         // SAFETY: promised by the caller.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: it was given; work that was posted with it has copied its GID.
+        // SAFETY: the handle came from `give`; posted work has copied its GID.
         unsafe { take_back::<Ah>(ah) };
         Ok(())
     })
 }
 
-/// The way back of a datagram: from its completion, and the header in front of its payload.
+/// Returns the route back to a datagram's sender, from its completion and the header in front of its payload.
 fn way_back(context: &Context, port: u8, wc: &ibv_wc, grh: Option<&ibv_grh>) -> Result<ibv_ah_attr, c_int> {
     let mut way = ibv_ah_attr::ZERO;
     (way.dlid, way.sl, way.src_path_bits, way.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
@@ -107,7 +107,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     answer: *mut ibv_ah_attr,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller. The header stands in a receive buffer, wherever that begins.
+        // SAFETY: guaranteed by the caller. The header is in a receive buffer and may be unaligned.
         let (context, wc, answer, grh) = unsafe {
             let grh = if grh.is_null() { None } else { Some(grh.read_unaligned()) };
             (

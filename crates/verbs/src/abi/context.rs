@@ -4,8 +4,8 @@
 //!           these two structs.
 //! Extended  a context whose `abi_compat` is [`VERBS_ABI_IS_EXTENDED`] is the last field of a
 //!           [`verbs_context`]. That struct grew at its front from release to release: a caller uses a
-//!           pointer only if `sz`, which stands at a fixed place before the context, says that it is there,
-//!           and if it is not null.
+//!           pointer only if `sz`, at a fixed offset before the context, says that the pointer is there, and
+//!           if it is not null.
 
 use super::completion::{ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_wc};
 use super::declare::structs;

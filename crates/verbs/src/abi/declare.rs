@@ -1,4 +1,4 @@
-//! How types and numbers of C are written down, once, so that none is left out of the comparison with the
+//! Macros that declare C types and constants once, so that none is left out of the comparison with the
 //! headers.
 //!
 //! `numbers!`   `alias: type { NAME = value, }` is an enum of C; with `_` for the alias, numbers without one.

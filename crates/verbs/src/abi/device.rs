@@ -319,7 +319,7 @@ structs! {
     }
 }
 
-/// What the exported `ibv_query_port` writes: programs built before `port_cap_flags2` have room for no more.
-/// A program built since then calls [`super::context::verbs_context::query_port`] and says how long its
-/// struct is.
+/// The length that the exported `ibv_query_port` writes: programs built before `port_cap_flags2` have no more
+/// room. Later programs call [`super::context::verbs_context::query_port`], which passes the length of their
+/// struct.
 pub const IBV_PORT_ATTR_SHORT_BYTES: usize = core::mem::offset_of!(ibv_port_attr, port_cap_flags2);

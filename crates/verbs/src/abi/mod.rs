@@ -4,7 +4,7 @@
 //! Goal      the same bytes on both sides of the border, for programs that were built against rdma-core 44 or
 //!           an older one; newer releases added to the ends of what they share (rdma-core,
 //!           Documentation/versioning.md).
-//! Names     of the headers, so that they can be looked up there; the manual pages say what they mean.
+//! Names     those of the headers, so that they can be looked up there and in the manual pages.
 //! Numbers   are constants of the type that C passes, not Rust enums: a program may pass any value.
 //! Unions    without a name in C have one here, or are one field where their members are of one size: their
 //!           comment says so.

@@ -1,4 +1,4 @@
-//! Queue pairs: made, changed, and asked about.
+//! Queue pairs: creating, modifying and querying.
 
 use super::address::{ibv_ah, ibv_ah_attr};
 use super::completion::ibv_cq;
@@ -118,7 +118,7 @@ structs! {
         sq_sig_all: c_int,
     }
 
-    /// Its first fields are those of [`ibv_qp_init_attr`].
+    /// Starts with the fields of [`ibv_qp_init_attr`].
     struct ibv_qp_init_attr_ex {
         qp_context: *mut c_void,
         send_cq: *mut ibv_cq,

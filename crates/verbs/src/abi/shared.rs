@@ -44,7 +44,7 @@ structs! {
         max_ops: u32,
     }
 
-    /// Its first fields are those of [`ibv_srq_init_attr`].
+    /// Starts with the fields of [`ibv_srq_init_attr`].
     struct ibv_srq_init_attr_ex {
         srq_context: *mut c_void,
         attr: ibv_srq_attr,

@@ -34,7 +34,7 @@ const NUMBERS: [&[(&str, i128)]; 10] = [
     work::NUMBERS,
 ];
 
-/// Every expression of C and what it is worth here.
+/// Returns every C expression with its value here.
 fn ours() -> Vec<(String, i128)> {
     let number = |bytes: usize| i128::try_from(bytes).expect("a size is small");
     let mut all = Vec::new();
@@ -105,8 +105,7 @@ fn every_size_offset_and_number_is_that_of_the_headers() {
     assert!(ours.len() > 900, "only {} were compared", ours.len());
 }
 
-/// Sizes and offsets on x86-64 as they were measured, for where the headers are not installed and against a
-/// mistake in both.
+/// Sizes and offsets measured on x86-64, for machines without the headers, and against an error in both.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn sizes_and_offsets_are_the_measured_ones() {

@@ -8,10 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Reads an address of the families that devices have.
 ///
 /// # Errors
-/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, as rdma-core and the kernel say.
+/// Reads an address: EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core
+/// and the kernel.
 ///
 /// # Safety
-/// An address as long as its family says, or null.
+/// An address of the length that its family has, or null.
 pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     /// `AF_IB` of the kernel.
     const AF_IB: c_int = 27;
@@ -35,7 +36,7 @@ pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     }
 }
 
-/// An address of C's.
+/// Converts an address to a C struct.
 pub(super) fn written(address: SocketAddr) -> rdma_addr_socket {
     let mut place = rdma_addr_socket::ZERO;
     match address {
@@ -60,7 +61,7 @@ pub(super) fn written(address: SocketAddr) -> rdma_addr_socket {
     place
 }
 
-/// The same address, without the clothes of IPv6 if it is one of IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4; returns any other address unchanged.
 pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => (ip, address.port()).into(),
@@ -68,7 +69,7 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The GID of a device: its address.
+/// Returns the GID of a device, which is its address.
 pub(super) fn gid(address: IpAddr) -> ibv_gid {
     ibv_gid { raw: kiban_rdma_runtime::verbs::gid(address) }
 }

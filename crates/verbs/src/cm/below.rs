@@ -1,5 +1,5 @@
-//! What the connection manager stands on: the engine, the devices, and the functions of `libibverbs`, by
-//! their names in C as any program has them.
+//! What the connection manager is built on: the engine, the devices, and the functions of `libibverbs`,
+//! called by their C names as in any program.
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};
@@ -27,33 +27,33 @@ unsafe extern "C" {
     pub(super) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 }
 
-/// The engine, if there is one or one can be had.
+/// Returns the engine, after starting it if necessary.
 pub(super) fn engine() -> Result<&'static Engine, c_int> {
     crate::engine::engine()
 }
 
-/// Whether devices present themselves as InfiniBand or RoCE.
+/// Returns whether devices present themselves as InfiniBand or RoCE.
 pub(super) fn is_ib() -> bool {
     transport() == Transport::Ib
 }
 
-/// The context that identifiers share of the device with an address, or null.
+/// Returns the context of the device with an address, shared by all identifiers, or null.
 pub(super) fn context(address: IpAddr) -> *mut ibv_context {
     crate::context::shared(address).unwrap_or(null_mut())
 }
 
-/// The same of every device.
+/// Returns the shared contexts of all devices.
 pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, c_int> {
     Ok(Device::all()?.into_iter().filter_map(|device| crate::context::shared_of(device).ok()).collect())
 }
 
-/// A new domain, or null.
+/// Allocates a protection domain; null on failure.
 pub(super) fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: a context of ours.
     unsafe { ibv_alloc_pd(context) }
 }
 
-/// The table of functions of a context.
+/// Returns the function table of a context.
 ///
 /// # Safety
 /// A context of ours.

@@ -1,16 +1,16 @@
 //! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
 //!
-//! Goal      an event is told once, in order, through a file that programs poll; what it points to lives
-//!           until it is given back.
-//! Waiting   is on the file, so that a signal with a handler and `pthread_cancel` find a thread where the
-//!           original has it; the engine's helper moves things meanwhile. A thread is cancelled only where
-//!           nothing of ours is held.
-//! Gone      a thread that waits for an event of a channel that another destroys waits on, as in the
-//!           original; and one that comes just after, too: programs that end have such a thread (`rping`),
-//!           and neither order is an error of theirs. Who destroys a channel and then waits for the end of
-//!           that thread without cancelling it waits for ever, here as there.
-//! Limits    a signal whose handler returns does not end the wait: the original's read begins again after
-//!           most of them.
+//! Goal      each event is delivered once and in order, through a file descriptor that programs can poll; the
+//!           data to which it points lives until it is acknowledged.
+//! Waiting   is done on the file descriptor, so that a signal with a handler, and `pthread_cancel`, find a
+//!           thread where they do in the original library; the engine's helper thread drives the NIC
+//!           meanwhile. A thread is cancelled only where it holds no lock of ours.
+//! Gone      a thread that waits for an event of a channel which another thread destroys keeps waiting, as in
+//!           the original library; so does one that calls just afterwards. Programs that are ending have such
+//!           a thread (`rping`), and neither order is an error. A program that destroys a channel and then
+//!           joins that thread without cancelling it hangs, here as there.
+//! Limits    a signal whose handler returns does not end the wait: the original's read restarts after most of
+//!           them.
 
 use super::id::{Id, Phase};
 use super::{address, below, device, queues, world};
@@ -35,15 +35,15 @@ const CLOSED_MAX: usize = 64;
 pub(super) struct Channels {
     /// By their files: a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
-    /// The latest last. Their structs are kept, so that no new one has the place of one that some thread may
-    /// know still.
+    /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
+    /// address of one that a thread may still use.
     closed: VecDeque<Closed>,
 }
 
 struct Closed {
     /// The address of the struct, which is freed when it is forgotten.
     place: usize,
-    /// Whether its calls waited.
+    /// Whether its calls are synchronous.
     waits: bool,
 }
 
@@ -53,18 +53,19 @@ impl Channels {
     }
 }
 
-/// Something to tell.
+/// An event to be delivered.
 pub(super) struct QueuedEvent {
     pub(super) id: Arc<Id>,
-    /// Whom a request came to.
+    /// The listener at which a request arrived.
     pub(super) listener: Option<Arc<Id>>,
     pub(super) event: rdma_cm_event_type,
     pub(super) status: c_int,
-    /// What an event about a connection says.
+    /// The parameters of an event about a connection.
     pub(super) says: Option<ConnParam>,
 }
 
-/// What is said of a connection: what the peer says, and reads of the peer's and of ours under way.
+/// The parameters of a connection: the private data of the peer, and the numbers of outstanding reads in both
+/// directions.
 #[derive(Default)]
 pub(super) struct ConnParam {
     pub(super) private_data: Vec<u8>,
@@ -72,12 +73,13 @@ pub(super) struct ConnParam {
 }
 
 impl QueuedEvent {
-    /// An event that has nothing more to say.
+    /// Returns an event without connection parameters.
     pub(super) fn plain(id: &Arc<Id>, event: rdma_cm_event_type, status: c_int) -> QueuedEvent {
         QueuedEvent { id: id.clone(), listener: None, event, status, says: None }
     }
 
-    /// Whose event it is: that one is not destroyed before it is given back.
+    /// Returns the identifier to which the event belongs: it is not destroyed before the event is
+    /// acknowledged.
     fn owner(&self) -> &Arc<Id> {
         self.listener.as_ref().unwrap_or(&self.id)
     }
@@ -94,7 +96,7 @@ pub(super) struct DeliveredEvent {
 // SAFETY: its pointers are the program's, and nothing here follows them.
 unsafe impl Send for DeliveredEvent {}
 
-/// A new channel, in the list, and what the program has of it.
+/// Creates a channel, adds it to the list, and returns it with its C struct.
 pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
     let channel = Chan::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     let channel = Arc::new(channel);
@@ -103,10 +105,10 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
     Ok((place, channel))
 }
 
-/// The channel that a program names.
+/// Finds the channel that a program names.
 ///
 /// # Safety
-/// A channel, one that has been destroyed lately, or null.
+/// A channel, one that was destroyed lately, or null.
 pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
     let channels = lock(&world().channels);
     if channel.is_null() || channels.closed(channel).is_some() {
@@ -116,12 +118,12 @@ pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan
     channels.open.get(&unsafe { (*channel).fd }).cloned()
 }
 
-/// A channel is no more; its file closes with the last identifier that tells through it.
+/// Destroys a channel; its file is closed with the last identifier that uses it.
 ///
 /// # Safety
-/// A channel that [`open`] made, which is not used again.
+/// A channel from [`open`], which is not used again.
 pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
-    // Its number may be another's as soon as it is closed: first it leaves the list.
+    // Its descriptor number may be reused as soon as it is closed, so the channel leaves the list first.
     let (closed, forgotten) = {
         let mut channels = lock(&world().channels);
         // SAFETY: promised by the caller.
@@ -166,17 +168,17 @@ pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
     });
 }
 
-/// What a look at a channel found.
+/// The result of looking at a channel.
 enum Found {
     Event(*mut rdma_cm_event),
     Error(c_int),
-    /// Nothing: the file says when.
+    /// No event: the file says when there is one.
     Nothing(c_int),
-    /// The channel has been destroyed: nothing will come.
+    /// The channel has been destroyed: no event will come.
     Gone,
 }
 
-/// The next event of a channel, if there is one.
+/// Returns the next event of a channel, if there is one.
 fn look(channel: &Arc<Chan>) -> Found {
     loop {
         let Some(note) = channel.take() else { break };
@@ -187,13 +189,13 @@ fn look(channel: &Arc<Chan>) -> Found {
     if !channel.is_nonblocking() {
         return Found::Nothing(channel.number());
     }
-    // Who only asks moves things.
+    // A program that only polls drives the NIC here.
     let found = below::engine().map(|engine| engine.next_event(channel, Duration::ZERO));
     let event = found.ok().and_then(Result::ok).and_then(hand_out);
     event.map_or(Found::Error(libc::EAGAIN), Found::Event)
 }
 
-/// An event as the program has it; `None`: it came to nothing.
+/// Converts an event to its C struct; `None` if it has become void.
 fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
@@ -211,7 +213,7 @@ fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
         _ => {}
     }
     let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
-    // One byte says how long it is.
+    // The C struct has one byte for the length.
     private_data.truncate(usize::from(u8::MAX));
     let retries = if below::is_ib() { 7 } else { 0 };
     if !private_data.is_empty() || depths != (0, 0) {
@@ -224,7 +226,7 @@ fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             private_data_len: private_data.len() as u8,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
-            // What peers of InfiniBand ask for: as often as can be said.
+            // As often as can be expressed, which is what InfiniBand peers request.
             retry_count: retries,
             rnr_retry_count: retries,
             ..rdma_conn_param::ZERO
@@ -237,8 +239,8 @@ fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     Some(place)
 }
 
-/// A request leaves the queue: its identifier is the program's from now on. `None`: it is refused, since it
-/// came to an address that no device has, or there is no file for its events.
+/// Delivers a request: its identifier now belongs to the program. Returns `None` if the request is refused,
+/// because no device has the address, or because there is no file for its events.
 fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     let (own, channel) = {
         let mut state = listener.state();
@@ -251,8 +253,8 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         return None;
     }
     let place = id.place();
-    // SAFETY: both are there: the listener's until this event is given back, and nobody else has the new
-    // one's yet.
+    // SAFETY: both structs are valid: the listener's until this event is acknowledged; the new one is not
+    // shared yet.
     unsafe {
         let listens = &*listener.place();
         (*place).channel = listens.channel;
@@ -276,7 +278,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     };
     if !local.is_some_and(|local| device::bind_device(id, local.ip())) {
         if own {
-            // SAFETY: it was made above.
+            // SAFETY: the channel was created above.
             unsafe { close((*place).channel) };
         }
         id.refuse();
@@ -295,7 +297,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
 }
 
 unsafe extern "C-unwind" {
-    /// poll(2), where threads are cancelled.
+    /// poll(2), a point at which threads can be cancelled.
     fn poll(files: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
 }
 
@@ -306,8 +308,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Waits for a channel's file: whether a signal has ended the wait, as it ends read(2). Nothing is held that
-/// an unwinding thread would have to give back.
+/// Waits for a channel's file. Returns whether a signal ended the wait, as it would end read(2). Holds
+/// nothing that an unwinding thread would have to release.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one file. Whatever ends the wait, the caller looks again.
@@ -319,7 +321,7 @@ extern "C-unwind" fn wait(fd: c_int) -> bool {
 }
 
 /// # Safety
-/// A channel or null, and a place for the event.
+/// A channel or null; `event` is valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_cm_event")]
 pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
@@ -342,7 +344,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
         });
         match found {
             Found::Event(found) => {
-                // SAFETY: the caller says that there is a place.
+                // SAFETY: the caller guarantees that `event` is valid for a write.
                 unsafe { *event = found };
                 return 0;
             }
@@ -373,14 +375,14 @@ pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An event that `rdma_get_cm_event` gave.
+/// An event from `rdma_get_cm_event`.
 #[unsafe(export_name = "kiban_rdma_ack_cm_event")]
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     catch_panics(-1, || acknowledge(event).map_or_else(fail_with_errno, |()| 0))
 }
 
-/// One whose calls wait takes its next event into `id->event`; others are done: 0, or -1 and errno, as the
-/// event has it.
+/// Completes a call: a synchronous identifier waits for its next event, in `id->event`; others are done.
+/// Returns 0, or -1 and errno as in the event.
 pub(super) fn complete(id: &Arc<Id>) -> c_int {
     let (own, phase) = {
         let state = id.state();
@@ -391,7 +393,7 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
     match await_event(id) {
         Ok(event) => {
-            // SAFETY: it was handed out just now.
+            // SAFETY: the event was delivered just now and not acknowledged.
             let event = unsafe { &*event };
             match event.status {
                 0 => 0,
@@ -403,13 +405,13 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
 }
 
-/// The next event of one whose calls wait, in `id->event`.
+/// Waits for the next event of a synchronous identifier, in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     let place = id.place();
     // SAFETY: the identifier is there for as long as a call about it.
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {
-        // The program may have given it back itself.
+        // The program may have acknowledged it itself.
         let _ = acknowledge(before);
         // SAFETY: as above.
         unsafe { (*place).event = null_mut() };
@@ -431,18 +433,18 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     Ok(event)
 }
 
-/// Whether one whose calls wait has an event to take.
+/// Returns whether a synchronous identifier has an event waiting.
 pub(super) fn has_event(id: &Arc<Id>) -> bool {
     let channel = id.state().channel.clone();
     let mut file = libc::pollfd { fd: channel.number(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one file, which the channel keeps open.
+    // SAFETY: one descriptor, which the channel keeps open.
     unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
 }
 
-/// What a program passes for private data.
+/// Copies the private data that a program passes.
 ///
 /// # Safety
-/// So many bytes are there, or the pointer is null.
+/// `from` points to `bytes` bytes, or is null.
 pub(super) unsafe fn private_data(from: *const c_void, bytes: u8) -> Vec<u8> {
     if from.is_null() || bytes == 0 {
         return Vec::new();

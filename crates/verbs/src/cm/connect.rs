@@ -1,14 +1,15 @@
-//! Connections: asked for, answered, ended (rdma_connect(3), rdma_accept(3), rdma_reject(3),
-//! rdma_disconnect(3)).
+//! Connections: connecting, accepting, rejecting, disconnecting (rdma_connect(3), rdma_accept(3),
+//! rdma_reject(3), rdma_disconnect(3)).
 //!
-//! Goal      both sides hear what became of a connection, once, whoever ended it and however.
-//! Told      the engine tells under its lock: what it says becomes an event, and nothing more is done here.
-//! Refused   nobody listens; a listener has as many requests in its channel as it wanted; the program says
-//!           no. What a peer hears of it: REJECTED, with -ECONNREFUSED as iWARP says, or with the reasons of
+//! Goal      both sides get one event about the outcome of a connection, whoever ended it and however.
+//! Told      Events: the engine calls back under its lock; the callback is queued as an event here, and
+//!           nothing more.
+//! Refused   there is no listener; a listener's channel holds as many requests as its backlog; the program
+//!           rejects. The peer gets REJECTED, with -ECONNREFUSED as for iWARP, or with the reasons of
 //!           InfiniBand's table 12.6.7.2.
-//! Reads     `responder_resources` and `initiator_depth` are those of the wire (RFC 6581, section 9): an
-//!           event names what the one who hears it may have; 255 asks for all that the device has.
-//! Withdrawn a request whose peer has gone is not told again: accepting it fails with ECONNRESET.
+//! Reads     `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
+//!           event gives the values that its receiver may use; 255 requests the device's maximum.
+//! Withdrawn a request whose peer has gone remains: accepting it fails with ECONNRESET.
 //! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
 
 use super::channel::{self, ConnParam, QueuedEvent, complete};
@@ -21,7 +22,7 @@ use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRe
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Reasons of InfiniBand for a refusal: nobody serves there; the program says no.
+/// InfiniBand's reasons for a refusal: no such service; rejected by the program.
 const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
@@ -141,12 +142,12 @@ impl Id {
     }
 }
 
-/// What a program asks for with a connection.
+/// The parameters with which a program connects.
 struct Wanted {
-    /// What the engine calls the queue pair.
+    /// The engine's number of the queue pair.
     qp: u32,
     private_data: Vec<u8>,
-    /// Reads of the peer's and of ours under way.
+    /// Outstanding reads of the peer and of ours.
     depths: (u16, u16),
 }
 
@@ -160,7 +161,7 @@ fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// The parameters' private data is as long as they say.
+/// The parameters' private data has the length that they give.
 unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted, c_int> {
     let bounds = below::engine()?.bounds();
     let place = id.place();
@@ -179,7 +180,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         // SAFETY: as above.
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
-    // 255 in both: all that the device has, and all that the peer offers.
+    // 255 in both: the device's maximum, limited to what the peer offers.
     let depth = |asked: Option<u8>, most: u16, offered: u16| match asked {
         None | Some(u8::MAX) => Ok(most.min(offered)),
         Some(asked) if u16::from(asked) > most => Err(libc::EINVAL),
@@ -205,12 +206,12 @@ fn of_open_error(error: OpenError) -> c_int {
     match error {
         OpenError::TooMany => libc::ENOMEM,
         OpenError::Gone => libc::ECONNRESET,
-        // `PrivateData` and `InUse` are mistakes of the caller.
+        // `PrivateData` and `InUse` are errors of the caller.
         _ => libc::EINVAL,
     }
 }
 
-/// An identifier goes from one phase to another, or is in the wrong one.
+/// Moves an identifier from one phase to another, or fails if it is in the wrong one.
 fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
     if state.phase != from {
         return Err(libc::EINVAL);
@@ -220,7 +221,7 @@ fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An identifier, and parameters with private data as long as they say, or null.
+/// An identifier; parameters whose private data has the length that they give, or null.
 #[unsafe(export_name = "kiban_rdma_connect")]
 pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -240,12 +241,13 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         let engine = below::engine()?;
         match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
             Ok(Ok(end)) => {
-                // Unless it has moved already, which is told as soon as the engine lets go of its lock.
+                // Unless it has been moved already, which is reported as soon as the engine releases its
+                // lock.
                 let end = *id.state().end.get_or_insert(end);
                 let local = engine.local_address(end);
                 let mut state = id.state();
                 state.reserved = None;
-                // And unless it moves between these two: then it has said where it comes from now.
+                // And unless it is moved between these two: then the new place is recorded already.
                 if state.end == Some(end) {
                     id.comes_from(&mut state, local);
                 }
@@ -255,7 +257,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
                 return Err(of_open_error(error));
             }
             Err(error) => {
-                // There is no way to that address: known at once, told as any other outcome.
+                // There is no route to that address: known at once, but reported like any other outcome.
                 let error = resolve::errno(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
@@ -288,7 +290,7 @@ pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
 }
 
 /// # Safety
-/// An identifier whose calls wait, and a place for another.
+/// A synchronous identifier; `id` is valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_request")]
 pub(super) unsafe extern "C" fn rdma_get_request(
     listener: *mut rdma_cm_id,
@@ -299,7 +301,7 @@ pub(super) unsafe extern "C" fn rdma_get_request(
             return Err(libc::EINVAL);
         }
         let event = channel::await_event(listener)?;
-        // SAFETY: it was handed out just now.
+        // SAFETY: the event was delivered just now and not acknowledged.
         let request = unsafe { &*event };
         if request.status != 0 {
             return Err(request.status.abs());
@@ -325,7 +327,7 @@ pub(super) unsafe extern "C" fn rdma_get_request(
 }
 
 /// # Safety
-/// An identifier, and parameters with private data as long as they say, or null.
+/// An identifier; parameters whose private data has the length that they give, or null.
 #[unsafe(export_name = "kiban_rdma_accept")]
 pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -354,7 +356,7 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
 }
 
 /// # Safety
-/// An identifier, and private data of so many bytes, or null.
+/// An identifier, and private data of this many bytes, or null.
 unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) -> c_int {
     with(id, |id| {
         // SAFETY: promised by the caller.
@@ -364,7 +366,7 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
             step(&mut state, Phase::Asked, Phase::Over)?;
             state.end.take().ok_or(libc::EINVAL)?
         };
-        // A peer that has gone needs no answer.
+        // A peer that has gone needs no reply.
         if below::engine()?.reject(end, &private_data).is_err() {
             end_request(end);
         }
@@ -373,7 +375,7 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
 }
 
 /// # Safety
-/// An identifier, and private data of so many bytes, or null.
+/// An identifier, and private data of this many bytes, or null.
 #[unsafe(export_name = "kiban_rdma_reject")]
 pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, bytes: u8) -> c_int {
     // SAFETY: as promised.
@@ -381,7 +383,7 @@ pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_
 }
 
 /// # Safety
-/// An identifier, and private data of so many bytes, or null.
+/// An identifier, and private data of this many bytes, or null.
 #[unsafe(export_name = "kiban_rdma_reject_ece")]
 pub(super) unsafe extern "C" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
@@ -403,7 +405,7 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         };
         match (phase, end) {
             (Phase::Connected, Some(end)) => below::engine()?.disconnect(end),
-            // The peer was first. One whose calls wait may have that event still to take.
+            // The peer disconnected first. A synchronous identifier may still have that event to take.
             (Phase::Over, Some(_)) if !waits || !channel::has_event(id) => return Ok(0),
             (Phase::Over, Some(_)) => {}
             _ => return Err(libc::EINVAL),
@@ -416,12 +418,12 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 /// An identifier.
 #[unsafe(export_name = "kiban_rdma_notify")]
 pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
-    // The engine knows when the first message comes: the peer's answer is not lost as a datagram may be.
+    // The engine sees the first message itself: unlike a datagram, the peer's reply cannot get lost.
     with(id, |_| Ok(0))
 }
 
 /// # Safety
-/// An identifier, and what it says of enhanced connections.
+/// An identifier, and the options of enhanced connections.
 #[unsafe(export_name = "kiban_rdma_set_local_ece")]
 pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |id| {
@@ -436,19 +438,19 @@ pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mu
 }
 
 /// # Safety
-/// An identifier, and a place.
+/// An identifier; `ece` is valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_remote_ece")]
 pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |_| {
-        // SAFETY: null or a place.
+        // SAFETY: null or valid for a write, as the caller guarantees.
         let ece = unsafe { ece.as_mut() }.ok_or(libc::EINVAL)?;
-        // No peer says anything of them.
+        // No peer sends any options.
         *ece = ibv_ece::ZERO;
         Ok(0)
     })
 }
 
-/// -1 and EOPNOTSUPP: what the connection manager does not do.
+/// Fails with EOPNOTSUPP: the connection manager does not implement this.
 fn unsupported() -> c_int {
     fail_with_errno(libc::EOPNOTSUPP)
 }

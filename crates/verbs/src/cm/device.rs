@@ -31,7 +31,8 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     true
 }
 
-/// The domain that queue pairs have whose program names none. It stays as long as the device is open.
+/// Returns the protection domain of queue pairs for which the program names none. It lives as long as the
+/// device is open.
 fn domain(context: *mut ibv_context) -> *mut ibv_pd {
     let mut domains = lock(&world().domains);
     let known = domains.entry(context as usize).or_insert(0);
@@ -42,7 +43,7 @@ fn domain(context: *mut ibv_context) -> *mut ibv_pd {
 }
 
 /// # Safety
-/// A place for a number, or null.
+/// `count` is valid for a write, or null.
 #[unsafe(export_name = "kiban_rdma_get_devices")]
 pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
     catch_panics(null_mut(), || {
@@ -64,7 +65,7 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
             // SAFETY: the list has room for all and one more.
             unsafe { *list.add(place) = *context };
         }
-        // SAFETY: null or a place.
+        // SAFETY: null or valid for a write, as the caller guarantees.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = contexts.len() as c_int;
         }
@@ -73,7 +74,7 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
 }
 
 /// # Safety
-/// A list that `rdma_get_devices` made, or null.
+/// A list from `rdma_get_devices`, or null.
 #[unsafe(export_name = "kiban_rdma_free_devices")]
 pub(super) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     // SAFETY: promised by the caller.

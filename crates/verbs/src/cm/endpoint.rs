@@ -16,7 +16,7 @@ unsafe fn prepare(
     pd: *mut ibv_pd,
     attributes: Option<&mut ibv_qp_init_attr>,
 ) -> Result<(), c_int> {
-    /// A call that has set errno.
+    /// Converts the result of a call that has set errno.
     fn done(code: c_int) -> Result<(), c_int> {
         match code {
             0 => Ok(()),
@@ -56,8 +56,8 @@ unsafe fn prepare(
 }
 
 /// # Safety
-/// A place, an answer of `rdma_getaddrinfo`, a domain of ours or null, and attributes with objects of ours or
-/// null.
+/// `id` is valid for a write; an answer of `rdma_getaddrinfo`; a domain of ours or null; attributes with
+/// objects of ours or null.
 #[unsafe(export_name = "kiban_rdma_create_ep")]
 pub(super) unsafe extern "C" fn rdma_create_ep(
     place: *mut *mut rdma_cm_id,
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
         // SAFETY: promised by the caller.
         match unsafe { prepare(&made, found, pd, attributes.as_mut()) } {
             Ok(()) => {
-                // SAFETY: there is a place.
+                // SAFETY: the caller guarantees that `id` is valid for a write.
                 unsafe { *place = made.place() };
                 0
             }

@@ -7,14 +7,12 @@
 //!                          a request ──▶ Asked ──────────── accept ─────────▶ Accepting ───┘
 //! ```
 //!
-//! Goal      the struct that the program has ([`rdma_cm_id`]) and what is known of it here ([`Id`]) live and
-//!           die together.
+//! Goal      the program's struct ([`rdma_cm_id`]) and our state of it ([`Id`]) have the same lifetime.
 //! Waiting   without a channel of the program's an identifier has one of its own, and calls wait for their
 //!           event.
-//! Destroyed when its last event has been given back, as rdma_destroy_id(3) has it. Requests that nobody has
+//! Destroyed when its last event has been acknowledged (rdma_destroy_id(3)). Requests that have not been
 //! taken are refused.
-//! Limits    a struct that is freed may be named again by a program's mistake: it is not found in the list,
-//!           so nothing happens.
+//! Limits    if a program uses a freed struct by mistake, it is not found in the list, and nothing happens.
 
 use super::channel::{self, Chan, QueuedEvent, acknowledge};
 use super::{below, world};
@@ -28,7 +26,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
-/// Where an identifier stands.
+/// The phase of an identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Idle,
@@ -44,7 +42,7 @@ pub(super) enum Phase {
     Dead,
 }
 
-/// What is known of an identifier.
+/// Our state of an identifier.
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) channel: Arc<Chan>,
@@ -54,7 +52,7 @@ pub(super) struct State {
     pub(super) end: Option<u32>,
     /// Its listener, in the engine.
     pub(super) listener: Option<u32>,
-    /// Holds the port until somebody listens there.
+    /// Reserves the port until the identifier listens.
     pub(super) reserved: Option<OwnedFd>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
@@ -63,17 +61,17 @@ pub(super) struct State {
     /// Requests that wait in the channel, and how many may.
     pub(super) waiting: u32,
     pub(super) backlog: u32,
-    /// Reads of the peer's and of ours under way: what a request offers, then what is agreed.
+    /// Outstanding reads of the peer and of ours: what a request offers, then what was negotiated.
     pub(super) depths: (u16, u16),
     /// The queue pair is the program's own.
     pub(super) brought: bool,
-    /// Events that the program has not given back.
+    /// The number of events that the program has not acknowledged.
     pub(super) handed: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
-    /// What every connection of this listener has (rdma_create_ep(3)).
+    /// The queue pair attributes of every connection of this listener (rdma_create_ep(3)).
     pub(super) queue_wanted: Option<ibv_qp_init_attr>,
-    /// What is said when the program says nothing (`ai_connect`).
+    /// The private data to send if the program passes none (`ai_connect`).
     pub(super) says: Vec<u8>,
     pub(super) ece: ibv_ece,
 }
@@ -86,12 +84,12 @@ pub(super) struct Id {
     place: usize,
     me: Weak<Id>,
     state: Mutex<State>,
-    /// An event was given back.
+    /// Signalled when an event is acknowledged.
     pub(super) acknowledged: Condvar,
 }
 
 impl Id {
-    /// A new one, which tells through a channel; the program does not know it yet.
+    /// Creates an identifier with a channel; the program does not know it yet.
     pub(super) fn new(channel: Arc<Chan>, own: bool) -> Arc<Id> {
         let place = Box::into_raw(Box::new(rdma_cm_id::ZERO)) as usize;
         let state = State {
@@ -123,7 +121,7 @@ impl Id {
         })
     }
 
-    /// The struct that the program has.
+    /// Returns the program's struct.
     pub(super) fn place(&self) -> *mut rdma_cm_id {
         self.place as *mut rdma_cm_id
     }
@@ -136,12 +134,12 @@ impl Id {
         self.me.upgrade()
     }
 
-    /// As those who are told of connections.
+    /// Returns the identifier as the engine's event handler.
     pub(super) fn listens(self: &Arc<Id>) -> Arc<dyn CmEventHandler> {
         self.clone()
     }
 
-    /// A request that the program does not get: it is refused.
+    /// Refuses a request that is not delivered to the program.
     pub(super) fn refuse(&self) {
         let end = {
             let mut state = self.state();
@@ -156,8 +154,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: it was made with the identifier, and whoever could name it has given it back, or never had
-        // it.
+        // SAFETY: the struct was created with the identifier, and everyone who could name it has released it.
         unsafe {
             let place = Box::from_raw(self.place());
             if !place.route.path_rec.is_null() {
@@ -177,7 +174,7 @@ pub(super) fn end_request(end: u32) {
     }
 }
 
-/// The identifier that a program names.
+/// Finds the identifier that a program names.
 pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
     lock(&world().ids).get(&(id as usize)).cloned().ok_or(libc::EINVAL)
 }
@@ -207,7 +204,7 @@ pub(super) unsafe fn create(
         (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
     };
     let id = Id::new(chan, own);
-    // SAFETY: it is new, and nobody else has it.
+    // SAFETY: the struct is new and not shared.
     unsafe {
         (*id.place()).channel = place;
         (*id.place()).context = context;
@@ -218,7 +215,7 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// The kind of queue pair that a port space has.
+/// Returns the kind of queue pair of a port space.
 fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
     match ps {
         RDMA_PS_IPOIB | RDMA_PS_UDP => IBV_QPT_UD,
@@ -227,7 +224,7 @@ fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
 }
 
 /// # Safety
-/// A channel or null, and a place for the identifier.
+/// A channel or null; `id` is valid for a write.
 #[unsafe(export_name = "kiban_rdma_create_id")]
 pub(super) unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
@@ -249,7 +246,7 @@ pub(super) unsafe extern "C" fn rdma_create_id(
         // SAFETY: promised by the caller.
         match unsafe { create(channel, context, ps, qp_type(ps)) } {
             Ok(made) => {
-                // SAFETY: there is a place.
+                // SAFETY: the caller guarantees that `id` is valid for a write.
                 unsafe { *id = made.place() };
                 0
             }
@@ -273,7 +270,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
         state.reserved = None;
         (state.end.take(), was_asked, state.listener.take(), state.channel.clone(), state.own)
     };
-    // From here on nothing is told of it.
+    // From here on no event is delivered for it.
     if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
         engine.unlisten(listener);
     }
@@ -281,7 +278,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
         (Some(end), Ok(_)) if was_asked => end_request(end),
         (Some(end), Ok(engine)) => {
             engine.release(end);
-            // It may have moved between these two, and is known by where it went.
+            // It may have been moved between these two calls; its new place is recorded.
             while let Some(end) = take_end(id) {
                 engine.release(end);
             }
@@ -300,7 +297,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier.
     let event = unsafe { (*id.place()).event };
     if own && !event.is_null() {
-        // The program may have given it back itself.
+        // The program may have acknowledged it itself.
         let _ = acknowledge(event);
     }
     let mut state = id.state();
@@ -309,7 +306,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
     }
     drop(state);
     if own {
-        // SAFETY: it was made for this identifier.
+        // SAFETY: the channel was created for this identifier.
         unsafe { channel::close((*id.place()).channel) };
     }
 }
@@ -345,7 +342,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         let was_own = {
             let mut state = id.state();
             let before = std::mem::replace(&mut state.channel, chan.clone());
-            // What waits goes along, in order, before anything new is told.
+            // Waiting events move along, in order, before any new event is delivered.
             let mut moved = Vec::new();
             if !Arc::ptr_eq(&before, &chan) {
                 let mut kept = Vec::new();
@@ -362,15 +359,15 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         unsafe { (*id_place).channel = place };
         if was_own {
             if !event.is_null() {
-                // The program may have given it back itself.
+                // The program may have acknowledged it itself.
                 let _ = acknowledge(event);
                 // SAFETY: as above.
                 unsafe { (*id_place).event = null_mut() };
             }
-            // SAFETY: it was made for this identifier.
+            // SAFETY: the channel was created for this identifier.
             unsafe { channel::close(before_place) };
         }
-        // Nobody gets an event of the old channel after this (rdma_migrate_id(3)).
+        // The old channel gets no event of this identifier after this (rdma_migrate_id(3)).
         let mut state = id.state();
         while state.handed > 0 {
             state = ignore_poison(id.acknowledged.wait(state));

@@ -4,14 +4,15 @@
 //!           ([`kiban_rdma_runtime::verbs`]).
 //! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses;
 //!           `connect.rs` connections; `queues.rs` the queue pair of an identifier; `endpoint.rs` both at
-//!           once; `device.rs` devices; `below.rs` what all of this stands on.
-//! Locks     the engine's comes first: [`CmEventHandler::told`](kiban_rdma_runtime::verbs::CmEventHandler::told) is called
-//!           under it and takes an identifier's. So nothing here calls the engine while it holds an
-//!           identifier's lock, and the lists of the [`World`] are held for a look-up alone.
-//! Kinds     the kernel tells the same story in two ways, by the kind of the device. As iWARP: whoever asked
-//!           hears ESTABLISHED, and a status is an errno. As InfiniBand and RoCE: one who brought a queue
-//!           pair of its own hears CONNECT_RESPONSE and calls `rdma_establish`, a refusal has the number of
-//!           the InfiniBand standard (12.6.7.2), and TIMEWAIT_EXIT follows DISCONNECTED.
+//!           once; `device.rs` devices; `below.rs` what all of this is built on.
+//! Locks     the engine's lock comes first:
+//!           [`CmEventHandler::told`](kiban_rdma_runtime::verbs::CmEventHandler::told) is called under it and
+//!           takes an identifier's. So nothing here calls the engine while it holds an identifier's lock, and
+//!           the lists of the [`World`] are locked for look-ups only.
+//! Kinds     the kernel reports events in two ways, by the kind of the device. iWARP: the connecting side
+//!           gets ESTABLISHED, and a status is an errno. InfiniBand and RoCE: a program with a queue pair of
+//!           its own gets CONNECT_RESPONSE and calls `rdma_establish`; a refusal has the number of the
+//!           InfiniBand standard (12.6.7.2); TIMEWAIT_EXIT follows DISCONNECTED.
 //! Fork      identifiers are the process's: a child finds none of its parent's, and starts afresh.
 //! Left out  datagrams (`RDMA_PS_UDP`): addresses are resolved, connections are refused with EOPNOTSUPP;
 //!           multicast, `AF_IB`, types of service; numbers of the peer's queue pair, which the wire of iWARP
@@ -38,27 +39,27 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// An address that an identifier has taken.
+/// An address that an identifier has bound.
 struct Taken {
     id: usize,
     at: SocketAddr,
-    /// Others who say so too may take it.
+    /// Whether other identifiers with this flag may bind it too.
     shares: bool,
 }
 
-/// What there is in this process, by the addresses that the program has.
+/// The objects of this process, by the addresses that the program knows.
 struct World {
     process: u32,
     ids: Mutex<HashMap<usize, Arc<Id>>>,
     channels: Mutex<Channels>,
-    /// Events that the program has not given back.
+    /// Events that the program has not acknowledged.
     events: Mutex<HashMap<usize, Box<DeliveredEvent>>>,
     taken: Mutex<Vec<Taken>>,
     /// The default domain of each device, by its context.
     domains: Mutex<HashMap<usize, usize>>,
 }
 
-/// The process's.
+/// Returns the objects of this process.
 fn world() -> &'static World {
     static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
     let process = std::process::id();

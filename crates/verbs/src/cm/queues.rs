@@ -2,11 +2,11 @@
 //!
 //! Goal      a program that gives no domain and no completion queues has those of the identifier, as
 //!           `rdma_verbs.h` needs them.
-//! States    a queue pair of an identifier is ready for receives as soon as it is made; the engine moves it
-//!           on when the connection stands.
-//! Brought   a program that moves a queue pair of its own asks here what to write into it. What stands for
-//!           the peer then is [`MANAGED`]: to `ibv_modify_qp` it says that the connection manager makes the
-//!           connection.
+//! States    a queue pair of an identifier can receive as soon as it is created; the engine changes its state
+//!           when the connection is established.
+//! Brought   a program that modifies a queue pair of its own queries here which attributes to set. The peer
+//!           is then represented by [`MANAGED`]: it tells `ibv_modify_qp` that the connection manager makes
+//!           the connection.
 //! Limits    XRC is not there.
 
 use super::below::*;
@@ -46,7 +46,7 @@ fn make_cq(id: *mut rdma_cm_id, entries: u32) -> Result<Made, c_int> {
     }
 }
 
-/// Completion queues that the program did not give.
+/// Creates the completion queues that the program did not supply.
 fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Result<(), c_int> {
     // SAFETY: the struct lives as long as the identifier.
     unsafe {
@@ -68,7 +68,7 @@ fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Res
 
 /// Gives back what [`make_cqs`] made.
 fn destroy_cqs(id: *mut rdma_cm_id) {
-    // SAFETY: the struct lives as long as the identifier; what is in it was made here.
+    // SAFETY: the struct lives as long as the identifier; its contents were set here.
     unsafe {
         let id = &mut *id;
         for (channel, cq) in
@@ -86,7 +86,7 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
-/// A queue pair whose attributes are written with its domain.
+/// Creates a queue pair; writes its domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
     let place = id.place();
     // SAFETY: the struct lives as long as the identifier; pointers that the program gave are objects of ours.
@@ -180,7 +180,7 @@ unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
     Ok(())
 }
 
-/// The rights that peers have at a queue pair; what they may do to memory, the memory's registration says.
+/// The access rights of peers at a queue pair; what they may access is limited by the memory's registration.
 const ALL_ACCESS: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -339,26 +339,25 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 (*place).srq = null_mut();
             }
         }
-        // Those of a queue pair are its own.
-        // SAFETY: as above.
+        // SAFETY: as above. The completion queues of a queue pair belong to it.
         if unsafe { (*place).qp.is_null() } {
             destroy_cqs(place);
         }
     });
 }
 
-/// A connection did not come to be: what is posted is flushed.
+/// Handles a connection that failed: posted work is flushed.
 pub(super) fn fail(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier.
     let qp = unsafe { (*id.place()).qp };
     if !qp.is_null() {
         let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
-        // One that is being destroyed is flushed anyway.
+        // A queue pair that is being destroyed is flushed anyway.
         let _ = modify(qp, &mut attributes, IBV_QP_STATE);
     }
 }
 
-/// A connection stands: the queue pair says so.
+/// Handles an established connection: the queue pair's state follows.
 pub(super) fn stand(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier, and its queue pair with it.
     unsafe {
@@ -370,7 +369,7 @@ pub(super) fn stand(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// An identifier, attributes that name a state, and a place for a mask.
+/// An identifier; attributes that name a state; `mask` is valid for a write.
 #[unsafe(export_name = "kiban_rdma_init_qp_attr")]
 pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
@@ -378,7 +377,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     mask: *mut c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or places.
+        // SAFETY: null or valid for writes, as the caller guarantees.
         let (attributes, mask) = match unsafe { (attributes.as_mut(), mask.as_mut()) } {
             (Some(attributes), Some(mask)) => (attributes, mask),
             _ => return Err(libc::EINVAL),
@@ -408,7 +407,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
             }
-            // The kernel has no more to say of iWARP's.
+            // For iWARP the kernel sets nothing more.
             IBV_QPS_RTR if !below::is_ib() => {
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_ACCESS_FLAGS

@@ -2,16 +2,15 @@
 //!
 //! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the
 //!           destination says which of this host's addresses it would send from.
-//! Ports     are TCP's. One that is bound is held by a socket that does not listen, until the identifier
-//!           does. Whoever asks sends from a port that the system gives it when it connects, and from another
-//!           when it is asked again.
+//! Ports     are TCP's. A bound port is held by a socket that does not listen, until the identifier does. A
+//!           connecting identifier gets a port from the system, and another one when it connects again.
 //! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as
 //!           with any address; towards one, and with a request that came there, it has the first. libfabric
 //!           counts on both.
-//! At once   what a kernel finds out in the background is known when the call returns; the event tells the
+//! At once   what a kernel resolves in the background is known when the call returns; the event reports the
 //!           same.
-//! Left out  time limits: nothing here takes time. Types of service and time-outs of acknowledgements are
-//!           taken and not used.
+//! Left out  time limits: nothing here takes time. Types of service and acknowledgement timeouts are accepted
+//!           and not used.
 
 use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
@@ -26,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// errno of an error of the system's.
+/// Returns the errno of a system error.
 pub(super) fn errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::AddrInUse => libc::EADDRINUSE,
@@ -39,7 +38,7 @@ pub(super) fn errno(error: &io::Error) -> c_int {
     })
 }
 
-/// A socket that holds an address and does nothing else.
+/// Opens a socket that only holds an address.
 fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: numbers.
@@ -47,7 +46,7 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was opened above, and nobody else has it.
+    // SAFETY: the descriptor was opened above and is not shared.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let allow_others = || {
         let yes: c_int = 1;
@@ -55,8 +54,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         // SAFETY: an option that is an int.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
-    // Connections of earlier ones may be dying there. Said before, it makes the system look for a port of its
-    // choice among half of them only, which is long where many have ended a moment ago.
+    // Earlier connections may be in TIME-WAIT there. If this were set before a port is chosen, the system
+    // would look among only half of the ports, which takes long after many connections.
     if at.port() != 0 {
         allow_others();
     }
@@ -66,15 +65,15 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The one that will listen holds the same address for a moment.
+    // The socket that will listen holds the same address for a moment.
     allow_others();
     let listener = std::net::TcpListener::from(socket);
     let at = listener.local_addr()?;
     Ok((listener.into(), at))
 }
 
-/// Takes an address among the identifiers of this process, which sockets that may be held twice do not keep
-/// apart.
+/// Binds an address among the identifiers of this process, because sockets with SO_REUSEADDR do not exclude
+/// each other.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
@@ -120,7 +119,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An identifier, and an address that is as long as its family says, or null.
+/// An identifier, and an address of the length that its family has, or null.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
@@ -131,19 +130,19 @@ pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut soc
     })
 }
 
-/// From which of this host's addresses a destination is reached.
+/// Returns the address of this host from which a destination is reached.
 fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
-    // Nothing is sent. Any port will do, but not none.
+    // Nothing is sent. Any port but 0 will do.
     socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
     Ok(socket.local_addr()?.ip().to_canonical())
 }
 
-/// Where "any address" leads: to this host.
+/// Maps the unspecified address to this host.
 fn destination(to: SocketAddr) -> SocketAddr {
     match to {
         SocketAddr::V4(to) if to.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
@@ -194,7 +193,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// An identifier, and addresses that are as long as their families say; that of the source may be null.
+/// An identifier, and addresses of the lengths that their families have; the source's may be null.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -205,7 +204,7 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     with(id, |id| {
         // SAFETY: promised by the caller.
         let to = unsafe { address::read(to)? };
-        // SAFETY: as above. A family of zero says nothing, as a null pointer does.
+        // SAFETY: as above. A family of zero means none, like a null pointer.
         let from = unsafe {
             match from.as_ref().filter(|from| from.sa_family != 0) {
                 Some(from) => Some(address::read(from)?),
@@ -219,7 +218,7 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     })
 }
 
-/// Writes what a program may want to know of the way to its peer.
+/// Writes what a program may want to know of the route to its peer.
 pub(super) fn fill_route(id: &Arc<Id>) {
     let (local, peer) = {
         let state = id.state();
@@ -238,7 +237,7 @@ pub(super) fn fill_route(id: &Arc<Id>) {
     }
 }
 
-/// A path as RoCE has it: no subnet, so no local identifiers.
+/// Returns a path record as for RoCE: no subnet, and so no local identifiers.
 fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
     /// "Exactly", for numbers that have a selector.
     const EQUAL: u8 = 2;
@@ -294,7 +293,7 @@ unsafe fn port(of: &rdma_addr_socket) -> u16 {
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     catch_panics(0, || {
         super::id::find(id).map_or(0, |id| {
-            // One who is asked again moves while its program looks.
+            // An identifier that connects again changes its address while the program reads it.
             let _state = id.state();
             // SAFETY: the struct lives as long as the identifier.
             unsafe { port(&(*id.place()).route.addr.src) }
@@ -311,7 +310,7 @@ pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
 }
 
 /// # Safety
-/// An identifier, and an option's value of so many bytes.
+/// An identifier, and an option's value of this many bytes.
 #[unsafe(export_name = "kiban_rdma_set_option")]
 pub(super) unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
@@ -365,8 +364,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 Ok(0)
             }
             (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-                // Paths are for those who ask the subnet manager themselves; whatever they say, the way is
-                // the system's.
+                // Path records are for programs that query the subnet manager themselves; whatever they
+                // contain, the system chooses the route.
                 if bytes == 0 || !bytes.is_multiple_of(size_of::<ibv_path_data>()) {
                     return Err(libc::EINVAL);
                 }
@@ -379,7 +378,7 @@ pub(super) unsafe extern "C" fn rdma_set_option(
 
 /// Listens where an identifier is bound.
 pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
-    /// What the kernel allows, and takes for what is out of bounds.
+    /// The kernel's maximum, also for values out of range.
     const BACKLOG_MAX: u32 = 1024;
     if id.state().phase == Phase::Idle {
         bind(id, (Ipv4Addr::UNSPECIFIED, 0).into())?;

@@ -27,12 +27,12 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// An event, given back when it goes.
+/// An event, acknowledged when it is dropped.
 struct Event(*mut rdma_cm_event);
 
 impl Event {
     fn get(&self) -> &rdma_cm_event {
-        // SAFETY: it was handed out, and not given back.
+        // SAFETY: the event was delivered and not acknowledged.
         unsafe { &*self.0 }
     }
 
@@ -56,7 +56,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: it was handed out.
+        // SAFETY: the event was delivered and not acknowledged.
         assert_eq!(unsafe { rdma_ack_cm_event(self.0) }, 0);
     }
 }
@@ -73,7 +73,7 @@ impl Events {
 
     fn next(&self) -> Event {
         let mut event = null_mut();
-        // SAFETY: a channel and a place.
+        // SAFETY: a channel, and a local variable.
         assert_eq!(unsafe { rdma_get_cm_event(self.0, &mut event) }, 0);
         Event(event)
     }
@@ -85,7 +85,7 @@ impl Events {
         found
     }
 
-    /// Nothing more waits.
+    /// Checks that no event waits.
     fn expect_nothing(&self) {
         let mut event = null_mut();
         // SAFETY: a channel and a place; its file is its own.
@@ -107,7 +107,7 @@ impl Drop for Events {
     }
 }
 
-/// An identifier, destroyed when it goes.
+/// An identifier, destroyed when it is dropped.
 struct Ident(*mut rdma_cm_id);
 
 impl Ident {
@@ -115,7 +115,7 @@ impl Ident {
         let mut id = null_mut();
         let channel = events.map_or(null_mut(), |events| events.0);
         let context = 77 as *mut c_void;
-        // SAFETY: a channel or null, and a place.
+        // SAFETY: a channel or null, and a local variable.
         assert_eq!(unsafe { rdma_create_id(channel, &mut id, context, RDMA_PS_TCP) }, 0);
         Ident(id)
     }
@@ -145,7 +145,7 @@ impl Ident {
         unsafe { rdma_resolve_addr(self.0, null_mut(), (&raw mut to).cast(), 1000) }
     }
 
-    /// An identifier that knows its way.
+    /// Returns an identifier with a resolved route.
     fn towards(to: SocketAddr, events: &Events) -> Ident {
         let id = Ident::new(Some(events));
         assert_eq!(id.resolve_addr(to), 0);
@@ -250,12 +250,12 @@ fn param(queues: &Queues, says: &[u8]) -> rdma_conn_param {
     }
 }
 
-/// What whoever asked hears when the connection stands.
+/// Returns the event that the connecting side gets when the connection is established.
 fn answered() -> rdma_cm_event_type {
     if below::is_ib() { RDMA_CM_EVENT_CONNECT_RESPONSE } else { RDMA_CM_EVENT_ESTABLISHED }
 }
 
-/// A refusal's status.
+/// Returns a refusal's status.
 fn refusal(reason: c_int) -> c_int {
     if below::is_ib() { reason } else { -libc::ECONNREFUSED }
 }
@@ -284,7 +284,7 @@ fn pair() -> Pair {
     Pair { passive, active, _listener: listener, active_events, passive_events }
 }
 
-/// Both sides of a new connection: who is connected to first.
+/// Makes a connection and returns both sides.
 fn connect_to(
     listener: &Ident,
     passive_events: &Events,
@@ -297,7 +297,7 @@ fn connect_to(
     let request = passive_events.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     assert_eq!(request.get().listen_id, listener.0);
     assert_eq!(request.private_data(), b"hello");
-    // What the peer takes is what we may have under way.
+    // The peer's maximum is what we may have outstanding.
     assert_eq!(request.depths(), (3, 5));
     let passive = Ident(request.get().id);
     drop(request);
@@ -315,7 +315,8 @@ fn connect_to(
     passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
     let answer = active_events.expect(answered(), 0);
     assert_eq!(answer.private_data(), b"welcome");
-    // A responder takes as many reads as are asked for, if it can: more than this program thought of.
+    // A responder accepts as many outstanding reads as are requested, if it can: more than this program asked
+    // for.
     assert_eq!(answer.depths(), (4, 3));
     drop(answer);
     if below::is_ib() {
@@ -368,7 +369,7 @@ fn nobody_listens() {
     let events = Events::new();
     let listener = Ident::new(Some(&events));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
-    // A port that is bound, and where nobody listens.
+    // A port that is bound, but not listened on.
     let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &events);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -388,7 +389,7 @@ fn a_refusal_has_something_to_say() {
     assert_eq!(request.reject(b"not today"), 0);
     assert_eq!(ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28)).private_data(), b"not today");
     assert_eq!((request.reject(b""), errno()), (-1, Some(libc::EINVAL)));
-    // One that is destroyed without an answer refuses.
+    // An identifier that is destroyed without an answer refuses.
     let active = Ident::towards(to, &ours);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -412,7 +413,7 @@ fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
     let taken: Vec<_> =
         (0..2).map(|_| Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id)).collect();
     theirs.expect_nothing();
-    // A listener that goes refuses those that nobody has taken, and leaves the others alone.
+    // A destroyed listener refuses the requests that have not been taken, and leaves the others alone.
     let late = Ident::towards(to, &ours);
     let queues = Queues::new(late.device());
     assert_eq!(late.connect(&mut param(&queues, b"")), 0);
