@@ -3,8 +3,8 @@
 //! Goal      the tables through which `verbs.h` calls; a file that is readable while an event waits.
 //! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is
 //!           never closed: a program finds in it what it has in any other.
-//! Events    are counted against their object when they are taken, and acknowledged against it: whoever
-//!           destroys the object waits until all are ([`crate::sync::acknowledged`]).
+//! Events    are counted against their object when they are delivered, and acknowledged against it:
+//!           destroying the object waits until all are acknowledged ([`crate::sync::acknowledged`]).
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
@@ -33,7 +33,7 @@ pub(crate) struct Context {
     born: Generation,
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
-    /// Where objects tell what happens to them; a cookie is [`tag`]ged.
+    /// Asynchronous events of the context's objects; a cookie is [`tag`]ged.
     pub(crate) happenings: Arc<Channel<AsyncEvent>>,
     /// Objects that were made of it and are there.
     objects: AtomicUsize,
@@ -43,12 +43,12 @@ pub(crate) struct Context {
 // several threads.
 unsafe impl Sync for Context {}
 
-/// Kinds of objects in cookies, whose low bits pointers leave free.
+/// Kinds of objects in cookies, in the low bits, which are zero in pointers.
 pub(crate) const CQ: u64 = 0;
 pub(crate) const QP: u64 = 1;
 pub(crate) const SRQ: u64 = 2;
 
-/// The cookie of an object.
+/// Returns the cookie of an object.
 pub(crate) fn tag(object: *mut c_void, kind: u64) -> u64 {
     object.addr() as u64 | kind
 }
@@ -89,24 +89,24 @@ impl Context {
         if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
     }
 
-    /// As programs have it.
+    /// Returns the C struct.
     pub(crate) fn abi(&self) -> *mut ibv_context {
         let whole = core::ptr::from_ref(self).cast_mut();
         whole.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
     }
 
-    /// An object is made of it.
+    /// Counts an object that is created from the context.
     pub(crate) fn retain(&self) {
         self.objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An object of it is no more.
+    /// Counts an object that is destroyed.
     pub(crate) fn release(&self) {
         self.objects.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The address of an open device.
+/// Returns the address of an open device.
 ///
 /// # Safety
 /// As [`Context::given`].
@@ -115,13 +115,12 @@ pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int>
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
-/// The context that identifiers of the connection manager share, of the device that leads to or from this
-/// address.
+/// Returns the context that identifiers of the connection manager share, of the device for this address.
 pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
     shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
 }
 
-/// The same, of a device.
+/// Returns the shared context of a device.
 pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_int> {
     loop {
         let newest = SHARED.get();
@@ -184,12 +183,12 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         match unsafe { Context::given(context) } {
             // The connection manager may give it to its next identifier.
             Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
-            // rdma-core frees what programs leave behind with the context; here what is left would point to
-            // nothing.
+            // rdma-core frees what programs have not destroyed together with the context; here the remaining
+            // objects would point to freed memory, so the context stays.
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
-                // SAFETY: it is open, boxed by `ibv_open_device`, and nothing is left of it.
+                // SAFETY: it is open, was boxed by `ibv_open_device`, and no object of it is left.
                 drop(unsafe { Box::from_raw(whole) });
                 0
             }
@@ -215,7 +214,7 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
 /// Counts an event against its object, which is there while an event of it is in the channel.
 fn note(happening: &AsyncEvent) {
     let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-    // SAFETY: the cookie is `tag`'s; who destroys the object first takes its events out of the channel.
+    // SAFETY: the cookie is from `tag`; destroying an object removes its events from the channel first.
     unsafe {
         match happening.cookie & 7 {
             CQ => given::<Cq>(object.cast()).map(|cq| cq.events.deliver()),
@@ -227,7 +226,7 @@ fn note(happening: &AsyncEvent) {
 }
 
 /// # Safety
-/// A context of ours, or null, and a place for the event.
+/// A context of ours, or null; the pointer to the event is valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     catch_panics(-1, || {
@@ -255,7 +254,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 }
 
 /// # Safety
-/// An event of [`ibv_get_async_event`], or null.
+/// An event from [`ibv_get_async_event`], or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     catch_panics((), || {

@@ -1,10 +1,10 @@
 //! The process's RDMA NIC, and what a fork does to it.
 //!
 //! Goal      one [`Engine`] for the process, made when first asked for; it ends with the process.
-//! Fork      a child has copies of its parent's objects, and must not touch what stands behind them: locks
-//!           that a thread of the parent held stay locked. So each object knows in which [`Generation`] it
-//!           was made; in a child it answers EIO, and the child's first call makes an engine of the child's
-//!           own. The parent notices nothing.
+//! Fork      a child has copies of its parent's objects, and must not use what they refer to: locks that a
+//!           thread of the parent held stay locked. So each object knows in which [`Generation`] it was
+//!           created; in a child it returns EIO, and the child's first call creates an engine of its own. The
+//!           parent is not affected.
 //! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from
 //!           neither.
 
@@ -20,7 +20,7 @@ static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// How many forks lie between a process and the first that loaded the library.
+/// The number of forks between a process and the one that loaded the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generation(u32);
 
@@ -31,19 +31,19 @@ impl Generation {
         Generation(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether it is this process's.
+    /// Returns whether it is this process's.
     #[inline]
     pub(crate) fn is_now(self) -> bool {
         self == Generation::now()
     }
 }
 
-/// In a child, after fork(2): stores alone are allowed here.
+/// Runs in a child after fork(2): only stores are allowed here.
 extern "C" fn on_fork() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process's engine, or the number of an error.
+/// Returns the process's engine, or an errno.
 pub(crate) fn engine() -> Result<&'static Engine, c_int> {
     CURRENT.get_or_make(|(born, _)| born.is_now(), make).map(|(_, engine)| engine)
 }
@@ -62,7 +62,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
     Ok((Generation::now(), made))
 }
 
-/// Threads that are made meanwhile take no signals: those are for the program's own.
+/// Runs `work` with all signals blocked, so that threads created meanwhile do not get the program's signals.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: sets of signals are numbers; the calls write to these two alone.
     let before = unsafe {
@@ -77,7 +77,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What programs see as a struct of C: the struct stands first.
+/// An object that programs see as a C struct, which is its first field.
 ///
 /// # Safety
 /// The type is `repr(C)`, and its first field is an `UnsafeCell` of `Abi`.
@@ -85,10 +85,10 @@ pub(crate) unsafe trait Object: Sized {
     /// The struct of C.
     type Abi;
 
-    /// When it was made.
+    /// Returns the generation in which it was created.
     fn born(&self) -> Generation;
 
-    /// The struct of C.
+    /// Returns the C struct.
     fn abi(&self) -> *mut Self::Abi {
         let cell = core::ptr::from_ref(self).cast::<UnsafeCell<Self::Abi>>();
         UnsafeCell::raw_get(cell)
@@ -100,10 +100,10 @@ pub(crate) unsafe trait Object: Sized {
     }
 }
 
-/// What stands behind a pointer that a program was given, or the number of an error.
+/// Returns the object behind a program's pointer, or an errno.
 ///
 /// # Safety
-/// The pointer is null or was given by us as this type, and not taken back.
+/// The pointer is null, or we returned it as this type and it has not been taken back.
 #[inline]
 pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T, c_int> {
     // SAFETY: promised by the caller.
@@ -111,16 +111,16 @@ pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T,
     if object.born().is_now() { Ok(object) } else { Err(libc::EIO) }
 }
 
-/// Takes it back.
+/// Frees an object.
 ///
 /// # Safety
-/// As for [`given`], and nobody uses it any more.
+/// As for [`given`]; the object is not used again.
 pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
     // SAFETY: made by `give`.
     drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
 }
 
-/// The number of a refusal.
+/// Maps a refusal to an errno.
 pub(crate) fn refused(refusal: RequestError) -> c_int {
     match refusal {
         RequestError::InUse => libc::EBUSY,

@@ -20,23 +20,23 @@ pub(crate) fn set_errno(error: c_int) {
     unsafe { *libc::__errno_location() = error };
 }
 
-/// -1, and errno set.
+/// Sets errno and returns -1.
 pub(crate) fn fail_with_errno(error: c_int) -> c_int {
     set_errno(error);
     -1
 }
 
-/// The number of an error, or 0.
+/// Returns an errno, or 0.
 pub(crate) fn errno_or_zero(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
     catch_panics(libc::EIO, || work().err().unwrap_or(0))
 }
 
-/// -1 and errno, or what was found.
+/// Returns the value, or sets errno and returns -1.
 pub(crate) fn value_or_minus_one(work: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
     catch_panics(-1, || work().unwrap_or_else(fail_with_errno))
 }
 
-/// Null and errno, or a pointer.
+/// Returns the pointer, or sets errno and returns null.
 pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
     catch_panics(core::ptr::null_mut(), || {
         work().unwrap_or_else(|error| {

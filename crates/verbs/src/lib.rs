@@ -2,12 +2,12 @@
 //!
 //! Goal      RDMA programs run unchanged where there is no RDMA hardware: they load these libraries in place
 //!           of rdma-core's.
-//! Down      a function of C checks what it was given and asks kiban's RDMA NIC (`kiban_rdma_runtime`).
+//! Down      a C function checks its arguments and calls kiban's RDMA NIC (`kiban_rdma_runtime`).
 //! Libraries all code is in `libibverbs.so.1`; `librdmacm.so.1` is a list of jumps into it, so that both
 //! share one state. Which
 //!           symbol has which version stands in `exports/*.map`; `link` makes both libraries of this crate's
 //!           archive.
-//! Absent    what is not there has an answer that says so (`absent.rs`): a missing name would stop programs
+//! Absent    functions that are not implemented report that (`absent.rs`): a missing name would keep programs
 //!           from loading.
 
 pub mod abi;

@@ -1,13 +1,13 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Goal      memory is there when it is registered, as if it were pinned: what is not mapped, or may not be
-//!           written to, is refused with EFAULT then and not found out when a message comes.
+//! Goal      registered memory is present, as if it were pinned: memory that is not mapped, or not writable,
+//!           is refused with EFAULT at registration, not when a message arrives.
 //! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain,
 //!           the other a hint.
 //! Windows   a type 1 window gets a new key when it is bound; of a type 2 window the program makes the keys.
-//! Limits    memory that is unmapped while it is registered takes the process with it (hardware would have
-//!           kept the pages).
-//! Left out  paging on demand, and a region that stands for nothing (ibv_alloc_null_mr(3)): both are refused.
+//! Limits    unmapping registered memory kills the process when it is accessed (hardware would have kept the
+//!           pages).
+//! Left out  on-demand paging, and null memory regions (ibv_alloc_null_mr(3)): both are refused.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -38,13 +38,13 @@ pub(crate) struct Pd {
     born: Generation,
     pub(crate) context: &'static Context,
     pub(crate) number: u32,
-    /// What a parent domain is a name of, and its thread domain.
+    /// The domain of which a parent domain is an alias, and its thread domain.
     parent_of: Option<(&'static Pd, Option<&'static Td>)>,
     /// Address handles, and names.
     pub(crate) users: AtomicUsize,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Pd {
     type Abi = ibv_pd;
 
@@ -62,7 +62,7 @@ struct Td {
     users: AtomicUsize,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Td {
     type Abi = ibv_td;
 
@@ -77,7 +77,7 @@ struct Mr {
     abi: UnsafeCell<ibv_mr>,
     born: Generation,
     context: &'static Context,
-    /// How it was registered last.
+    /// The parameters of the last registration.
     made: Mutex<Made>,
 }
 
@@ -91,7 +91,7 @@ struct Made {
     key: u32,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Mr {
     type Abi = ibv_mr;
 
@@ -106,11 +106,11 @@ struct Mw {
     abi: UnsafeCell<ibv_mw>,
     born: Generation,
     context: &'static Context,
-    /// As it was made; binding changes its low bits.
+    /// The key at allocation; binding changes its low bits.
     key: u32,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Mw {
     type Abi = ibv_mw;
 
@@ -119,7 +119,7 @@ unsafe impl Object for Mw {
     }
 }
 
-/// The rights that flags ask for.
+/// Converts access flags.
 pub(crate) fn access(flags: c_uint) -> Access {
     let has = |flag| flags & flag != 0;
     Access {
@@ -171,7 +171,7 @@ fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> 
     }
 }
 
-/// Whether the process's map has all of it, with the right.
+/// Returns whether the process has mapped the whole range with the required right.
 fn is_mapped(first: usize, end: usize, writes: bool) -> bool {
     let Ok(map) = std::fs::read_to_string("/proc/self/maps") else { return true };
     covers(&map, first, end, writes)
@@ -307,7 +307,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             None => domain.context.engine.dealloc_pd(domain.number).map_err(refused)?,
         }
         domain.context.release();
-        // SAFETY: it was given, and is used no more.
+        // SAFETY: the pointer came from `give`, and is not used again.
         unsafe { take_back::<Pd>(pd) };
         Ok(())
     })
@@ -341,7 +341,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
             return Err(libc::EBUSY);
         }
         thread.context.release();
-        // SAFETY: it was given, and is used no more.
+        // SAFETY: the pointer came from `give`, and is not used again.
         unsafe { take_back::<Td>(td) };
         Ok(())
     })
@@ -357,7 +357,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: promised by the caller.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
-            // Nothing of ours is allocated where programs say.
+            // We allocate nothing through programs' allocators.
             return Err(libc::EOPNOTSUPP);
         }
         // SAFETY: as above.
@@ -427,14 +427,14 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
         region.context.release();
-        // SAFETY: it was given, and is used no more.
+        // SAFETY: the pointer came from `give`, and is not used again.
         unsafe { take_back::<Mr>(mr) };
         Ok(())
     })
 }
 
-/// 0, or a negative number of [`ibv_rereg_mr_err_code`]: the region is as before. Its keys stay, as they do
-/// with the kernel's drivers: programs that have told peers of them do not look again.
+/// Returns 0, or a negative [`ibv_rereg_mr_err_code`]: the region is unchanged. Its keys stay the same, as
+/// with the kernel's drivers: programs do not announce them to peers again.
 ///
 /// # Safety
 /// As ibv_rereg_mr(3).
@@ -491,7 +491,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Memory is brought in, which registering has done already: the elements are checked.
+/// Prefetches memory, which registration has done already: only the elements are checked.
 ///
 /// # Safety
 /// As ibv_advise_mr(3).
@@ -543,13 +543,13 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
         window.context.release();
-        // SAFETY: it was given, and is used no more.
+        // SAFETY: the pointer came from `give`, and is not used again.
         unsafe { take_back::<Mw>(mw) };
         Ok(())
     })
 }
 
-/// The key that a window has, as a program sees it.
+/// Returns a window's key as the program sees it.
 ///
 /// # Safety
 /// A window of ours, or null.
@@ -560,7 +560,7 @@ pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c
     Ok(unsafe { ((*abi).rkey, (*abi).r#type) })
 }
 
-/// A window has a new key.
+/// Sets a window's new key.
 ///
 /// # Safety
 /// As [`window_key`].

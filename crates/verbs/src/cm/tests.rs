@@ -815,7 +815,7 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
     std::mem::forget((id, event));
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // SAFETY: an identifier that nobody uses any more.
+        // SAFETY: an identifier that is not used again.
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
         tell.send(code).expect("somebody listens");
     });

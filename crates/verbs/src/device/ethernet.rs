@@ -2,13 +2,13 @@
 //! handle.
 //!
 //! Goal      programs and provider libraries that ask get what the host's own tables say.
-//! How       the address of this host: its interface's; a group: the one that RFC 1112 and RFC 2464 make of
-//!           it; a neighbour: the host's table. No VLAN is told: this NIC sends by sockets, and the host adds
-//!           tags.
+//! How       an address of this host has its interface's MAC; a group, the one that RFC 1112 and RFC 2464
+//!           define; a neighbour, the entry in the host's table. No VLAN is reported: this NIC sends through
+//!           sockets, and the host adds tags.
 //! Errors    negative, as in rdma-core: -EINVAL for a source that is no address here, -EHOSTUNREACH for an
 //!           unknown neighbour.
-//! Left out  asking the network for a neighbour that the host does not know yet, and neighbours by IPv6:
-//!           nothing here sends Ethernet frames, so that nobody has to wait for an answer.
+//! Left out  resolving a neighbour that the host does not know yet, and IPv6 neighbours: nothing here sends
+//!           Ethernet frames, so no program waits for an answer.
 
 use crate::abi::*;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv6Addr};
 const VLAN_NONE: u16 = 0xffff;
 
 /// # Safety
-/// As verbs(3): an open device, attributes, room for six bytes and, unless it is null, for a number.
+/// As verbs(3): an open device, attributes, room for six bytes and, unless the pointer is null, for a number.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     context: *mut ibv_context,
@@ -74,7 +74,7 @@ fn resolve(source: IpAddr, target: IpAddr) -> Result<Mac, c_int> {
     neighbour(target, &from).ok_or(libc::EHOSTUNREACH)
 }
 
-/// RFC 1112, section 6.4, and RFC 2464, section 7.
+/// Returns the MAC address of a group (RFC 1112, section 6.4; RFC 2464, section 7).
 fn group(target: IpAddr) -> Option<Mac> {
     match target {
         IpAddr::V4(group) if group.is_multicast() => {

@@ -1,8 +1,8 @@
 //! The host's network interfaces and their addresses (getifaddrs(3)).
 //!
-//! Goal      which addresses can be devices, in the order in which programs want them: those that other hosts
-//!           reach first.
-//! Left out  link-local IPv6, which means nothing without its interface; interfaces that are down.
+//! Goal      which addresses become devices, in the order in which programs want them: those that other hosts
+//!           can reach first.
+//! Left out  link-local IPv6, which is ambiguous without its interface; interfaces that are down.
 
 use crate::abi::ETHERNET_LL_SIZE;
 use core::ffi::{CStr, c_int};
@@ -22,12 +22,12 @@ impl Interface {
         std::fs::read_to_string(format!("/sys/class/net/{}/{file}", self.name)).ok()
     }
 
-    /// An interface without an Ethernet address, such as `lo`, has zeroes.
+    /// Returns the MAC address; zeroes if the interface has none, like `lo`.
     pub(crate) fn mac(&self) -> Mac {
         self.file("address").and_then(|text| parsed(&text)).unwrap_or_default()
     }
 
-    /// The longest packet, in bytes.
+    /// Returns the MTU in bytes.
     pub(crate) fn mtu_bytes(&self) -> Option<u32> {
         self.file("mtu")?.trim().parse().ok()
     }
@@ -43,13 +43,13 @@ impl Interface {
     }
 }
 
-/// Those that there are now.
+/// The interfaces at the time of the call.
 pub(crate) struct Interfaces(Vec<Interface>);
 
 impl Interfaces {
     pub(crate) fn read() -> Result<Interfaces, c_int> {
         let mut list = core::ptr::null_mut();
-        // SAFETY: a place for the list.
+        // SAFETY: a local variable for the list.
         if unsafe { libc::getifaddrs(&mut list) } != 0 {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
@@ -108,11 +108,11 @@ pub(crate) fn parsed(mac: &str) -> Option<Mac> {
 }
 
 /// # Safety
-/// The address is as long as its family's struct.
+/// The address has the length of its family's struct.
 unsafe fn ip(at: &libc::sockaddr) -> Option<IpAddr> {
     let place = core::ptr::from_ref(at);
     match c_int::from(at.sa_family) {
-        // SAFETY: the family says which struct it is.
+        // SAFETY: the family determines the struct.
         libc::AF_INET => unsafe {
             let address = (*place.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
             Some(IpAddr::V4(u32::from_be(address).into()))

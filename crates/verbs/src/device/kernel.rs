@@ -17,13 +17,13 @@ fn route(from: &ib_uverbs_ah_attr, to: &mut ibv_ah_attr) {
     to.port_num = from.port_num;
 }
 
-/// Copies named fields as they are.
+/// Copies the named fields unchanged.
 macro_rules! fields {
     ($from:ident => $to:ident: $($field:ident)*) => { $($to.$field = $from.$field;)* };
 }
 
 /// # Safety
-/// Each is null or points to its struct.
+/// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
     // SAFETY: promised by the caller.
@@ -35,7 +35,7 @@ unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *con
 /// Leaves `qp_state` alone, as rdma-core does: rdma_cm sets it before.
 ///
 /// # Safety
-/// Each is null or points to its struct.
+/// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
     // SAFETY: promised by the caller.
@@ -50,7 +50,7 @@ unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *con
 }
 
 /// # Safety
-/// Each is null or points to its struct.
+/// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
     // SAFETY: promised by the caller.
@@ -66,7 +66,7 @@ unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from:
 }
 
 /// # Safety
-/// Each is null or points to its struct.
+/// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
     // SAFETY: promised by the caller.

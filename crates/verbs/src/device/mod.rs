@@ -2,9 +2,9 @@
 //!
 //! Goal      `kiban0`, `kiban1` … in the order in which programs want them; the same pointers for as long as
 //!           the process lives.
-//! How       a list that only grows, without a lock: a forked child uses it as it is. A device whose address
-//!           is gone is no longer listed, and comes back under its name.
-//! Shows     `KIBAN_TRANSPORT`: `ib`, a channel adapter with RoCE v2's GIDs, which most programs want; or
+//! How       a list that only grows, without a lock, so that a forked child can use it. A device whose
+//!           address is gone is no longer listed, and returns under its name.
+//! Shows     `KIBAN_TRANSPORT`: `ib`, a channel adapter with RoCEv2 GIDs, which most programs expect; or
 //!           `iwarp`, what it is.
 
 pub(crate) mod ethernet;
@@ -35,14 +35,14 @@ pub(crate) enum Transport {
     Iwarp,
 }
 
-/// As the environment says: `iwarp`, or else `ib`.
+/// Returns the transport that the environment selects: `iwarp`, or else `ib`.
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
     *TRANSPORT.get_or_init(|| {
         let told = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
         named(&told.to_string_lossy()).unwrap_or_else(|| {
-            // A slip here would only show in what devices say of themselves. Who cannot be told goes on all
-            // the same.
+            // Warn, because a typing error would only show in what devices report. If the warning cannot be
+            // written, continue.
             let told = told.display();
             let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {told}: ib it is");
             Transport::Ib
@@ -50,7 +50,7 @@ pub(crate) fn transport() -> Transport {
     })
 }
 
-/// What a word stands for; none is `ib`.
+/// Parses the transport; an empty word means `ib`.
 fn named(word: &str) -> Option<Transport> {
     match word.to_ascii_lowercase().as_str() {
         "" | "ib" => Some(Transport::Ib),
@@ -67,7 +67,7 @@ pub(crate) struct Device {
     /// In the order of the wire.
     pub(crate) guid: [u8; 8],
     pub(crate) index: u32,
-    /// Those that were there before.
+    /// The devices that were there before.
     next: Option<&'static Device>,
 }
 
@@ -91,7 +91,7 @@ impl Device {
         Device { abi, address, guid: guid(interface), index, next }
     }
 
-    /// As programs have it.
+    /// Returns the C struct.
     pub(crate) fn abi(&self) -> *mut ibv_device {
         core::ptr::from_ref(&self.abi).cast_mut()
     }
@@ -118,21 +118,21 @@ impl Device {
         }
     }
 
-    /// Those whose addresses can be used now.
+    /// Returns the devices whose addresses can be used now.
     pub(crate) fn all() -> Result<Vec<&'static Device>, c_int> {
         Ok(Interfaces::read()?.usable().into_iter().map(Device::of).collect())
     }
 
-    /// The device with an address. The connection manager asks otherwise where it is one of loopback
-    /// ([`Device::for_loopback`]).
+    /// Returns the device with an address. For loopback addresses, the connection manager uses
+    /// [`Device::for_loopback`] instead.
     pub(crate) fn with(address: IpAddr) -> Result<&'static Device, c_int> {
         let found = Device::all()?.into_iter().find(|device| device.address == address);
         found.ok_or(libc::ENODEV)
     }
 
-    /// The device that leads to this host, whatever loopback address a program names: the first, of the
-    /// address's family if there is one. So does the kernel, whose loopback interface mostly has no device;
-    /// programs (libfabric) count on it, and look at no device of that interface.
+    /// Returns the device for connections to this host, whatever loopback address a program uses: the first
+    /// one, of the address's family if possible. The kernel does the same, because its loopback interface
+    /// mostly has no device; programs (libfabric) rely on this, and use no device of that interface.
     pub(crate) fn for_loopback(address: IpAddr) -> Result<&'static Device, c_int> {
         let all = Device::all()?;
         let is_same = |device: &&&Device| device.address.is_ipv4() == address.is_ipv4();
@@ -144,8 +144,8 @@ impl Device {
         ibv_gid { raw: gid(self.address) }
     }
 
-    /// A local identifier, for programs that know nothing else (qperf): the low half of an IPv4 address. IPv6
-    /// has none.
+    /// Returns a local identifier for programs that know nothing else (qperf): the low half of an IPv4
+    /// address. IPv6 has none.
     pub(crate) fn lid(&self) -> u16 {
         match self.address {
             IpAddr::V4(address) => address.to_bits() as u16,
@@ -153,7 +153,7 @@ impl Device {
         }
     }
 
-    /// The GID of a local identifier: an address whose high half is this device's.
+    /// Returns the GID of a local identifier: an address with the high half of this device's.
     pub(crate) fn gid_of(&self, lid: u16) -> Option<[u8; 16]> {
         match self.address {
             IpAddr::V4(address) if lid != 0 => {
@@ -172,8 +172,8 @@ fn write(text: &mut [c_char], what: &str) {
     }
 }
 
-/// An EUI-64 that is made up here (its local bit is set), the same whenever address and interface are: FNV-1a
-/// of both.
+/// Returns an EUI-64 made from address and interface by FNV-1a (its local bit is set), so that it is always
+/// the same.
 fn guid(interface: &Interface) -> [u8; 8] {
     let address = match interface.address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -188,7 +188,7 @@ fn guid(interface: &Interface) -> [u8; 8] {
 }
 
 /// # Safety
-/// `count` is null or a number's place.
+/// `count` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     catch_panics(null_mut(), || {
@@ -219,7 +219,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
 }
 
 /// # Safety
-/// The list is null or of [`ibv_get_device_list`].
+/// A list from [`ibv_get_device_list`], or null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: it is calloc's.
@@ -240,7 +240,7 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
     }
 }
 
-/// In the order of the wire.
+/// In network byte order.
 ///
 /// # Safety
 /// A device of ours, or null.
@@ -264,7 +264,7 @@ mod tests {
 
     fn list() -> Vec<*mut ibv_device> {
         let mut count = -1;
-        // SAFETY: a place for the number; the list ends with null and is given back.
+        // SAFETY: a local variable for the number; the list ends with null and is freed.
         unsafe {
             let list = ibv_get_device_list(&mut count);
             let all =

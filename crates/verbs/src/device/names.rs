@@ -5,7 +5,7 @@
 use crate::abi::*;
 use core::ffi::{CStr, c_char};
 
-/// The name at a place of a table whose first place is `first`.
+/// Returns the name of a number from a table that starts at `first`.
 fn name<N: Into<i64>>(table: &[&'static CStr], first: N, number: N, unknown: &'static CStr) -> *const c_char {
     let place = number.into() - first.into();
     usize::try_from(place).ok().and_then(|place| table.get(place)).unwrap_or(&unknown).as_ptr()

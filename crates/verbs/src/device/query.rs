@@ -1,4 +1,4 @@
-//! What can be asked of a device, its port, its GID and its partition key.
+//! Queries of a device, its port, its GID and its partition key.
 //!
 //! Goal      answers of which tools make sense: bounds are the engine's, the MTU is the interface's, the GID
 //!           is the address.
@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_int, c_uint};
 
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
-/// Programs want one that is not 0. The IEEE gives none whose first octet has this bit, which stands for
+/// Programs require a nonzero vendor. The IEEE assigns no number whose first octet has this bit, which means
 /// "local".
 const VENDOR: u32 = 0x02_6b_62;
 /// kiban's first software NIC.
@@ -26,7 +26,7 @@ const LINK_UP: u8 = 5;
 /// Four lanes of 25 Gbit/s: what loopback and good Ethernet have.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
-/// What stands in a packet beside its payload: IP, UDP, the transport's headers; as the kernel counts for
+/// Bytes of a packet besides its payload: IP, UDP, the transport's headers, as the kernel counts them for
 /// RoCE.
 const HEADER_BYTES: u32 = 108;
 /// Nanoseconds: a clock of 10^6 kHz.
@@ -80,7 +80,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     told
 }
 
-/// The greatest MTU of the standard that fits into packets so long.
+/// Returns the greatest standard MTU that fits into packets of this length.
 fn mtu(packet_bytes: u32) -> ibv_mtu {
     match packet_bytes.saturating_sub(HEADER_BYTES) {
         4096.. => IBV_MTU_4096,
@@ -117,7 +117,7 @@ fn port(context: &Context) -> ibv_port_attr {
 /// Writes as much of an answer as a program has room for, and zeroes behind it.
 ///
 /// # Safety
-/// There is room for `bytes` bytes; the answer is a struct of numbers.
+/// `place` has room for `bytes` bytes; the answer consists of numbers.
 unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
     let known = bytes.min(size_of::<T>());
     // SAFETY: promised by the caller.
@@ -128,7 +128,7 @@ unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
 }
 
 /// # Safety
-/// A context of ours, or null, and a place for the answer.
+/// A context of ours, or null; the pointer to the answer is valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
     errno_or_zero(|| {
@@ -160,7 +160,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         told.hca_core_clock = CLOCK_KHZ;
         told.device_cap_flags_ex = told.orig_attr.device_cap_flags.into();
         told.phys_port_cnt_ex = 1;
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller guarantees that there is room for as many bytes.
         unsafe { write(&told, answer, bytes) };
         Ok(())
     })
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn query_port(
         if answer.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller guarantees that there is room for as many bytes.
         unsafe { write(&port(context), answer, bytes) };
         Ok(())
     })
@@ -200,7 +200,7 @@ unsafe extern "C" fn ibv_query_port(
 }
 
 /// # Safety
-/// A context of ours, or null, and a place for the GID.
+/// A context of ours, or null; the pointer to the GID is valid for a write.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
@@ -233,7 +233,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
 }
 
 /// # Safety
-/// A context of ours, or null, and room for the entry.
+/// A context of ours, or null; `entry` has room for as many bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
@@ -249,16 +249,16 @@ unsafe extern "C" fn _ibv_query_gid_ex(
         if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller guarantees that there is room for as many bytes.
         unsafe { write(&gid_entry(context), entry, bytes) };
         Ok(())
     })
 }
 
-/// How many entries there are, or a negative number of an error.
+/// Returns the number of entries, or a negative errno.
 ///
 /// # Safety
-/// A context of ours, or null, and room for the entries.
+/// A context of ours, or null; `entries` has room for as many entries.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
@@ -281,16 +281,16 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller guarantees that there is room for as many bytes.
         unsafe { write(&gid_entry(context), entries, bytes) };
         1
     })
 }
 
-/// The type as sysfs has it: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
+/// Returns the type as in sysfs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
 ///
 /// # Safety
-/// A context of ours, or null, and a place for the type.
+/// A context of ours, or null; the pointer to the type is valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
@@ -311,7 +311,7 @@ unsafe extern "C" fn ibv_query_gid_type(
 }
 
 /// # Safety
-/// A context of ours, or null, and a place for the key.
+/// A context of ours, or null; the pointer to the key is valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
@@ -346,10 +346,10 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// The clock of completions' time stamps.
+/// Returns the clock of completions' time stamps.
 ///
 /// # Safety
-/// A context of ours, or null, and a place for the values.
+/// A context of ours, or null; the pointer to the values is valid for a write.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,

@@ -14,8 +14,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Where sysfs is: `SYSFS_PATH` of the environment, which a program with another user's rights does not
-/// follow, or `/sys`.
+/// Returns where sysfs is mounted: `SYSFS_PATH` from the environment, unless the program runs with another
+/// user's rights, or `/sys`.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
@@ -37,10 +37,10 @@ fn trimmed(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1)]
 }
 
-/// The length of the text, or -1.
+/// Returns the length of the text, or -1.
 ///
 /// # Safety
-/// `folder` and `file` are strings, or null; `text` has room for `bytes` bytes.
+/// `folder` and `file` are C strings, or null; `text` has room for `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_read_sysfs_file(
     folder: *const c_char,
@@ -58,8 +58,8 @@ unsafe extern "C" fn ibv_read_sysfs_file(
         let room = if bytes == 0 {
             &mut []
         } else {
-            // SAFETY: there is that much room; bytes that nobody has written are read by nobody, since the
-            // read says how many there are.
+            // SAFETY: there is that much room; uninitialised bytes are not read, because the read returns how
+            // many were written.
             unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), bytes) }
         };
         match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {

@@ -1,8 +1,7 @@
 //! Completion queues and their channels (ibv_create_cq(3), ibv_get_cq_event(3), ibv_create_cq_ex(3)).
 //!
-//! Goal      completions as verbs has them, taken without allocation and without looking anything up by a
-//!           pointer.
-//! One kind  every queue is made as an extended one, whose struct begins with the plain one's.
+//! Goal      completions in the form of verbs, without allocation and without look-ups by pointer.
+//! One kind  every queue is created as an extended one, whose struct starts with the plain one's.
 //! Immediate a Write with immediate data carries eight octets between kiban's ends: the 32 bits of the
 //! program above, the
 //!           length of the Write below; a Send carries the 32 bits alone. Both keep the program's order of
@@ -26,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What software can say of a completion.
+/// The fields of a completion that software can supply.
 const SAID: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
@@ -42,7 +41,7 @@ struct CompChannel {
     queues: AtomicUsize,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for CompChannel {
     type Abi = ibv_comp_channel;
 
@@ -68,7 +67,7 @@ pub(crate) struct Cq {
     taken: Cell<(ibv_wc, u64)>,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Cq {
     type Abi = ibv_cq_ex;
 
@@ -83,7 +82,7 @@ impl Cq {
     }
 }
 
-/// The number of an error of waiting for a channel.
+/// Maps an error of waiting for a channel to an errno.
 pub(crate) fn errno_of_wait(error: &io::Error) -> c_int {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::EAGAIN,
@@ -109,7 +108,7 @@ fn status(status: Status) -> ibv_wc_status {
     }
 }
 
-/// A completion as verbs has it.
+/// Converts a completion.
 #[inline]
 fn completion(from: &Completion) -> ibv_wc {
     let mut wc = ibv_wc::ZERO;
@@ -146,17 +145,17 @@ fn completion(from: &Completion) -> ibv_wc {
         (None, None) => {}
     }
     if let Some(source) = from.source {
-        // A datagram: the header of its route stands in front of what it brought.
+        // A datagram: the header of its route is in front of its payload.
         wc.src_qp = source;
         wc.wc_flags |= IBV_WC_GRH;
     }
     wc
 }
 
-/// How many there were, or a negative number.
+/// Returns the number of completions, or a negative errno.
 ///
 /// # Safety
-/// A queue of ours, and room for so many.
+/// A queue of ours, and room for as many completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
     catch_panics(-libc::EIO, || {
         // SAFETY: promised by the caller.
@@ -194,7 +193,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 // ---- extended polling
 
 impl Cq {
-    /// Takes the next completion: whether there was one.
+    /// Takes the next completion. Returns whether there was one.
     fn take(&self) -> Result<bool, c_int> {
         let taken = self.context.engine.poll_cq(self.number, 1, |told| {
             self.taken.set((completion(&told), kiban_os::clock::machine_nanos()));
@@ -265,10 +264,10 @@ readers! {
     read_completion_wallclock_ns -> u64: |(_, nanos)| wallclock(*nanos);
 }
 
-/// The time of day of a moment of the machine's clock.
+/// Converts a time of the monotonic clock to wall-clock time.
 fn wallclock(nanos: u64) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the time.
+    // SAFETY: a local variable for the time.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
     let today = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
     today - kiban_os::clock::machine_nanos().saturating_sub(nanos)
@@ -336,8 +335,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
     };
     match context.engine.create_cq(asked.entries as usize, tells) {
         Ok(number) => {
-            // SAFETY: it was just made, and nobody else knows it: nothing is told of a queue that nobody
-            // uses.
+            // SAFETY: it is new and not shared yet; no event names a queue that is not used.
             unsafe {
                 (*queue).number = number;
                 (*queue).abi.get_mut().handle = number;
@@ -438,7 +436,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: it was given, and nothing tells of it any more.
+        // SAFETY: the pointer came from `give`, and no event names it any more.
         unsafe { take_back::<Cq>(cq.cast()) };
         Ok(())
     })
@@ -484,14 +482,14 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
         }
         object.context.engine.forget_channel(&object.channel);
         object.context.release();
-        // SAFETY: it was given, and no queue tells it anything.
+        // SAFETY: the pointer came from `give`, and no queue uses the channel.
         unsafe { take_back::<CompChannel>(channel) };
         Ok(())
     })
 }
 
 /// # Safety
-/// A channel of ours, or null, and places for both answers.
+/// A channel of ours, or null; both pointers for answers are valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -506,7 +504,7 @@ unsafe extern "C" fn ibv_get_cq_event(
         }
         let of = |told: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(told as usize);
         let note = |told: &u64| {
-            // SAFETY: who destroys a queue first takes its events out of the channel.
+            // SAFETY: destroying a queue removes its events from the channel first.
             if let Ok(queue) = unsafe { given::<Cq>(of(*told)) } {
                 queue.told.deliver();
             }

@@ -1,9 +1,9 @@
 //! Work requests of C become the engine's (ibv_post_send(3), ibv_post_recv(3)).
 //!
-//! Goal      a list is taken up to the first that is wrong, which `bad_wr` then names; nothing is allocated
-//!           on the way but what the work itself holds.
+//! Goal      a list is posted up to the first invalid request, which `bad_wr` then names; only what the work
+//!           itself holds is allocated.
 //! Errors    ENOMEM where a queue is full, EINVAL for everything that a program could know.
-//! Immediate as [`crate::queue::cq`] says.
+//! Immediate see [`crate::queue::cq`].
 
 use crate::abi::*;
 use crate::ah::Ah;
@@ -21,7 +21,7 @@ const FLAGS: c_uint =
     IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
 
 /// # Safety
-/// There are `count` elements.
+/// `list` has `count` elements.
 unsafe fn elements(list: *const ibv_sge, count: c_int, most: usize) -> Result<Sges, c_int> {
     let count = usize::try_from(count).ok().filter(|count| *count <= most).ok_or(libc::EINVAL)?;
     if count > 0 && list.is_null() {
@@ -39,7 +39,7 @@ unsafe fn elements(list: *const ibv_sge, count: c_int, most: usize) -> Result<Sg
 /// Copies bytes into the work itself, from wherever they are in the program's memory.
 ///
 /// # Safety
-/// There is memory at all of the addresses.
+/// All addresses point to memory of the given lengths.
 pub(crate) unsafe fn inlined(
     parts: impl Iterator<Item = (u64, usize)>,
     most: usize,
@@ -61,22 +61,22 @@ pub(crate) unsafe fn inlined(
     Ok(bytes)
 }
 
-/// What a Write with immediate data tells.
+/// Returns the immediate value that a Write with immediate data delivers.
 pub(crate) fn told(immediate: u32, bytes: u64) -> u64 {
     u64::from(u32::from_be(immediate)) << 32 | (bytes & u64::from(u32::MAX))
 }
 
-/// What an atomic operation of verbs is.
+/// Converts a fetch-and-add.
 pub(crate) fn fetch_add(add: u64) -> Atomic {
     Atomic::FetchAdd { add, mask: 0 }
 }
 
-/// What an atomic operation of verbs is.
+/// Converts a compare-and-swap.
 pub(crate) fn compare_swap(compare: u64, swap: u64) -> Atomic {
     Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
 }
 
-/// Binds a window: nothing, if there are no bytes.
+/// Binds a window; with no bytes, unbinds it.
 ///
 /// # Safety
 /// The region is null or ours.
@@ -94,7 +94,7 @@ pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation
     Ok(Operation::Bind { window: key, binding: Some(binding) })
 }
 
-/// A datagram's way.
+/// Returns the destination of a datagram.
 ///
 /// # Safety
 /// The handle is null or ours.
@@ -187,7 +187,7 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     Ok(finished(wr.wr_id, operation, data, wr.send_flags))
 }
 
-/// Work with its flags; work that has no bytes gets none, whatever a program left in the list.
+/// Returns the work with its flags; work without bytes ignores the list of elements.
 pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint) -> SendWork {
     let has = |flag| flags & flag != 0;
     let data = match operation {
@@ -205,7 +205,7 @@ pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint)
     }
 }
 
-/// Goes through a list of C until an element cannot be taken.
+/// Walks a C list until an element cannot be posted.
 struct List<W, F> {
     next: *mut W,
     /// The last that was looked at.
@@ -242,10 +242,10 @@ impl<W, F> List<W, F> {
         List { next: first, at: first, error: 0, take }
     }
 
-    /// What a function of C answers after the list was posted.
+    /// Returns the result of the C function after posting a list.
     ///
     /// # Safety
-    /// `bad` is null or a place for a pointer.
+    /// `bad` is null or valid for a write.
     unsafe fn answer(
         &self,
         posted: Result<(), (usize, RequestError)>,
@@ -291,7 +291,7 @@ pub(crate) unsafe extern "C" fn post_send(
     })
 }
 
-/// Posts receives, by whatever takes them.
+/// Posts receives to a queue pair or a shared receive queue.
 ///
 /// # Safety
 /// As ibv_post_recv(3).

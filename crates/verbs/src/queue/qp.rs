@@ -1,19 +1,19 @@
 //! Queue pairs (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3)).
 //!
-//! Goal      a queue pair goes through the states of verbs as its program says; what is behind a state is the
-//!           engine's.
-//! Connect   out of band: Ready To Receive names the peer, Ready To Send lets sends go. A peer with the
-//!           number 0, which no queue pair has, says that the connection manager makes the connection: then
-//!           these changes are only noted. So are all of an iWARP device, whose connections are the
-//!           manager's.
-//! Kept      attributes, as they were set, to be given back; what means nothing over TCP (PSNs beyond the
-//!           meeting, retries beyond patience, MTUs, service levels) is kept and does nothing else.
-//! Patience  how long sends wait for a peer that does not come: as long as the retries of the standard would
-//!           take in all, four times over, and two seconds at least.
+//! Goal      a queue pair goes through the states of verbs as its program asks; the engine decides what a
+//!           state does.
+//! Connect   out of band: Ready To Receive names the peer, Ready To Send starts the sends. A peer with the
+//!           number 0, which no queue pair has, means that the connection manager makes the connection: then
+//!           these changes are only recorded. So are all changes of an iWARP device, whose connections the
+//!           manager makes.
+//! Kept      attributes are stored, so that they can be queried; those without meaning over TCP (PSNs beyond
+//!           the setup, retries beyond the timeout, MTUs, service levels) have no other effect.
+//! Patience  how long sends wait for a peer that does not appear: four times as long as the standard's
+//!           retries would take in total, at least two seconds.
 //! Receives  a message that finds no receive waits, and its stream with it, where hardware would answer that
 //!           it is not ready.
-//! Rights    what peers may do through a queue pair that meets its peer out of band is what its access flags
-//!           say.
+//! Rights    what a peer may do through a queue pair that is connected out of band is set by its access
+//!           flags.
 //! Left out  Send Queue Drained (`SQD`), alternative paths, XRC, raw packets: refused.
 
 use crate::abi::*;
@@ -48,7 +48,7 @@ pub(crate) struct Qp {
     abi: UnsafeCell<ibv_qp_ex>,
     born: Generation,
     pub(crate) context: &'static Context,
-    /// What the engine calls it.
+    /// The engine's number of the queue pair.
     pub(crate) number: u32,
     pub(crate) service: Service,
     pub(crate) inline_max: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Qp {
     pub(crate) batch: wr::Batch,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Qp {
     type Abi = ibv_qp_ex;
 
@@ -72,7 +72,7 @@ unsafe impl Object for Qp {
     }
 }
 
-/// What the engine calls a queue pair, for the connection manager.
+/// Returns the engine's number of a queue pair, for the connection manager.
 ///
 /// # Safety
 /// The pointer is null or a queue pair of ours.
@@ -82,13 +82,14 @@ pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
 }
 
 impl Qp {
-    /// Whether sends may be posted, as far as the program's own changes say; the engine knows the rest.
+    /// Returns whether sends may be posted, according to the program's own changes; the engine checks the
+    /// rest.
     #[inline]
     pub(crate) fn takes_sends(&self) -> bool {
         self.state.load(Ordering::Relaxed) != IBV_QPS_RTR || self.state() == IBV_QPS_ERR
     }
 
-    /// Whether receives may be posted.
+    /// Returns whether receives may be posted.
     #[inline]
     pub(crate) fn takes_receives(&self) -> bool {
         self.state.load(Ordering::Relaxed) != IBV_QPS_RESET || self.state() != IBV_QPS_RESET
@@ -98,7 +99,7 @@ impl Qp {
         kiban_os::lock(&self.kept)
     }
 
-    /// Where it stands: the program's word, unless the engine knows of an error or of a connection that the
+    /// Returns the state: the program's, unless the engine knows of an error or of a connection that the
     /// manager made.
     fn state(&self) -> ibv_qp_state {
         let told = self.state.load(Ordering::Relaxed);
@@ -172,7 +173,7 @@ unsafe fn create(
     {
         return Err(libc::EINVAL);
     }
-    // It costs nothing, and some programs take what they are told.
+    // This costs nothing, and some programs use the value that they get back.
     cap.max_inline_data = bounds.inline_bytes_max as u32;
     let mut abi = ibv_qp_ex::ZERO;
     let base = &mut abi.qp_base;
@@ -222,7 +223,7 @@ unsafe fn create(
     });
     match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
         Ok((number, name)) => {
-            // SAFETY: it was just made, and nobody else knows it.
+            // SAFETY: it is new and not shared yet.
             unsafe {
                 (*qp).number = number;
                 let base = &mut (*qp).abi.get_mut().qp_base;
@@ -296,7 +297,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         pair.context.happenings.forget(|told| told.cookie == cookie);
         pair.events.wait();
         pair.context.release();
-        // SAFETY: it was given, and nothing tells of it any more.
+        // SAFETY: the pointer came from `give`, and no event names it any more.
         unsafe { take_back::<Qp>(qp.cast()) };
         Ok(())
     })
@@ -304,7 +305,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 
 // ---- changed
 
-/// Whether the values of attributes can be.
+/// Returns whether the values of the attributes are valid.
 fn are_possible(qp: &Qp, asked: &ibv_qp_attr, mask: c_uint) -> bool {
     let has = |attribute| mask & attribute != 0;
     let bounds = qp.context.engine.bounds();
@@ -323,7 +324,7 @@ fn are_possible(qp: &Qp, asked: &ibv_qp_attr, mask: c_uint) -> bool {
     !wrong
 }
 
-/// Takes over the attributes that are set.
+/// Stores the attributes that are set.
 fn keep(kept: &mut ibv_qp_attr, asked: &ibv_qp_attr, mask: c_uint) {
     macro_rules! fields {
         ($($flag:ident: $($field:ident)*;)*) => {
@@ -359,13 +360,13 @@ fn patience(timeout: u8, retries: u8) -> Option<Duration> {
     (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PATIENCE_MIN))
 }
 
-/// Whether the connection manager makes the connection.
+/// Returns whether the connection manager makes the connection.
 fn is_met_by_manager(with: &ibv_qp_attr) -> bool {
     with.dest_qp_num == 0 || transport() == Transport::Iwarp
 }
 
-/// Tells the engine what peers may do. The connection manager's are told by nobody: its peers may do all that
-/// tags allow.
+/// Tells the engine what the peer may do. For the connection manager's connections there is no such setting:
+/// their peers may do all that the STags allow.
 fn allow(qp: &Qp, with: &ibv_qp_attr) -> Result<(), c_int> {
     qp.context.engine.set_remote_access(qp.number, access(with.qp_access_flags)).map_err(refused)
 }
@@ -383,7 +384,8 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
             Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },
-        // Who names a peer wants to meet it, which an iWARP device leaves to the connection manager.
+        // A program that names a peer wants to connect out of band; an iWARP device leaves connections to the
+        // connection manager.
         IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {
@@ -426,7 +428,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let mut kept = qp.kept();
         let told = qp.state.load(Ordering::Relaxed);
         let stands = qp.state();
-        // What the connection manager has connected may still be told of it in the words of its program.
+        // A program may still make the state changes of a connection that the connection manager has made
+        // already.
         let from = if stands == IBV_QPS_ERR { stands } else { told };
         let to = if mask & IBV_QP_STATE != 0 { asked.qp_state } else { from };
         let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, stands].contains(&asked.cur_qp_state);
@@ -482,8 +485,8 @@ unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-/// Whether data of an operation comes in the order of its bytes: TCP's does, but nothing is promised of when
-/// it is seen.
+/// Returns whether data of an operation arrives in the order of its bytes: over TCP it does, but there is no
+/// guarantee of when it becomes visible.
 ///
 /// # Safety
 /// A queue pair of ours, or null.

@@ -1,6 +1,6 @@
 //! Shared receive queues (ibv_create_srq(3)).
 //!
-//! Limit     told once when fewer receives are left; a program sets it anew.
+//! Limit     an event is sent once when fewer receives are left; a program then sets the limit again.
 //! Left out  XRC and tag matching; resizing.
 
 use crate::abi::*;
@@ -19,7 +19,7 @@ pub(crate) struct Srq {
     abi: UnsafeCell<ibv_srq>,
     born: Generation,
     context: &'static Context,
-    /// What the engine calls it.
+    /// The engine's number of the queue.
     pub(crate) number: u32,
     /// The domain that it belongs to.
     pub(crate) domain: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Srq {
     pub(crate) events: Acknowledged,
 }
 
-// SAFETY: the struct of C stands first.
+// SAFETY: the C struct is the first field.
 unsafe impl Object for Srq {
     type Abi = ibv_srq;
 
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         // The limit is set by ibv_modify_srq(3) alone.
         match context.engine.create_srq(domain.number, entries, 0, context.happenings.clone(), cookie) {
             Ok(number) => {
-                // SAFETY: it was just made, and nobody else knows it.
+                // SAFETY: it is new and not shared yet.
                 unsafe {
                     (*srq).number = number;
                     (*srq).abi.get_mut().handle = number;
@@ -123,7 +123,7 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr,
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
             return Err(libc::EINVAL);
         }
-        // `device_cap_flags` says that there is no resizing.
+        // `device_cap_flags` says that resizing is not supported.
         if mask & IBV_SRQ_MAX_WR != 0 {
             return Err(libc::EOPNOTSUPP);
         }
@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: it was given, and nothing tells of it any more.
+        // SAFETY: the pointer came from `give`, and no event names it any more.
         unsafe { take_back::<Srq>(srq) };
         Ok(())
     })

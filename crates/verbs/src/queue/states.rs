@@ -11,9 +11,9 @@ use kiban_rdma_runtime::verbs::Service;
 const PATH: c_uint = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 const INIT_CONNECTED: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 const INIT_UD: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
-/// What names the peer.
+/// The attributes that name the peer.
 const RTR_CONNECTED: c_uint = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-/// What a queue pair that is at work takes.
+/// The attributes that a queue pair in operation accepts.
 const AT_WORK_RC: c_uint = AT_WORK_UC | IBV_QP_MIN_RNR_TIMER;
 const AT_WORK_UC: c_uint = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | PATH;
 const AT_WORK_UD: c_uint = IBV_QP_CUR_STATE | IBV_QP_QKEY;
