@@ -8,7 +8,7 @@ pub(crate) const CM: &CStr = c"librdmacm.so.1";
 pub(crate) struct RealLibrary(*mut c_void);
 
 impl RealLibrary {
-    /// A library as the linker of this system finds it. It stays loaded.
+    /// Opens a library as this system's dynamic linker finds it. It stays loaded.
     pub(crate) fn open(name: &CStr) -> RealLibrary {
         // SAFETY: a name, and flags of dlopen(3); the library's own start makes no use of ours.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -18,8 +18,8 @@ const AT_WORK_RC: c_uint = AT_WORK_UC | IBV_QP_MIN_RNR_TIMER;
 const AT_WORK_UC: c_uint = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | PATH;
 const AT_WORK_UD: c_uint = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 
-/// The attributes that a change needs, and those that it takes beside them; nothing if there is no such
-/// change.
+/// Returns the attributes that a state change requires and those that it allows, or `None` if there is no
+/// such change.
 fn masks(from: ibv_qp_state, to: ibv_qp_state, service: Service) -> Option<(c_uint, c_uint)> {
     fn choose<T>(service: Service, rc: T, uc: T, ud: T) -> T {
         match service {
@@ -59,10 +59,10 @@ fn masks(from: ibv_qp_state, to: ibv_qp_state, service: Service) -> Option<(c_ui
     })
 }
 
-/// Whether a change is one, with these attributes.
+/// Returns whether a state change with these attributes is valid.
 pub(crate) fn is_change(from: ibv_qp_state, to: ibv_qp_state, service: Service, mask: c_uint) -> bool {
     masks(from, to, service).is_some_and(|(needs, takes)| {
-        // A program may say what it takes the state to be, wherever it is checked.
+        // A program may always name the current state; where that matters it is checked.
         mask & needs == needs && mask & !(needs | takes | IBV_QP_STATE) == 0
     })
 }

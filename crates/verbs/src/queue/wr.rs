@@ -31,7 +31,7 @@ const OF_RC: u64 = OF_UD
 const OF_UC: u64 = OF_RC
     & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-/// The operations that can be posted so.
+/// Returns the operations that can be posted in this way.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
         Service::Connected => OF_RC,
@@ -45,11 +45,11 @@ pub(crate) fn supported(service: Service) -> u64 {
 struct Gathered {
     works: Vec<SendWork>,
     error: c_int,
-    /// What the last request's immediate data is, and whether it waits for an address.
+    /// The immediate data of the last request, and whether it still lacks its destination.
     immediate: Option<u32>,
 }
 
-/// Where requests gather.
+/// The requests that have been collected since `start`.
 pub(crate) struct Batch {
     offered: bool,
     /// Held from start to end: its holder alone uses `gathered`.
@@ -62,21 +62,21 @@ impl Batch {
         Batch { offered, open: SpinLock::new(), gathered: UnsafeCell::default() }
     }
 
-    /// Whether the program asked for these calls.
+    /// Returns whether the program asked for these calls.
     pub(crate) fn is_offered(&self) -> bool {
         self.offered
     }
 }
 
-/// Lets a call work on what has gathered.
+/// Runs `work` on the collected requests.
 ///
 /// # Safety
-/// A queue pair of ours, on which the caller has called start, and not yet an end.
+/// A queue pair of ours, on which the caller has called `start` and not yet completed or aborted.
 unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
     catch_panics((), || {
         // SAFETY: promised by the caller.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
-        // SAFETY: whoever has started holds the lock.
+        // SAFETY: the thread that called `start` holds the lock.
         let gathered = unsafe { &mut *pair.batch.gathered.get() };
         if let Err(error) = work(pair, gathered)
             && gathered.error == 0

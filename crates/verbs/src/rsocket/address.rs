@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Reads an address that a program gives.
 ///
 /// # Safety
-/// There are `bytes` bytes at `at`, or it is null.
+/// `at` points to `bytes` bytes, or is null.
 pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<SocketAddr, c_int> {
     if at.is_null() {
         return Err(libc::EFAULT);
@@ -15,7 +15,7 @@ pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<Socke
     if (bytes as usize) < size_of::<libc::sa_family_t>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the family stands first, and there are as many bytes; programs need not align what they give.
+    // SAFETY: the family is the first field, and there are enough bytes; the pointer may be unaligned.
     let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if bytes as usize >= size_of::<sockaddr_in>() => {
@@ -36,7 +36,7 @@ pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<Socke
     }
 }
 
-/// The address as a socket of a family shows it.
+/// Converts an address to the form that a socket of a family uses.
 fn shown(address: SocketAddr, family: c_int) -> SocketAddr {
     match (address, family) {
         (SocketAddr::V4(v4), libc::AF_INET6) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
@@ -45,7 +45,7 @@ fn shown(address: SocketAddr, family: c_int) -> SocketAddr {
     }
 }
 
-/// The bytes of an address, and how many they are.
+/// Returns the bytes of an address, and their number.
 pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, usize) {
     // SAFETY: an address of zeros is one of no family.
     let mut place: sockaddr_storage = unsafe { core::mem::zeroed() };
@@ -80,7 +80,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
 /// Writes an address where a program wants it: as much as there is room for, and how long it is (accept(2)).
 ///
 /// # Safety
-/// `at` has as many bytes as `length` says, or one of them is null.
+/// `at` points to `*length` bytes, or one of the pointers is null.
 pub(super) unsafe fn write(address: SocketAddr, family: c_int, at: *mut sockaddr, length: *mut socklen_t) {
     if at.is_null() || length.is_null() {
         return;
@@ -94,7 +94,7 @@ pub(super) unsafe fn write(address: SocketAddr, family: c_int, at: *mut sockaddr
     }
 }
 
-/// The address of nobody, of a family.
+/// Returns the unspecified address of a family.
 pub(super) fn unspecified(family: c_int) -> SocketAddr {
     match family {
         libc::AF_INET6 => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),

@@ -20,12 +20,12 @@ use std::time::Duration;
 /// Parts of a vector at most (readv(2)).
 const PARTS_MAX: usize = 1024;
 
-/// 0, or -1 and errno.
+/// Returns 0, or sets errno and returns -1.
 fn answer(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
     catch_panics(-1, || work().map_or_else(fail_with_errno, |()| 0))
 }
 
-/// A number, or -1 and errno.
+/// Returns a number, or sets errno and returns -1.
 fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
     catch_panics(-1, || {
         work().map_or_else(|error| fail_with_errno(error) as isize, |count| count.cast_signed())
@@ -35,7 +35,7 @@ fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
 /// Bytes that a program gives.
 ///
 /// # Safety
-/// There are as many, or the pointer is null.
+/// `at` points to `length` bytes, or is null.
 unsafe fn bytes<'a>(at: *const c_void, length: usize) -> Result<&'a [u8], c_int> {
     match (at.is_null(), length) {
         (_, 0) => Ok(&[]),
@@ -45,10 +45,10 @@ unsafe fn bytes<'a>(at: *const c_void, length: usize) -> Result<&'a [u8], c_int>
     }
 }
 
-/// Room that a program gives.
+/// Returns a program's buffer.
 ///
 /// # Safety
-/// There is as much, or the pointer is null.
+/// `at` points to `length` writable bytes, or is null.
 unsafe fn room<'a>(at: *mut c_void, length: usize) -> Result<&'a mut [u8], c_int> {
     match (at.is_null(), length) {
         (_, 0) => Ok(&mut []),
@@ -58,10 +58,10 @@ unsafe fn room<'a>(at: *mut c_void, length: usize) -> Result<&'a mut [u8], c_int
     }
 }
 
-/// The parts of a vector.
+/// Returns the parts of a vector.
 ///
 /// # Safety
-/// There are as many, or the pointer is null.
+/// `at` points to `number` elements, or is null.
 unsafe fn parts<'a>(at: *const iovec, number: usize) -> Result<&'a [iovec], c_int> {
     match (at.is_null(), number) {
         (_, 0) => Ok(&[]),
@@ -73,7 +73,7 @@ unsafe fn parts<'a>(at: *const iovec, number: usize) -> Result<&'a [iovec], c_in
 }
 
 /// # Safety
-/// The parts of the vector are memory.
+/// The parts of the vector point to memory.
 unsafe fn receive_parts(file: c_int, vector: &[iovec], flags: c_int) -> Result<usize, c_int> {
     let socket = socket(file)?;
     // SAFETY: promised by the caller.
@@ -90,7 +90,7 @@ fn receive(socket: &Socket, rooms: &mut [&mut [u8]], flags: c_int) -> Result<usi
 }
 
 /// # Safety
-/// The parts of the vector are memory.
+/// The parts of the vector point to memory.
 unsafe fn send_parts(file: c_int, vector: &[iovec], flags: c_int) -> Result<usize, c_int> {
     let socket = socket(file)?;
     // SAFETY: promised by the caller.
@@ -491,7 +491,7 @@ unsafe extern "C" fn rsetsockopt(
 }
 
 /// # Safety
-/// There are `*length` bytes at `at`; a value is put there.
+/// `at` points to `*length` writable bytes.
 unsafe fn put<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<(), c_int> {
     if at.is_null() || length.is_null() {
         return Err(libc::EFAULT);
@@ -572,7 +572,7 @@ extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
 // ---- I/O maps
 
 /// # Safety
-/// The memory is the program's until it is unmapped.
+/// The memory belongs to the program until it is unmapped.
 #[unsafe(export_name = "kiban_riomap")]
 unsafe extern "C" fn riomap(
     file: c_int,
@@ -600,7 +600,7 @@ extern "C" fn riounmap(file: c_int, at: *mut c_void, length: usize) -> c_int {
 }
 
 /// # Safety
-/// There are `length` bytes at `at`.
+/// `at` points to `length` bytes.
 #[unsafe(export_name = "kiban_riowrite")]
 unsafe extern "C" fn riowrite(
     file: c_int,

@@ -1,8 +1,9 @@
-//! What the NIC tells a socket of its connection.
+//! Events from the NIC to a socket about its connection.
 //!
-//! Goal      whoever is told notes and returns, since the NIC is locked; whoever looks at the socket next
-//!           finds it.
-//! Arrival   a connection that was accepted for a listener goes to it when it stands ([`Door`]).
+//! Goal      the callback only records the event, because the NIC is locked; the next look at the socket
+//!           handles it.
+//! Arrival   a connection that was accepted for a listener is passed to it when it is established
+//!           ([`AcceptQueue`]).
 
 use super::service::Job;
 use super::socket::Socket;
@@ -13,24 +14,24 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Somebody who sleeps on a channel is to look: nothing has come with it.
+/// Wakes a thread that sleeps on a channel; there is no event.
 pub(super) const WAKE: u64 = 1;
-/// Something has happened.
+/// There is an event.
 pub(super) const EVENTS: u64 = 2;
 
-/// What was told.
+/// The events of a connection.
 pub(super) struct Events {
-    /// It stands; what the peer answered.
+    /// It is established; the peer's private data.
     pub(super) connected: Option<Vec<u8>>,
-    /// It never will.
+    /// It could not be established.
     pub(super) failed: Option<c_int>,
-    /// It is over.
+    /// It has ended.
     pub(super) gone: bool,
-    /// It goes on as another end.
+    /// It continues as another end.
     pub(super) moved: Option<u32>,
 }
 
-/// What was told, and nobody has looked at yet.
+/// Events that have not been looked at yet.
 #[derive(Default)]
 struct PendingEvents {
     connected: Option<Vec<u8>>,
@@ -39,20 +40,20 @@ struct PendingEvents {
     moved: Option<u32>,
     /// The listener that waits for it.
     arrival: Option<(Arc<AcceptQueue>, Arc<Socket>)>,
-    /// Who is to be greeted when it stands, where nobody waits for it.
+    /// The socket to be notified when the connection is established, if no call waits for it.
     greeted: Option<Weak<Socket>>,
-    /// Nobody wants to hear more.
+    /// Further events are dropped.
     is_deaf: bool,
 }
 
-/// Where a connection is told of.
+/// The events of one connection.
 pub(super) struct Inbox {
     pub(super) channel: Arc<Channel<u64>>,
     jobs: Arc<Channel<Job>>,
     notes: Mutex<PendingEvents>,
 }
 
-/// The number of an error.
+/// Maps an error to an errno.
 fn number(error: &ConnectError) -> c_int {
     match error {
         ConnectError::Rejected(_) | ConnectError::Unreachable => libc::ECONNREFUSED,
@@ -68,23 +69,23 @@ impl Inbox {
         Inbox { channel, jobs, notes: Mutex::default() }
     }
 
-    /// The connection is to arrive at a listener.
+    /// Passes the connection to a listener when it is established.
     pub(super) fn expect_at(&self, door: Arc<AcceptQueue>, socket: Arc<Socket>) {
         lock(&self.notes).arrival = Some((door, socket));
     }
 
-    /// It will not arrive.
+    /// Withdraws that.
     pub(super) fn give_up(&self) {
         let arrival = lock(&self.notes).arrival.take();
         drop(arrival);
     }
 
-    /// Somebody of ours greets the peer when the connection stands.
+    /// Notifies a socket of ours when the connection is established, so that it can send its first message.
     pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
         lock(&self.notes).greeted = Some(socket);
     }
 
-    /// What there is to look at.
+    /// Takes the events.
     pub(super) fn take(&self) -> Events {
         let mut notes = lock(&self.notes);
         Events {
@@ -95,7 +96,7 @@ impl Inbox {
         }
     }
 
-    /// Nobody looks any more.
+    /// Drops all further events.
     pub(super) fn close(&self) {
         let mut notes = lock(&self.notes);
         notes.is_deaf = true;
@@ -107,7 +108,7 @@ impl CmEventHandler for Inbox {
     fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
         match told {
-            // Nobody asks an end.
+            // Ends get no connect requests.
             CmEvent::ConnectRequest(_) => return None,
             CmEvent::Connected { private_data, .. } => {
                 if let Some((door, socket)) = notes.arrival.take() {
@@ -128,7 +129,7 @@ impl CmEventHandler for Inbox {
             CmEvent::Disconnected { .. } => notes.gone = true,
         }
         if let Some((_, socket)) = notes.arrival.take() {
-            // It came to nothing. What it has belongs to the NIC, which is locked.
+            // The connection failed. Its objects belong to the NIC, which is locked here.
             self.jobs.tell(Job::Drop(socket));
         } else if !notes.is_deaf {
             self.channel.tell(EVENTS);
@@ -141,12 +142,12 @@ impl CmEventHandler for Inbox {
 #[derive(Default)]
 struct Ready {
     sockets: VecDeque<Arc<Socket>>,
-    /// On their way.
+    /// The number of connections being established.
     coming: usize,
     is_closed: bool,
 }
 
-/// Where a listener is told of requests.
+/// The queue of a listener's connections.
 pub(super) struct AcceptQueue {
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
@@ -167,7 +168,7 @@ impl AcceptQueue {
         AcceptQueue { family, channel, listening, jobs, backlog, ready: Mutex::default() }
     }
 
-    /// A connection stands.
+    /// Queues an established connection.
     fn arrive(&self, socket: Arc<Socket>, jobs: &Channel<Job>) {
         let mut ready = lock(&self.ready);
         ready.coming = ready.coming.saturating_sub(1);
@@ -179,17 +180,18 @@ impl AcceptQueue {
         }
     }
 
-    /// One that was coming is not.
+    /// Handles a connection that was being established and failed.
     pub(super) fn on_lost(&self) {
         let mut ready = lock(&self.ready);
         ready.coming = ready.coming.saturating_sub(1);
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     pub(super) fn take(&self) -> Option<Arc<Socket>> {
         let mut ready = lock(&self.ready);
         let socket = ready.sockets.pop_front()?;
-        // Who slept has taken an event, who only looked has not: the file says whether there are more.
+        // A thread that slept has taken a wake-up, one that only looked has not: make the file readable only
+        // if there are more.
         while self.channel.take().is_some() {}
         if !ready.sockets.is_empty() {
             self.channel.tell(EVENTS);
@@ -197,12 +199,12 @@ impl AcceptQueue {
         Some(socket)
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a connection.
     pub(super) fn is_ready(&self) -> bool {
         !lock(&self.ready).sockets.is_empty()
     }
 
-    /// No more: those whom nobody accepted.
+    /// Closes the queue and returns the connections that were not accepted.
     pub(super) fn close(&self) -> VecDeque<Arc<Socket>> {
         let mut ready = lock(&self.ready);
         ready.is_closed = true;
@@ -218,7 +220,7 @@ pub(super) struct IncomingRequest {
     pub(super) inbox: Arc<Inbox>,
 }
 
-/// A door as the NIC knows it.
+/// A listener's queue as the NIC's event handler.
 pub(super) struct AcceptHandler(pub(super) Arc<AcceptQueue>);
 
 impl CmEventHandler for AcceptHandler {

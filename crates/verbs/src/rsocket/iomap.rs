@@ -1,7 +1,7 @@
 //! I/O maps (riomap, riounmap, riowrite): a peer writes to memory of the program's, past the stream.
 //!
-//! Goal      who maps memory for writing has an offset for it, which the peer names; the peer is told before
-//!           the next bytes of the stream.
+//! Goal      memory mapped for writing gets an offset, which the peer uses; the peer learns of it before the
+//!           next bytes of the stream.
 //! Limits    as many maps at once as the peer has entries (`RDMA_IOMAPSIZE` there). Offsets that overlap are
 //!           not noticed.
 
@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use kiban_base::Region;
 use kiban_rdma_runtime::verbs::Access;
 
-/// What this side has mapped.
+/// The memory that this side has mapped.
 #[derive(Default)]
 pub(super) struct Mappings {
     all: Vec<Mapping>,
@@ -24,12 +24,12 @@ struct Mapping {
     length: usize,
     key: u32,
     offset: u64,
-    /// The entry of the peer's that says so, and whether it has been told.
+    /// The entry in the peer's table, and whether it has been sent.
     entry: Option<(u16, bool)>,
 }
 
 impl Mappings {
-    /// The keys of all, for when the connection goes.
+    /// Returns all keys, to be deregistered when the connection ends.
     pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
         self.all.iter().map(|mapping| mapping.key)
     }
@@ -38,7 +38,7 @@ impl Mappings {
 /// Maps memory.
 ///
 /// # Safety
-/// It is the program's, which leaves it to the peer until it unmaps it.
+/// The memory belongs to the program, which lets the peer use it until it is unmapped.
 pub(super) unsafe fn map(
     socket: &Socket,
     at: *mut u8,
@@ -72,7 +72,7 @@ pub(super) unsafe fn map(
     Ok(offset)
 }
 
-/// Takes memory back. The peer is not told: what it writes there is refused.
+/// Unmaps memory. The peer is not notified: its writes are refused.
 pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_int> {
     let mut inner = socket.inner();
     let stream = inner.stream().ok_or(libc::EINVAL)?;
@@ -83,7 +83,7 @@ pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_i
     Ok(())
 }
 
-/// Tells the peer of what is mapped, as far as credits allow.
+/// Sends the mappings to the peer, as far as credits allow.
 pub(super) fn send_mappings(stream: &mut Stream) {
     for index in 0..stream.mappings.all.len() {
         let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];
@@ -100,7 +100,7 @@ pub(super) fn send_mappings(stream: &mut Stream) {
 /// Writes to what the peer has mapped.
 pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, c_int> {
     let offset = offset.cast_unsigned();
-    // What the peer has mapped ends the write: as much as there is room for.
+    // The write ends where the peer's mapping ends.
     let reach = |stream: &Stream, sent: usize| {
         let at = offset.wrapping_add(sent as u64);
         let within = |mapped: &&MapEntry| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);

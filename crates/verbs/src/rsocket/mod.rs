@@ -5,13 +5,13 @@
 //!           (docs/rsockets.md has the format).
 //! Down      a [`socket::Socket`] uses the NIC's engine itself, not the functions of C: no pointers are
 //!           needed here.
-//! File      a socket's number is the file of its channel: no other file has it, and it is readable when
-//!           something may have happened since somebody looked in vain.
+//! File      a socket's number is the descriptor of its channel: no other file has it, and it is readable
+//!           when something may have happened since the last look that found nothing.
 //! Helper    connections are accepted, and begun ones greeted, by a thread of ours ([`service`]): a peer that
 //!           connects need not wait until the program accepts, as with TCP.
 //! Fork      a child has none of its parent's rsockets: their numbers are unknown to it (EBADF).
-//! Locks     a socket's state, then the NIC, then what the NIC tells ([`inbox`]); whoever is told calls
-//!           nobody.
+//! Locks     a socket's state, then the NIC, then the NIC's events ([`inbox`]); callbacks of the NIC call
+//!           nothing.
 //! Left out  datagrams (EPROTONOSUPPORT), out-of-band data, ancillary data (ENOTSUP), signals for broken
 //!           pipes.
 

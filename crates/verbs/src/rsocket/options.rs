@@ -1,9 +1,9 @@
 //! Options of rsockets (rsetsockopt, rgetsockopt).
 //!
-//! Goal      the options that rdma-core knows, with its values; others are refused as it refuses them
+//! Goal      the options that rdma-core knows, with its values; others are refused with the same error
 //!           (ENOTSUP).
-//! Fixed     sizes are those of when a connection begins. Most options of TCP are accepted and mean nothing
-//!           here: the NIC sends at once, and asks silent peers itself whether they live.
+//! Fixed     the sizes at the start of a connection apply. Most TCP options are accepted and have no effect:
+//!           the NIC sends at once, and probes silent peers itself.
 
 use super::stream::Sizes;
 use super::wire::{scaled, unscaled};
@@ -22,7 +22,7 @@ const RDMA_ROUTE: c_int = 4;
 const WORKS: (u16, u16) = (16, 16384);
 /// Bytes of buffers, at least and at most.
 const BUFFER: (u32, u32) = (4096, 64 << 20);
-/// What the NIC takes inline.
+/// The most that the NIC sends inline.
 const INLINE_MAX: u16 = 512;
 
 /// A socket's options.
@@ -65,10 +65,10 @@ impl Default for Options {
     }
 }
 
-/// An int of the program's.
+/// Reads an int of the program.
 ///
 /// # Safety
-/// There are `bytes` bytes at `at`, or it is null.
+/// `at` points to `bytes` bytes, or is null.
 unsafe fn int(at: *const c_void, bytes: socklen_t) -> Result<c_int, c_int> {
     if at.is_null() {
         return Err(libc::EFAULT);
@@ -84,14 +84,14 @@ fn works(value: c_int) -> u16 {
     value.clamp(c_int::from(WORKS.0), c_int::from(WORKS.1)) as u16
 }
 
-/// As much as is asked for, twice, as Linux has it too.
+/// Returns twice the requested size, like Linux.
 fn buffer(value: c_int) -> u32 {
     let wanted = u32::try_from(value).unwrap_or(u32::MAX).saturating_mul(2);
     wanted.clamp(BUFFER.0, BUFFER.1).next_multiple_of(128)
 }
 
 impl Options {
-    /// How large a connection is.
+    /// Returns the sizes of a connection.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             send_bytes: self.send_bytes as usize,
@@ -106,7 +106,7 @@ impl Options {
     /// Sets one; `is_open`: a connection has begun, so that sizes stay.
     ///
     /// # Safety
-    /// There are `bytes` bytes at `at`, or it is null.
+    /// `at` points to `bytes` bytes, or is null.
     pub(super) unsafe fn set(
         &mut self,
         level: c_int,
@@ -156,7 +156,7 @@ impl Options {
         Ok(())
     }
 
-    /// The value of one that is a number.
+    /// Returns the value of a numeric option.
     pub(super) fn get(&self, level: c_int, name: c_int) -> Result<c_int, c_int> {
         Ok(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address.into(),
@@ -180,7 +180,7 @@ impl Options {
         })
     }
 
-    /// Whether a close waits, and for how long.
+    /// Returns whether a close waits, and for how long.
     pub(super) fn linger(&self) -> libc::linger {
         libc::linger { l_onoff: self.linger.0.into(), l_linger: self.linger.1 }
     }

@@ -3,8 +3,8 @@
 //! Goal      as poll(2) and select(2), for any mixture.
 //! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in
 //!           poll(2).
-//! Wakes     a file is taken from by whoever looks at its socket; that one wakes those who sleep here. Where
-//!           two such meet one might sleep on, so nobody sleeps for longer than [`NAP`].
+//! Wakes     a look at a socket takes the wake-up from its file, and wakes the threads that sleep here. Two
+//!           such threads could miss each other's wake-ups, so none sleeps for longer than [`NAP`].
 
 use super::socket::Socket;
 use super::world::{self, Descriptor};
@@ -16,10 +16,10 @@ use std::time::Duration;
 
 /// The longest sleep without a look.
 const NAP: Duration = Duration::from_millis(100);
-/// How long one looks before one sleeps.
+/// How long to poll before sleeping.
 const LOOKS: Duration = Duration::from_micros(20);
 
-/// The rsockets among files.
+/// Returns the rsockets among descriptors.
 fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
     let socket = |file: &pollfd| match world::find(file.fd) {
         Ok(Descriptor::Socket(socket)) => Some(socket),
@@ -28,7 +28,7 @@ fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
     files.iter().map(socket).collect()
 }
 
-/// Asks the rsockets.
+/// Queries the rsockets.
 fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
     let mut count = 0;
     for (file, socket) in files.iter_mut().zip(sockets) {
@@ -40,8 +40,8 @@ fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usi
     count
 }
 
-/// poll(2) on the others, and on the files of the rsockets if it is to sleep: how many of the others are
-/// ready.
+/// Calls poll(2) on the other descriptors, and on the files of the rsockets if it is to sleep. Returns how
+/// many of the others are ready.
 fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_int) -> Result<usize, c_int> {
     let mut asked: Vec<pollfd> = files.to_vec();
     for (file, socket) in asked.iter_mut().zip(sockets) {
@@ -65,7 +65,7 @@ fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_
     Ok(count)
 }
 
-/// As poll(2); `None`: for ever.
+/// As poll(2); `None`: no time limit.
 pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
     let sockets = sockets(files);
     if sockets.iter().all(Option::is_none) {
@@ -84,7 +84,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
         if passed < LOOKS {
             continue;
         }
-        // From now on whoever takes what these wait for wakes them.
+        // From now on, a thread that takes events of these sockets wakes this one.
         for socket in sockets.iter().flatten() {
             socket.sleepers.enter();
             Socket::arm(&socket.inner());
@@ -102,7 +102,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
     }
 }
 
-/// A set of select(2), if there is one.
+/// Returns whether a set of select(2) contains a descriptor; a null set contains none.
 ///
 /// # Safety
 /// A set or null.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A list of files.
 pub(super) struct Repoll {
-    /// Told when the list has changed.
+    /// Signalled when the list has changed.
     pub(super) changes: Channel<u64>,
     files: Mutex<Vec<(c_int, u32, u64)>>,
 }
@@ -50,7 +50,7 @@ impl Repoll {
         Ok(())
     }
 
-    /// As epoll_wait(2), with a room for events.
+    /// As epoll_wait(2), with a buffer for events.
     pub(super) fn wait(&self, room: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
         let clock = kiban_os::Clock::new();
         let begun = clock.now();

@@ -1,7 +1,7 @@
 //! A thread that does for sockets what nobody waits for.
 //!
-//! Goal      a peer's request is answered though the program has not called raccept(), as a listening TCP
-//!           socket does; what is told under the NIC's lock is done beside it.
+//! Goal      a request is answered before the program calls raccept(), as by a listening TCP socket; work
+//!           that cannot be done under the NIC's lock is done by this thread.
 //! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
 
 use super::inbox::{AcceptQueue, IncomingRequest};
@@ -12,13 +12,13 @@ use super::world::Registry;
 use core::ffi::c_int;
 use std::sync::{Arc, Weak};
 
-/// Something to do.
+/// Work for the service thread.
 pub(super) enum Job {
     /// Answer a request.
     Arrive(Box<IncomingRequest>),
     /// A connection that a program began, and does not wait for, stands.
     Greet(Weak<Socket>),
-    /// Nobody wants a connection.
+    /// Drop a connection that is not wanted.
     Drop(Arc<Socket>),
 }
 
@@ -42,7 +42,7 @@ fn run(world: &'static Registry) {
     let file = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
         let mut files = [file(world.jobs.number()), file(world.happenings.number())];
-        // SAFETY: two files, whose channels live for ever.
+        // SAFETY: two descriptors, whose channels live as long as the process.
         unsafe { libc::poll(files.as_mut_ptr(), 2, -1) };
         while world.happenings.take().is_some() {}
         while let Some(job) = world.jobs.take() {

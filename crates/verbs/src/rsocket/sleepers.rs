@@ -1,6 +1,6 @@
-//! Threads that sleep until something happens to a socket.
+//! Threads that sleep until there is an event of a socket.
 //!
-//! Purpose   the thread that takes an event need not be the one that waits for it; the others must wake.
+//! Purpose   the thread that takes an event need not be the one that waits for it; the others must be woken.
 //! Sleeper   looks at the socket under its lock; before it unlocks, it increments `count` and reads `taken`.
 //!           One sleeper at a time waits in the NIC, and only if `taken` has not changed since.
 //! Taker     takes the event and increments `taken` under the socket's lock, unlocks, and wakes the others if
@@ -11,7 +11,7 @@
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Who sleeps, and what was taken.
+/// The number of sleeping threads, and of events taken.
 pub(crate) struct Waiters {
     count: AtomicUsize,
     taken: AtomicU64,
@@ -34,12 +34,12 @@ impl Waiters {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Counts that something was taken, or has changed.
+    /// Counts an event that was taken, or a change.
     pub(crate) fn note_taken(&self) {
         self.taken.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns how often something was taken.
+    /// Returns how many events were taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::SeqCst)
     }

@@ -6,11 +6,11 @@
 //!                                       └────────▶ Failed
 //! ```
 //!
-//! Waiting   everything that may wait asks again whenever something has happened ([`Socket::until`]). Of
-//!           several threads that wait for one socket one sleeps in the NIC; whoever takes what another
-//!           sleeps for wakes it.
-//! Close     what was written still leaves: [`LINGER`] at most until the end can be said, and as long again
-//!           until all has left.
+//! Waiting   each call that may wait tries again whenever there is an event ([`Socket::until`]). Of several
+//!           threads that wait for one socket, one sleeps in the NIC; a thread that takes an event for which
+//!           another sleeps wakes it.
+//! Close     written data is still sent: at most [`LINGER`] until the end can be announced, and as long again
+//!           until everything has been sent.
 
 use super::address::unspecified;
 use super::inbox::{AcceptHandler, AcceptQueue, Events, Inbox, WAKE};
@@ -29,17 +29,16 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a socket that is closed waits for what it has sent to leave, and for its peer to have it.
+/// How long a closed socket waits until its data has been sent and acknowledged.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The longest sleep without a look: wakes go through one file, and two who are meant by one may take it from
-/// each other.
+/// The longest sleep without a look: wake-ups go through one file, and two threads may take each other's.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Where a socket stands.
+/// The phase of a socket.
 pub(super) enum Phase {
     New,
-    /// The file keeps the port from others.
+    /// The file reserves the port.
     Bound {
         _port: OwnedFd,
     },
@@ -52,17 +51,17 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// What a socket's lock guards.
+/// The state under a socket's lock.
 pub(super) struct Inner {
     pub(super) phase: Phase,
-    /// Told once, by the next call or as SO_ERROR.
+    /// Reported once, by the next call or as SO_ERROR.
     pub(super) error: Option<c_int>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) options: Options,
     /// The program has ended our side, not the peer.
     has_shut: bool,
-    /// The connection is told to be gone: looked at once.
+    /// The end of the connection has been reported: handled at once.
     knows_gone: bool,
 }
 
@@ -76,9 +75,9 @@ pub(super) struct Socket {
     pub(super) status_flags: AtomicI32,
     pub(super) file_flags: AtomicI32,
     inner: Mutex<Inner>,
-    /// Held by who sleeps in the NIC.
+    /// Held by the thread that sleeps in the NIC.
     sleeping: Mutex<()>,
-    /// Threads that sleep until something happens.
+    /// Threads that sleep until there is an event.
     pub(super) sleepers: Waiters,
 }
 
@@ -87,7 +86,7 @@ impl Inner {
         Inner { phase, error: None, local: None, peer: None, options, has_shut: false, knows_gone: false }
     }
 
-    /// The stream, if there is a connection or was one.
+    /// Returns the stream, if there is or was a connection.
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.phase {
             Phase::Connected(stream) => Some(stream),
@@ -95,12 +94,12 @@ impl Inner {
         }
     }
 
-    /// The error that is to be told, once.
+    /// Takes the error to be reported.
     pub(super) fn take_error(&mut self) -> Option<c_int> {
         self.error.take()
     }
 
-    /// Whether a connection has begun: the sizes of its buffers are fixed.
+    /// Returns whether a connection has been started: the sizes of its buffers are then fixed.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. })
     }
@@ -121,7 +120,7 @@ fn number(error: &std::io::Error) -> c_int {
     })
 }
 
-/// The address of ours from which another is reached.
+/// Returns the address of ours from which another is reached.
 fn way_to(to: SocketAddr) -> Result<IpAddr, c_int> {
     let ask = || {
         let socket = UdpSocket::bind(unspecified(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
@@ -167,7 +166,7 @@ fn reserve(address: SocketAddr, only_v6: bool) -> Result<(OwnedFd, SocketAddr), 
 }
 
 impl Socket {
-    /// A new socket.
+    /// Creates a socket.
     pub(super) fn new(family: c_int) -> Result<Arc<Socket>, c_int> {
         let world = world()?;
         let channel = Arc::new(Channel::new().map_err(|error| number(&error))?);
@@ -196,7 +195,7 @@ impl Socket {
         }
     }
 
-    /// One that came to a listener, whose options it has.
+    /// Creates the socket of an accepted connection, with the listener's options.
     pub(super) fn accepted(
         world: &'static Registry,
         family: c_int,
@@ -228,15 +227,15 @@ impl Socket {
         lock(&self.inner).options.sizes()
     }
 
-    /// Whether a call with these flags of recv(2) and send(2) does not wait.
+    /// Returns whether a call with these flags of recv(2) and send(2) is non-blocking.
     pub(super) fn is_nonblocking(&self, flags: c_int) -> bool {
         flags & libc::MSG_DONTWAIT != 0 || self.status_flags.load(Ordering::Relaxed) & libc::O_NONBLOCK != 0
     }
 
     // ---- what has happened
 
-    /// Takes what has happened. Whether something had: then others who sleep have to be woken
-    /// ([`Socket::wake`]), after the last look of this one, which would take the wake too.
+    /// Handles all events. Returns whether there were any: then other sleeping threads must be woken
+    /// ([`Socket::wake`]), after this thread's last look, which would take the wake-up too.
     #[must_use]
     pub(super) fn advance(&self, inner: &mut Inner) -> bool {
         if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
@@ -262,7 +261,7 @@ impl Socket {
         match &mut inner.phase {
             Phase::Connected(stream) => {
                 let was_over = stream.over.is_some();
-                // What came before the end comes first.
+                // Data that arrived before the end is handled first.
                 happened |= stream.advance();
                 if gone && !inner.knows_gone {
                     inner.knows_gone = true;
@@ -286,7 +285,7 @@ impl Socket {
         news | happened
     }
 
-    /// Wakes others who sleep, of whom `own` are the caller's.
+    /// Wakes other sleeping threads; `own` of the sleepers are the caller.
     pub(super) fn wake(&self, own: usize) {
         if self.sleepers.are_more_than(own) {
             self.world.engine.tell(&self.channel, WAKE);
@@ -305,12 +304,12 @@ impl Socket {
                 }
                 inner.phase = Phase::Connected(stream);
             }
-            // Somebody listens there who is no rsocket, or a newer one.
+            // The listener is not an rsocket, or a newer version.
             None => inner.error = Some(libc::EPROTONOSUPPORT),
         }
     }
 
-    /// Takes what has happened, for nobody in particular.
+    /// Handles all events on behalf of other threads.
     pub(super) fn look(&self) {
         let news = self.advance(&mut self.inner());
         if news {
@@ -318,7 +317,7 @@ impl Socket {
         }
     }
 
-    /// Asks to be told of what happens next, through the file.
+    /// Requests a wake-up for the next event, through the file.
     pub(super) fn arm(inner: &Inner) {
         if let Phase::Connected(stream) = &inner.phase {
             stream.arm();
@@ -346,7 +345,7 @@ impl Socket {
                     break;
                 }
                 if arms {
-                    // What happens before it can be told is found by another look.
+                    // An event that came before the request is found by another look.
                     Socket::arm(&inner);
                 }
             }
@@ -367,14 +366,14 @@ impl Socket {
 
     fn sleep(&self, seen: u64) -> Result<(), c_int> {
         let guard = lock(&self.sleeping);
-        // The one that slept before may have taken what this one waits for.
+        // The thread that slept before may have taken the event that this one waits for.
         if self.sleepers.taken() != seen {
             return Ok(());
         }
         let slept = self.world.engine.next_event(&self.channel, NAP);
         let slept = match slept {
             Ok(_) => {
-                // Whoever waits for the guard looks again.
+                // A thread that waits for the guard looks again.
                 self.sleepers.note_taken();
                 Ok(())
             }
@@ -450,7 +449,7 @@ impl Socket {
                 Phase::New | Phase::Bound { .. } => {
                     self.begin_to_connect(&mut inner, to)?;
                     if nonblocking {
-                        // However fast it goes or fails: the program asks later.
+                        // However fast it is established or fails: the program finds out later.
                         return Err(libc::EINPROGRESS);
                     }
                 }
@@ -481,8 +480,8 @@ impl Socket {
         let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
         let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
         self.inbox.notify_when_connected(Arc::downgrade(self));
-        // A peer whose NIC must hear the initiator first may read nothing from it: that is why there is a
-        // read at all.
+        // A peer whose NIC must receive the initiator's message first may be unable to read from it: this is
+        // why there is a read.
         let opened = engine
             .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
             .map_err(|error| number(&error))?;
@@ -492,7 +491,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for a connection that is on its way, and says whether there is one.
+    /// Returns the result of a connection that is being established, if there is one.
     fn connected(inner: &mut Inner) -> Option<Result<&mut Stream, c_int>> {
         match inner.phase {
             Phase::Connecting(_) => None,
@@ -542,7 +541,7 @@ impl Socket {
         }
     }
 
-    /// Whether nothing can be written any more, and why.
+    /// Returns why nothing can be written any more, if that is so.
     pub(super) fn closed_for_writing(inner: &mut Inner) -> Option<c_int> {
         let has_shut = inner.has_shut;
         let stream = inner.stream()?;
@@ -567,7 +566,7 @@ impl Socket {
         })
     }
 
-    /// Sends until all has gone; `more` sends what it can after so many bytes.
+    /// Sends until everything has been sent; `more` sends what it can after this many bytes.
     pub(super) fn send_with(
         &self,
         wanted: usize,
@@ -632,7 +631,7 @@ impl Socket {
             }
             self.sleepers.note_taken();
             self.wake(0);
-            // A peer that takes nothing for so long is left behind.
+            // A peer that accepts nothing for this long is abandoned.
             return said
                 .and(left)
                 .or_else(|error| if error == libc::ETIMEDOUT { Ok(()) } else { Err(error) });
@@ -640,7 +639,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The end of it. What was written leaves first.
+    /// Closes the socket. Written data is sent first.
     pub(super) fn close(&self) {
         let _ = self.shutdown(libc::SHUT_RDWR);
         self.inbox.close();
@@ -657,17 +656,17 @@ impl Socket {
                 drop(phase);
             }
         }
-        // Somebody may sleep on it still.
+        // Another thread may still sleep on it.
         self.sleepers.note_taken();
         self.wake(0);
     }
 
-    /// What poll(2) says of it.
-    /// `own`: how often the caller is counted among those who sleep.
+    /// Returns the events for poll(2). `own`: how often the caller is counted among the sleepers.
     pub(super) fn ready(&self, events: i16, own: usize) -> i16 {
         let mut inner = self.inner();
         let seen = self.sleepers.taken();
-        // Who polls may be whom a wake was meant for: passed on, it would go to and fro between two of them.
+        // The polling thread itself may be the one to be woken: passing the wake-up on would send it back and
+        // forth between two of them.
         if self.advance(&mut inner) && self.sleepers.taken() != seen {
             self.wake(own);
         }
@@ -685,8 +684,8 @@ impl Socket {
                 if stream.can_send() || stream.over.is_some() {
                     found |= libc::POLLOUT | libc::POLLWRNORM;
                 }
-                // What came before the end comes first: programs like rstream read no more once they are told
-                // of it.
+                // Data that arrived before the end comes first: programs like rstream read no more after they
+                // see the end.
                 match stream.over.filter(|_| !stream.has_data()) {
                     Some(EndReason::Disconnected) => found |= libc::POLLHUP,
                     Some(EndReason::Error(_)) => {
@@ -704,7 +703,7 @@ impl Socket {
         found & (events | libc::POLLHUP | libc::POLLERR)
     }
 
-    /// The addresses: ours, the peer's.
+    /// Returns the local and the peer's address.
     pub(super) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         self.look();
         let mut inner = self.inner();
@@ -715,7 +714,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Its number may come again.
+        // Its number may be reused.
         if self.world.is_ours() {
             self.world.engine.forget_channel(&self.channel);
         }

@@ -1,4 +1,4 @@
-//! A connected rsocket: buffers, credits and what has been said.
+//! A connected rsocket: buffers, credits and messages.
 //!
 //! ```text
 //! our send buffer, a ring ──Write──▶ the peer's receive buffer, two halves: the SGL says where ──▶ rrecv
@@ -6,15 +6,15 @@
 //! ```
 //!
 //! Send      as much as the peer's half has room for, its credits allow, and our buffer and send queue take.
-//! Receive   a half that has been read is told to the peer again, by a Write to its SGL and a message; that
-//!           message has the credits too. They are also told when half of them are used up.
-//! Credits   a message that brings data takes one; those of control take none, so that the ends cannot wait
-//!           for each other. They have [`CONTROLS`] receives of their own on our side, and we leave as many
-//!           of the peer's unused.
-//! Memory    addresses that peers see are ours to choose: they begin at [`RECEIVE_AT`] and [`TOLD_AT`], and a
-//!           protection domain of its own keeps peers of other sockets out.
-//! Trust     a peer that says it has brought more than it was given room for, or sends more than it may, is
-//!           cut off.
+//! Receive   a half of the buffer that has been read is granted to the peer again, by a Write to its SGL and
+//!           a message, which also carries credits. Credits are also sent when half of them have been used.
+//! Credits   a message with data takes one; control messages take none, so that the ends cannot wait for each
+//!           other. They have [`CONTROLS`] receives of their own on our side, and we leave as many of the
+//!           peer's unused.
+//! Memory    we choose the addresses that peers see: they start at [`RECEIVE_AT`] and [`TOLD_AT`], and each
+//!           socket has its own protection domain, so that peers of other sockets have no access.
+//! Trust     a peer that claims to have written more than it had room for, or sends more than it may, is
+//!           disconnected.
 //! Limits    all is under the socket's lock; the NIC has one of its own anyway.
 
 use super::wire::{
@@ -33,16 +33,16 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What peers call our receive buffer.
+/// The address of our receive buffer, as peers see it.
 const RECEIVE_AT: u64 = 1 << 32;
-/// What peers call the memory in which they tell us of their buffers.
+/// The address of the memory in which peers announce their buffers.
 const TOLD_AT: u64 = 2 << 32;
-/// What our queue calls the send buffer.
+/// The address of the send buffer, in our own work requests.
 const SEND_AT: u64 = 3 << 32;
-/// What our queue calls the memory for messages.
+/// The address of the memory for messages, in our own work requests.
 const MESSAGES_AT: u64 = 4 << 32;
 
-/// Control messages of ours under way.
+/// Our control messages in flight.
 const CONTROLS: u16 = 4;
 /// Bytes of a transfer.
 const TRANSFER_MAX: usize = 64 << 10;
@@ -58,7 +58,7 @@ const ID_DISCONNECT: u64 = 3 << 32;
 const ID_WRITE: u64 = 4 << 32;
 const ID_DIRECT: u64 = 5 << 32;
 
-/// How large things are.
+/// Sizes of buffers and queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) send_bytes: usize,
@@ -78,7 +78,7 @@ pub(super) enum EndReason {
     Error(c_int),
 }
 
-/// A connection, or one on the way.
+/// A connection, established or not.
 pub(super) struct Stream {
     born: Generation,
     engine: &'static Engine,
@@ -94,7 +94,7 @@ pub(super) struct Stream {
     pub(super) may_write: bool,
     pub(super) may_read: bool,
     pub(super) over: Option<EndReason>,
-    /// The end's own word was said, and has left.
+    /// Our end of the stream has been announced and sent.
     said_farewell: bool,
 
     // ---- what we send
@@ -115,14 +115,14 @@ pub(super) struct Stream {
     read_at: usize,
     /// Bytes that the peer may still bring.
     promised: usize,
-    /// Read, and not promised again.
+    /// Bytes that were read and not yet granted again.
     readable_again: usize,
     promise_at: usize,
     taken_messages: u16,
     credits_due: u16,
     /// The entry of the peer's SGL that is written next.
     entry: u32,
-    /// What peers have mapped.
+    /// The memory that the peer has mapped.
     pub(super) mapped: Vec<MapEntry>,
     pub(super) mappings: super::iomap::Mappings,
 }
@@ -149,7 +149,7 @@ struct Peer {
     iomap: u16,
 }
 
-/// What has been made, so that it goes again if the rest cannot be made.
+/// Objects that have been created; freed if the rest cannot be created.
 #[derive(Default)]
 struct Made {
     pd: Option<u32>,
@@ -176,7 +176,7 @@ impl Made {
 }
 
 impl Stream {
-    /// A queue pair with its memory, at an address of this host's.
+    /// Creates a queue pair with its memory, at an address of this host.
     pub(super) fn new(
         engine: &'static Engine,
         address: IpAddr,
@@ -304,7 +304,7 @@ impl Stream {
         self.sizes.receive_bytes / 2
     }
 
-    /// What the peer is told when the connection is made.
+    /// Returns the private data for the connection setup.
     pub(super) fn connect_data(&self) -> [u8; CONNECT_BYTES] {
         Connect {
             order: ByteOrder::OURS,
@@ -316,7 +316,7 @@ impl Stream {
         .bytes()
     }
 
-    /// What the peer said.
+    /// Handles the peer's private data.
     pub(super) fn on_connect_data(&mut self, peer: &Connect) {
         self.peer = Peer { order: peer.order, sgl: peer.sgl, half: peer.buffer.length, iomap: peer.iomap };
         self.entry = if peer.sgl.length > 1 { 1 } else { 0 };
@@ -326,7 +326,7 @@ impl Stream {
 
     // ---- what has happened
 
-    /// Takes what has come. Whether something had.
+    /// Handles all completions. Returns whether there were any.
     pub(super) fn advance(&mut self) -> bool {
         let mut news = false;
         let mut slots: SmallVec<[u64; 32]> = SmallVec::new();
@@ -373,7 +373,7 @@ impl Stream {
         }
     }
 
-    /// The connection is no more. Nobody had said so: what was under way is lost.
+    /// Handles a connection that ended without notice: data in flight is lost.
     pub(super) fn on_gone(&mut self) {
         if !self.may_read && !self.may_write {
             self.disconnected();
@@ -382,7 +382,7 @@ impl Stream {
         }
     }
 
-    /// The peer breaks a rule.
+    /// Ends the connection because the peer broke a rule.
     fn broken(&mut self) {
         self.fail(libc::EPROTO);
         let _ = self.engine.modify_to_error(self.qp);
@@ -422,9 +422,8 @@ impl Stream {
         }
     }
 
-    /// Takes entries that the peer has written whole: the message that follows a Write says that it is there.
-    /// Another may be on its way already and half there, and is as long as the first buffer only when it is
-    /// whole.
+    /// Adopts entries that the peer has written completely: the message after a Write says so. Another entry
+    /// may be half written; it has the length of the first buffer only when it is complete.
     fn adopt_targets(&mut self) {
         for (index, target) in self.targets.iter_mut().enumerate() {
             let at = TOLD_AT + (index * ENTRY_BYTES) as u64;
@@ -472,7 +471,7 @@ impl Stream {
         match completion.status {
             Status::Success => {}
             Status::Flushed | Status::Lost => {
-                // Why it was flushed may come later, but a peer that said farewell says so first.
+                // The reason for the flush may follow, but a peer that ended in order has said so before.
                 if self.over.is_none() {
                     self.on_gone();
                 }
@@ -524,7 +523,7 @@ impl Stream {
 
     // ---- data
 
-    /// Whether something can be sent now.
+    /// Returns whether data can be sent now.
     pub(super) fn can_send(&self) -> bool {
         self.may_write
             && self.works_free >= 2
@@ -533,13 +532,13 @@ impl Stream {
             && self.targets[self.target].length > 0
     }
 
-    /// Whether there is something to read.
+    /// Returns whether there is data to read.
     pub(super) fn has_data(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Takes bytes into the send buffer, or into the work request: what is sent, and how much of the buffer
-    /// it uses.
+    /// Copies bytes into the send buffer, or into the work request. Returns the data to send, and how much of
+    /// the buffer it uses.
     fn take_in(&mut self, bytes: &[u8]) -> (Data, usize) {
         if bytes.len() <= self.sizes.inline_bytes {
             return (Data::Inline(SmallVec::from_slice(bytes)), 0);
@@ -604,7 +603,7 @@ impl Stream {
         sent
     }
 
-    /// Tells the peer of memory of ours.
+    /// Announces memory of ours to the peer.
     pub(super) fn send_mapping(&mut self, index: u16, mapped: MapEntry) {
         let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
@@ -622,7 +621,7 @@ impl Stream {
         self.peer.iomap
     }
 
-    /// Memory of the program's, for peers to write to (or not).
+    /// Registers memory of the program, with or without write access for peers.
     pub(super) fn register(&self, memory: Region, access: Access) -> Result<u32, c_int> {
         let address = memory.address();
         self.engine.reg_mr(self.pd, memory, address, access).map_err(refused)
@@ -632,7 +631,7 @@ impl Stream {
         let _ = self.engine.dereg_mr(key);
     }
 
-    /// Reads what has arrived: how many bytes. Who only peeks finds it again.
+    /// Reads received bytes and returns their number; a peek leaves them there.
     pub(super) fn receive(&mut self, into: &mut [u8], skip: usize, peeks: bool) -> usize {
         let (mut got, mut at, mut skip) = (0, self.read_at, skip);
         let (mut index, mut read) = (0, self.read_of_first);
@@ -668,12 +667,12 @@ impl Stream {
 
     // ---- waiting and ending
 
-    /// The next completion is told.
+    /// Requests an event for the next completion.
     pub(super) fn arm(&self) {
         let _ = self.engine.arm_cq(self.cq, Notify::Any);
     }
 
-    /// Says that nothing more is sent, or that all is over. Whether it could be said now.
+    /// Sends a control message: no more data, or the end. Returns whether it could be sent now.
     pub(super) fn send_control(&mut self, control: Control) -> bool {
         if self.over.is_some() {
             return true;
@@ -688,18 +687,18 @@ impl Stream {
         true
     }
 
-    /// Whether all that was sent has left.
+    /// Returns whether everything has been sent.
     pub(super) fn is_quiet(&self) -> bool {
         let idle = self.works_free == usize::from(self.sizes.send_works) && self.controls_free == CONTROLS;
         if idle { true } else { self.over.is_some() && !self.is_parting() }
     }
 
-    /// Our farewell is on its way.
+    /// Returns whether our end is being announced.
     fn is_parting(&self) -> bool {
         self.over == Some(EndReason::Disconnected) && !self.said_farewell && self.controls_free < CONTROLS
     }
 
-    /// It is over on our side.
+    /// Ends the connection on our side.
     pub(super) fn end_here(&mut self) {
         self.disconnected();
     }

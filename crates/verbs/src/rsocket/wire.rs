@@ -1,4 +1,4 @@
-//! What rsockets say to each other (docs/rsockets.md; facts from rdma-core's `librdmacm/rsocket.c`).
+//! The wire format of rsockets (docs/rsockets.md; facts from rdma-core's `librdmacm/rsocket.c`).
 //!
 //! ```text
 //! private data of request and reply, 40 bytes, in the order of the network:
@@ -21,7 +21,7 @@
 //! Both are written in the byte order of the end that reads them.
 //! ```
 
-/// What a connection begins with.
+/// Length of the private data of a connection setup.
 pub(super) const CONNECT_BYTES: usize = 40;
 /// A message.
 pub(super) const MESSAGE_BYTES: usize = 4;
@@ -80,7 +80,7 @@ impl ByteOrder {
     }
 }
 
-/// `N` bytes from `at` on.
+/// Returns `N` bytes from `at` on.
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut taken = [0; N];
     taken.copy_from_slice(&bytes[at..at + N]);
@@ -118,7 +118,7 @@ impl MapEntry {
     }
 }
 
-/// What an end says when it connects or accepts.
+/// The private data of a connect or accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Connect {
     pub(super) order: ByteOrder,
@@ -141,7 +141,7 @@ impl Connect {
         made
     }
 
-    /// Nothing for what is no rsocket's, or of a version that nobody knows yet. What follows is padding.
+    /// Returns `None` for data that is not an rsocket's, or of an unknown version. The rest is padding.
     pub(super) fn read(bytes: &[u8]) -> Option<Connect> {
         if bytes.len() < CONNECT_BYTES || bytes[0] != VERSION {
             return None;
@@ -156,7 +156,7 @@ impl Connect {
     }
 }
 
-/// A number up to 128 travels as it is, a greater one as its 256th with the upper bit set, rounded down.
+/// Numbers up to 128 are sent unchanged, greater ones divided by 256 with the top bit set, rounded down.
 pub(super) fn scaled(value: u16) -> u8 {
     match u8::try_from(value) {
         Ok(small) if small <= 0x80 => small,
@@ -164,12 +164,12 @@ pub(super) fn scaled(value: u16) -> u8 {
     }
 }
 
-/// The number that was meant.
+/// Inverts [`scaled`].
 pub(super) fn unscaled(value: u8) -> u16 {
     if value <= 0x80 { u16::from(value) } else { u16::from(value & 0x7f) << 8 }
 }
 
-/// What a control message says.
+/// The contents of a control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Control {
     Disconnect,

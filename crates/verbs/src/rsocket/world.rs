@@ -14,7 +14,7 @@ use kiban_os::{ignore_poison, lock};
 use kiban_rdma_runtime::verbs::{AsyncEvent, Channel, Engine};
 use std::sync::{Arc, Mutex, RwLock};
 
-/// What a number stands for.
+/// The object of a descriptor number.
 #[derive(Clone)]
 pub(super) enum Descriptor {
     Socket(Arc<Socket>),
@@ -26,7 +26,7 @@ pub(super) struct Registry {
     born: Generation,
     pub(super) engine: &'static Engine,
     pub(super) jobs: Arc<Channel<Job>>,
-    /// What queue pairs say beside their completions; nobody needs it.
+    /// Asynchronous events of queue pairs, which are not used.
     pub(super) happenings: Arc<Channel<AsyncEvent>>,
     things: RwLock<Vec<Option<Descriptor>>>,
     pub(super) has_service: Mutex<bool>,
@@ -57,7 +57,7 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
     CURRENT.get_or_make(|world| world.born.is_now(), make)
 }
 
-/// What a number stands for.
+/// Finds the object of a descriptor number.
 pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
     let things = ignore_poison(world.things.read());
@@ -65,7 +65,7 @@ pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     things.get(index).cloned().flatten().ok_or(libc::EBADF)
 }
 
-/// The socket of a number.
+/// Finds the socket of a descriptor number.
 pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
     match find(number)? {
         Descriptor::Socket(socket) => Ok(socket),
@@ -74,12 +74,12 @@ pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
 }
 
 impl Registry {
-    /// Whether it is this process's, not its parent's.
+    /// Returns whether it is this process's, not its parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.born.is_now()
     }
 
-    /// A number is in use.
+    /// Registers a descriptor number.
     pub(super) fn add(&self, number: c_int, thing: Descriptor) {
         let Ok(index) = usize::try_from(number) else { return };
         let mut things = ignore_poison(self.things.write());
@@ -89,7 +89,7 @@ impl Registry {
         things[index] = Some(thing);
     }
 
-    /// The thread that accepts and greets is there from now on.
+    /// Starts the service thread if it does not run.
     pub(super) fn serve(&'static self) -> Result<(), c_int> {
         let mut has_service = lock(&self.has_service);
         if !*has_service {
@@ -100,7 +100,7 @@ impl Registry {
     }
 }
 
-/// A number is free.
+/// Removes a descriptor number.
 pub(super) fn remove(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
     let mut things = ignore_poison(world.things.write());

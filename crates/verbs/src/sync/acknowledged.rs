@@ -1,6 +1,6 @@
 //! Events that programs were given and have not acknowledged yet.
 //!
-//! Goal      whoever destroys an object waits until nobody holds an event of it (ibv_destroy_cq(3),
+//! Goal      destroying an object waits until none of its events is unacknowledged (ibv_destroy_cq(3),
 //!           ibv_ack_cq_events(3)).
 //! Order     an event is counted while its channel is locked, so that it is either in the channel or counted.
 
@@ -16,12 +16,12 @@ pub(crate) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// One is given to the program.
+    /// Counts an event delivered to the program.
     pub(crate) fn deliver(&self) {
         *lock(&self.open) += 1;
     }
 
-    /// The program has done with some.
+    /// Counts events that the program has acknowledged.
     pub(crate) fn acknowledge(&self, count: c_uint) {
         *lock(&self.open) -= i64::from(count);
         self.all.notify_all();

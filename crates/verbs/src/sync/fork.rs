@@ -1,9 +1,9 @@
 //! Fork (ibv_fork_init(3)).
 //!
 //! Goal      a child may be forked at any time, and the parent's memory stays the parent's.
-//! Why       hardware writes to pages, so rdma-core must keep a fork from giving the parent other pages. This
-//!           NIC writes through the process's own addresses, as the program does: there is nothing to
-//!           protect, which is what a kernel that copies pinned pages says too.
+//! Why       hardware writes to physical pages, so rdma-core must keep a fork from replacing the parent's
+//!           pages. This NIC writes through the process's own addresses, as the program does: nothing needs
+//!           protection, which is also what a kernel with copy-on-fork for pinned pages reports.
 
 use crate::abi::{IBV_FORK_UNNEEDED, ibv_fork_status};
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! What threads of a program share: locks, published pointers, events that are not acknowledged, forks.
+//! What threads of a program share: locks, published pointers, unacknowledged events, forks.
 
 pub(crate) mod acknowledged;
 pub(crate) mod fork;

@@ -28,7 +28,7 @@ impl<T: Sync> Published<T> {
             // SAFETY: it was just made, and is never freed from now on.
             Ok(_) => unsafe { &*made },
             Err(other) => {
-                // SAFETY: it was made above, and no other thread has seen it.
+                // SAFETY: it was boxed above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 // SAFETY: another thread's leaked box: nothing puts null in the place of a value.
                 unsafe { &*other }
@@ -40,7 +40,7 @@ impl<T: Sync> Published<T> {
     /// makes and publishes one.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub(crate) fn get_or_make<E>(
         &self,
         is_valid: impl FnOnce(&T) -> bool,
