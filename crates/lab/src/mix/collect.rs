@@ -1,4 +1,4 @@
-//! What is collected of a flow while a plan runs, and what becomes of it.
+//! Statistics of a flow, collected while a plan runs.
 
 use super::outcome::{FlowOutcome, Sample};
 use super::plan::{Flow, Kind};
@@ -6,18 +6,18 @@ use super::traffic::PICTURE;
 use crate::stats::{quantile, sorted};
 use kiban_sim::traffic::Tally;
 
-/// What has happened to a flow since somebody asked.
+/// Events of a flow since they were last taken.
 #[derive(Default)]
 pub(super) struct NewSamples {
     pub(super) tally: Tally,
-    /// Units that were sent, that came whole, and that are known not to.
+    /// Units that were sent, that arrived completely, and that are known to be lost.
     pub(super) units: u64,
     pub(super) whole: u64,
     pub(super) lost: u64,
     pub(super) unit_delays: Vec<u64>,
 }
 
-/// What is collected of a flow.
+/// The collected statistics of a flow.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) delays: Vec<u64>,
@@ -94,7 +94,7 @@ impl Collected {
     }
 }
 
-/// By how much delays exceed the shortest, microseconds: half of them by no more, and 99 of 100.
+/// Returns by how much delays exceed the shortest, in microseconds: the median and the 99th percentile.
 pub(super) fn variation_us(delays: &[u64]) -> (Option<f64>, Option<f64>) {
     let Some(least) = delays.iter().min() else { return (None, None) };
     let sorted = sorted(&delays.iter().map(|delay| (delay - least) as f64 * 1e-3).collect::<Vec<_>>());

@@ -1,11 +1,11 @@
 //! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and as many lectures at
 //! once as are wanted.
 //!
-//! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; who sends to whom.
+//! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; the senders and receivers.
 //! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's;
 //!           CDV tolerance.
-//! MPEG-2    5.5 Mbit/s of video and 0.38 of audio leave as 7.1 Mbit/s *with interleaving and cells*: RS(94,
-//!           88) in the way of AAL1 makes 5.88 · 94/88 · 53/47 = 7.083 of it. [`mpeg2`] has the other ways.
+//! MPEG-2    5.5 Mbit/s of video and 0.38 of audio are sent as 7.1 Mbit/s *with interleaving and cells*:
+//!           RS(94, 88) as in AAL1 gives 5.88 · 94/88 · 53/47 = 7.083. [`mpeg2`] computes the alternatives.
 
 use super::plan::{Fec, Flow, Kind, Plan, Pvc, Site};
 
@@ -14,8 +14,8 @@ pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
 /// Its audio, bit/s.
 pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
 
-/// The rate on the line of MPEG-2's video and audio, bit/s: in a transport stream (188 bytes for 184) or not,
-/// and with which check octets.
+/// Returns the rate on the line of MPEG-2's video and audio, bit/s, with or without a transport stream (188
+/// bytes for 184), and with these check octets.
 pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
     let checked = match fec {
@@ -30,10 +30,10 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
 /// 23 of its 33 ms.
 pub const SOURCE_MBPS: f64 = 8.0;
 
-/// Where cells are held back so that they keep to their contract.
+/// Where cells are shaped to their contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shaping {
-    /// Nowhere: pictures leave at the rate of the line.
+    /// Nowhere: pictures are sent at the rate of the line.
     None,
     /// At each source, to the rate of the path's contract.
     Contract,
@@ -57,28 +57,28 @@ impl Shaping {
         }
     }
 
-    /// By its word.
+    /// Parses the word.
     pub fn of(word: &str) -> Option<Shaping> {
         Shaping::ALL.into_iter().find(|shaping| shaping.word() == word)
     }
 }
 
-/// So many lectures at once.
+/// A number of simultaneous lectures.
 #[derive(Clone, Copy, Debug)]
 pub struct Lecture {
-    /// All chance comes from here.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Virtual seconds.
     pub seconds: f64,
-    /// Lectures at once.
+    /// The number of lectures.
     pub lectures: usize,
     /// The peak cell rate to which paths are policed, Mbit/s.
     pub policed_mbps: f64,
     /// The policer's tolerance, microseconds.
     pub cdvt_us: f64,
-    /// Where cells are held back.
+    /// Where cells are shaped.
     pub shaping: Shaping,
-    /// Whether all four sites take part, or just Waseda and Musashino.
+    /// Whether all four sites take part, or only Waseda and Musashino.
     pub all_sites: bool,
     /// Check octets of MPEG-2.
     pub fec: Fec,
@@ -100,7 +100,7 @@ impl Lecture {
         bulk: 0,
     };
 
-    /// As a plan.
+    /// Returns the plan.
     pub fn plan(&self) -> Plan {
         // Table 1 puts the NTT laboratories 1 ms away: 210 km of fibre.
         let places: &[(&str, f64)] =
@@ -133,7 +133,7 @@ impl Lecture {
             let shape_mbps = match (self.shaping, kind) {
                 (Shaping::None | Shaping::Edge, _) => None,
                 (Shaping::Contract, _) => Some(self.policed_mbps),
-                // TCP takes what it may have: half of the path.
+                // TCP gets half of the path.
                 (Shaping::Source, Kind::Bulk) => Some(self.policed_mbps / 2.0),
                 (Shaping::Source, _) => Some(SOURCE_MBPS.min(self.policed_mbps)),
             };
@@ -141,7 +141,7 @@ impl Lecture {
         };
         let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
         plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
-        // One picture, or four small ones in one; back comes what the camera sees.
+        // One picture, or four small ones in one; the camera's picture comes back.
         let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
         for (site, _) in &places[1..] {
             let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];

@@ -11,11 +11,11 @@
 //!           circuit is in path 0.
 //! Queues    of each circuit and of each port hold `queue_cells`; what finds none free is dropped cell by
 //!           cell.
-//! End       sources stop at `seconds`; then what is under way may arrive, so that what is missing afterwards
-//!           is lost.
-//! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; its cells are counted on their lines,
-//!           so that there is no delay of each. What varies is told of blocks: how long after the one before
-//!           each was there.
+//! End       sources stop at `seconds`; then traffic in transit may arrive, so that whatever is missing
+//!           afterwards is lost.
+//! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; the cells are counted on their lines,
+//!           so there are no delays of single cells. Variation is reported for blocks: the interval between
+//!           one and the next.
 
 use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// Terminals are handed what has arrived at least so often.
 const STRIDE: Duration = Duration::from_millis(10);
-/// What is under way may arrive for so long after the sources have stopped; TCP may for longer.
+/// How long traffic in transit may take after the sources have stopped; TCP may take longer.
 const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_TCP: Duration = Duration::from_secs(20);
 /// Metres from a terminal or board to its site's switch.
@@ -55,13 +55,14 @@ struct Circuit {
     flow: usize,
     ledger: Shared,
     ends: [End; 2],
-    /// The line out of the source, and the one into the sink; those of the way back are TCP's.
+    /// The line out of the source, and the one into the sink; on the way back they carry TCP's
+    /// acknowledgements.
     lines: [Option<LineNumber>; 2],
-    /// What has been read of those lines.
+    /// The cells of those lines that have been counted.
     seen: [u64; 2],
     /// Times of TCP's blocks that have been read.
     gaps: usize,
-    /// When its program begins, if it has not.
+    /// When its program starts, if it has not.
     begins: Option<Instant>,
 }
 
@@ -169,7 +170,7 @@ impl Star {
         star
     }
 
-    /// Both ends of a circuit, on the ports of their sites.
+    /// Adds both ends of a circuit, on the ports of their sites.
     fn add(&mut self, plan: &Plan, number: usize, circuit: usize, places: [(usize, usize); 2]) {
         let flow = &plan.flows[number];
         let (ledger, vc) = (CellLog::shared(), Vc::new(0, VCI_USER_FIRST + circuit as u16));
@@ -196,7 +197,7 @@ impl Star {
         self.circuits.push(Circuit { flow: number, ledger, ends, lines, seen: [0; 2], gaps: 0, begins });
     }
 
-    /// TCP flows whose time has come.
+    /// Starts the TCP flows that are due.
     fn begin(&mut self, now: Instant, end: Instant) {
         for circuit in &mut self.circuits {
             let (Some(begins), [End::Board(source), End::Board(sink)]) = (circuit.begins, &circuit.ends)
@@ -212,7 +213,7 @@ impl Star {
         }
     }
 
-    /// What has happened since it was told last, flow by flow.
+    /// Takes the events since the last call, by flow.
     fn take(&mut self, flows: usize) -> Vec<NewSamples> {
         let mut all: Vec<NewSamples> = std::iter::repeat_with(NewSamples::default).take(flows).collect();
         for circuit in &mut self.circuits {
@@ -221,7 +222,7 @@ impl Star {
         all
     }
 
-    /// What has happened goes into a sample of each flow.
+    /// Adds a sample of each flow.
     fn tell(&mut self, flows: &mut [Collected], (from, until): (Instant, Instant)) {
         let fresh = self.take(flows.len());
         for (flow, fresh) in flows.iter_mut().zip(fresh) {
@@ -231,7 +232,7 @@ impl Star {
     }
 
     fn finish(mut self, plan: &Plan, mut flows: Vec<Collected>) -> Outcome {
-        // What came after the last sample.
+        // What arrived after the last sample.
         let rest = self.take(flows.len());
         flows.iter_mut().zip(rest).for_each(|(flow, fresh)| flow.add(fresh));
         for circuit in &self.circuits {
@@ -277,7 +278,7 @@ impl Star {
 }
 
 impl Circuit {
-    /// What has happened since the last call is added.
+    /// Adds the events since the last call.
     fn take(&mut self, world: &mut World, fresh: &mut NewSamples) {
         match &self.ends {
             [End::Terminal(source), End::Terminal(sink)] => {
@@ -318,14 +319,14 @@ impl Circuit {
 }
 
 impl Plan {
-    /// The sites of a path.
+    /// Returns the sites of a path.
     fn ends(&self, pvc: &Pvc) -> (usize, usize) {
         let site = |name| self.site(name).expect("the plan was judged");
         (site(&pvc.from), site(&pvc.to))
     }
 }
 
-/// The switch at a site's edge that shapes paths.
+/// Returns the switch at a site's edge, which shapes paths.
 fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
     let mut edge = Switch::new(&[port; 2], FABRIC_DELAY);
     for (number, pvc) in plan.pvcs.iter().enumerate() {
@@ -346,7 +347,7 @@ fn join(world: &mut World, one: Attachment, other: Attachment, metres: f64) -> (
     world.connect(one, other, metres, ImpairmentConfig::NONE).expect("both plugs are new")
 }
 
-/// A port that nobody else has.
+/// An unused port.
 const PORT: u16 = 5001;
 
 fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {

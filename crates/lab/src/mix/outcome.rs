@@ -1,4 +1,4 @@
-//! What came of a plan: for each flow, and for each flow over time. Tables, CSV, pictures.
+//! The outcome of a plan, for each flow and over time: tables, CSV, pictures.
 
 use super::plan::Kind;
 use crate::report::picture::{Line, Stacked};
@@ -12,17 +12,17 @@ use std::fmt::{self, Write as _};
 /// A flow in one sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
-    /// When the sample begins, seconds.
+    /// When the sample starts, seconds.
     pub at_s: f64,
     /// Cells that were sent, Mbit/s on the line.
     pub offered_mbps: f64,
     /// Cells that arrived, Mbit/s on the line.
     pub carried_mbps: f64,
-    /// Cells that are known to be lost.
+    /// Cells known to be lost.
     pub cells_lost: u64,
     /// Units (pictures and the like) that were sent.
     pub units: u64,
-    /// Units that did not come whole.
+    /// Units that did not arrive completely.
     pub units_lost: u64,
     /// By how much cells were later than the fastest, microseconds: half of them by no more.
     pub variation_us_p50: Option<f64>,
@@ -35,13 +35,13 @@ pub struct Sample {
 pub struct FlowOutcome {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The kind of flow.
     pub kind: Option<Kind>,
     /// From which site.
     pub from: String,
     /// To which.
     pub to: String,
-    /// How many of it.
+    /// The number of copies.
     pub copies: usize,
     /// Cells sent, Mbit/s on the line over the whole time.
     pub offered_mbps: f64,
@@ -53,14 +53,14 @@ pub struct FlowOutcome {
     pub cells_lost: u64,
     /// Cells that arrived and were not sent, or twice: there should be none.
     pub cells_strange: u64,
-    /// Of those that did not arrive: such that broke their contract. Known of each flow over a real network.
+    /// Of the lost cells, those that exceeded their contract. Known for each flow only over a real network.
     pub cells_policed: Option<u64>,
     /// Over a real network: datagrams that came after a later one of their circuit (RFC 4737 §3.3). Their
     /// cells arrived, and were of no use.
     pub datagrams_reordered: u64,
     /// Pictures and the like sent.
     pub units: u64,
-    /// Those that did not come whole.
+    /// Units that did not arrive completely.
     pub units_lost: u64,
     /// By how much cells were later than the fastest, microseconds: half of them by no more.
     pub variation_us_p50: Option<f64>,
@@ -70,7 +70,7 @@ pub struct FlowOutcome {
     pub unit_ms_p50: Option<f64>,
     /// 99 of 100.
     pub unit_ms_p99: Option<f64>,
-    /// AAL1: matrices taken apart.
+    /// AAL1: matrices that were decoded.
     pub matrices: u64,
     /// AAL1: of these, put right.
     pub matrices_corrected: u64,
@@ -92,7 +92,7 @@ pub struct FlowOutcome {
     pub octets: u64,
     /// TCP: the rate of these, Mbit/s.
     pub goodput_mbps: Option<f64>,
-    /// TCP: segments sent again.
+    /// TCP: retransmitted segments.
     pub retransmissions: u64,
     /// TCP over a real network: the kernel's smoothed round trip, microseconds: half of the time no more.
     pub round_us_p50: Option<f64>,
@@ -103,12 +103,12 @@ pub struct FlowOutcome {
 }
 
 impl FlowOutcome {
-    /// The part of its cells that were lost.
+    /// Returns the fraction of cells that were lost.
     pub fn cell_loss(&self) -> f64 {
         self.cells_lost as f64 / self.cells.max(1) as f64
     }
 
-    /// The part of its pictures or the like that did not come whole.
+    /// Returns the fraction of units that did not arrive completely.
     pub fn unit_loss(&self) -> f64 {
         self.units_lost as f64 / self.units.max(1) as f64
     }
@@ -120,8 +120,8 @@ impl FlowOutcome {
         self.sequence_losses += counters.sequence_losses;
     }
 
-    /// What the far end knows of the source's clock, which is truly `truth` ppm off. Of several copies the
-    /// worst is told.
+    /// Records the far end's estimate of the source's clock, which is really off by `truth` ppm. The worst of
+    /// several copies counts.
     pub(super) fn set_clock_error(&mut self, truth: f64, sink: &StreamSink) {
         let worse = |one: Option<f64>, other: Option<f64>| {
             let error = |ppm: &f64| (ppm - truth).abs();
@@ -148,12 +148,12 @@ pub enum Medium {
     Real,
 }
 
-/// What the network's switch did; of a real network, what the contracts at its far end did.
+/// Counters of the network's switch; for a real network, of the contracts at its far end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Network {
     /// Which it is.
     pub kind: Medium,
-    /// Cells that came in.
+    /// Cells received.
     pub cells_in: u64,
     /// Cells dropped because they broke their contract.
     pub cells_policed: u64,
@@ -164,14 +164,14 @@ pub struct Network {
     pub cells_dropped_full: u64,
 }
 
-/// What is known of a real network, and of the hosts at its ends.
+/// Statistics of a real network, and of the hosts at its ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Real {
     /// The host at the far end.
     pub peer: String,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Of these: such that did not come. None if the peer could not say.
+    /// Of these, the lost ones; `None` if the peer could not say.
     pub datagrams_lost: Option<u64>,
     /// Octets of them, with the headers of UDP and IP.
     pub octets: u64,
@@ -181,20 +181,20 @@ pub struct Real {
     pub refused_there: u64,
     /// Such that found the peer's own buffer full.
     pub dropped_there: Option<u64>,
-    /// How late datagrams left, microseconds: 99 of 100 by no more. It is in no delay.
+    /// How late datagrams were sent: the 99th percentile in microseconds. Not part of any delay.
     pub late_us_p99: Option<f64>,
     /// The latest.
     pub late_us_max: Option<f64>,
-    /// By how much the fastest of the last quarter of the time were later than those of the first,
-    /// microseconds: two clocks that drift, or a queue that stands.
+    /// By how much the shortest delays of the last quarter of the time exceed those of the first, in
+    /// microseconds: clock drift, or a standing queue.
     pub drift_us: Option<f64>,
-    /// Flows of the plan that leave other sites.
+    /// Flows of the plan that start at other sites.
     pub left_out: Vec<String>,
     /// Why it ended before its time, if it did.
     pub ended_early: Option<String>,
 }
 
-/// What came of a plan.
+/// The outcome of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The plan's title.
@@ -207,18 +207,18 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// The network.
     pub network: Network,
-    /// What is known of a real one.
+    /// Statistics of a real network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real: Option<Real>,
 }
 
 impl Outcome {
-    /// A flow by its name.
+    /// Returns a flow by its name.
     pub fn flow(&self, name: &str) -> Option<&FlowOutcome> {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// What all flows from one site to another offered in each sample, Mbit/s.
+    /// Returns the total offered by all flows from one site to another in each sample, Mbit/s.
     pub fn sums(&self, from: &str, to: &str) -> Vec<f64> {
         let flows = || self.flows.iter().filter(|flow| flow.from == from && flow.to == to);
         let samples = flows().map(|flow| flow.samples.len()).max().unwrap_or(0);
@@ -228,7 +228,7 @@ impl Outcome {
         (0..samples).map(sum).collect()
     }
 
-    /// All samples, for a spreadsheet.
+    /// Returns all samples as CSV.
     pub fn csv(&self) -> String {
         let mut text = "second,flow,kind,from,to,offered_mbps,carried_mbps,cells_lost,units,units_lost,variation_us_p50,variation_us_p99\n"
             .to_owned();
@@ -257,12 +257,12 @@ impl Outcome {
         text
     }
 
-    /// The paths that flows use.
+    /// Returns the paths that flows use.
     fn paths(&self) -> BTreeSet<(&str, &str)> {
         self.flows.iter().map(|flow| (flow.from.as_str(), flow.to.as_str())).collect()
     }
 
-    /// For each path, what its flows carried, one above the other. A name good for a file, and the picture.
+    /// Returns for each path a picture of its flows' rates, stacked, with a file name.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let picture = |(from, to): (&str, &str)| {
             let layer = |flow: &super::FlowOutcome| Line {

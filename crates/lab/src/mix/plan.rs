@@ -1,9 +1,8 @@
 //! A plan: sites, paths between them with their contracts, and flows. TOML.
 //!
-//! Errors    name the line, what is wrong there and what to do; a key that is not known is an error with the
-//!           nearest that is.
-//! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of
-//!           the user.
+//! Errors    give the line, what is wrong and what to do; for an unknown key, the nearest known one.
+//! Rates     those of contracts and pictures are rates on the line, cells included; a constant rate is the
+//!           user's.
 
 use crate::nearest::suggest;
 use serde::{Deserialize, Deserializer};
@@ -11,31 +10,31 @@ use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 
-/// What is to be run.
+/// A plan: sites, paths and flows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Its title.
     #[serde(default)]
     pub title: String,
-    /// All chance comes from here.
+    /// Seed of all random numbers.
     #[serde(default = "one")]
     pub seed: u64,
     /// Virtual seconds for which sources send.
     pub seconds: f64,
-    /// Figures over time are told for each so many milliseconds.
+    /// The sample interval in milliseconds.
     #[serde(default = "second")]
     pub sample_ms: u64,
     /// The network's own settings.
     #[serde(default)]
     pub network: Network,
-    /// Where people are.
+    /// The sites.
     #[serde(default, rename = "site")]
     pub sites: Vec<Site>,
     /// Permanent paths, a direction each.
     #[serde(default, rename = "pvc")]
     pub pvcs: Vec<Pvc>,
-    /// Who sends what.
+    /// The flows.
     #[serde(default, rename = "flow")]
     pub flows: Vec<Flow>,
 }
@@ -82,13 +81,13 @@ pub struct Pvc {
     /// Cell delay variation tolerance of the policer, microseconds.
     #[serde(default = "tolerance")]
     pub cdvt_us: f64,
-    /// Whether the network polices it.
+    /// Whether the network polices the path.
     #[serde(default = "yes")]
     pub police: bool,
-    /// Whether cells that break the contract are marked as of low priority in place of being dropped.
+    /// Whether cells that exceed the contract are tagged as low priority instead of dropped.
     #[serde(default)]
     pub tag: bool,
-    /// Whether the site shapes the whole path to its contract before it leaves.
+    /// Whether the site shapes the whole path to its contract.
     #[serde(default)]
     pub shape: bool,
 }
@@ -99,19 +98,19 @@ pub struct Pvc {
 pub struct Flow {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The kind of flow.
     pub kind: Kind,
     /// From this site.
     pub from: Word,
     /// To this one.
     pub to: Word,
-    /// How many of it.
+    /// The number of copies.
     #[serde(default = "one_copy")]
     pub copies: usize,
-    /// When it begins, seconds.
+    /// When it starts, seconds.
     #[serde(default)]
     pub begin_s: f64,
-    /// When it ends, seconds; not said: with the plan.
+    /// When it ends, seconds; by default with the plan.
     pub end_s: Option<f64>,
     /// The user's rate of a constant rate, of MPEG-2 or of audio, Mbit/s.
     pub mbps: Option<f64>,
@@ -121,10 +120,10 @@ pub struct Flow {
     /// Pictures a second.
     #[serde(default = "thirty")]
     pub pictures_per_second: u32,
-    /// How long a scene is, on average, seconds.
+    /// The average length of a scene, seconds.
     #[serde(default = "ten")]
     pub scene_s: f64,
-    /// How much a picture differs from its scene, as a part of it.
+    /// How much a picture differs from the average of its scene, as a fraction.
     #[serde(default = "spread")]
     pub spread: f64,
     /// AAL1: check octets.
@@ -148,7 +147,7 @@ pub struct Flow {
     pub window_kib: u32,
 }
 
-/// What a flow is.
+/// The kind of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -182,7 +181,7 @@ impl Kind {
         }
     }
 
-    /// What its loss is told in.
+    /// Returns the unit in which its loss is reported.
     pub fn unit(self) -> &'static str {
         match self {
             Kind::Constant => "1/30 s",
@@ -193,7 +192,7 @@ impl Kind {
         }
     }
 
-    /// Whether it goes over AAL1.
+    /// Returns whether it uses AAL1.
     pub fn is_stream(self) -> bool {
         matches!(self, Kind::Constant | Kind::Mpeg2)
     }
@@ -212,7 +211,7 @@ pub enum Fec {
     Long,
 }
 
-/// A word that knows where it stands.
+/// A word with its position in the text.
 #[derive(Clone, Debug)]
 pub struct Word {
     /// The word.
@@ -234,14 +233,14 @@ impl From<&str> for Word {
     }
 }
 
-/// What is wrong with a plan.
+/// An error in a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanError {
     /// The line, from 1; 0 if there is none.
     pub line: usize,
-    /// What is wrong there.
+    /// What is wrong.
     pub wrong: String,
-    /// What to do; empty where that is plain.
+    /// What to do; empty if that is obvious.
     pub remedy: String,
 }
 
@@ -298,22 +297,22 @@ const CIRCUITS_MAX: usize = 4096;
 const CLOCK_PPM_MAX: f64 = 500.0;
 
 impl Plan {
-    /// Reads a plan and judges it.
+    /// Parses and validates a plan.
     ///
     /// # Errors
-    /// [`PlanError`]: the first that was found.
+    /// [`PlanError`]: the first one found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
         plan.judge(text)?;
         Ok(plan)
     }
 
-    /// The number of a site.
+    /// Returns the number of a site.
     pub fn site(&self, name: &Word) -> Option<usize> {
         self.sites.iter().position(|site| site.name.text == name.text)
     }
 
-    /// The number of the path from one site to another.
+    /// Returns the number of the path from one site to another.
     pub fn pvc(&self, from: &Word, to: &Word) -> Option<usize> {
         self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
     }
@@ -395,7 +394,7 @@ impl Plan {
 }
 
 impl Flow {
-    /// A flow with nothing said of it but what it is.
+    /// Creates a flow with all other keys at their defaults.
     pub fn new(name: &str, kind: Kind, from: &str, to: &str) -> Flow {
         Flow {
             name: name.to_owned(),
@@ -478,7 +477,7 @@ impl Flow {
     }
 }
 
-/// What TOML or serde found, with the nearest key where one is not known.
+/// Converts an error of TOML or serde, with the nearest known key for an unknown one.
 fn of_toml(text: &str, error: &toml::de::Error) -> PlanError {
     let line = error.span().map_or(0, |Range { start, .. }| line_of(text, start));
     let message = error.message().trim();

@@ -58,7 +58,7 @@ fn impossible(why: impl Into<String>) -> Failure {
     Failure::Impossible(why.into())
 }
 
-/// The lecture that a point asks for.
+/// Returns the lecture for a point of the parameter space.
 fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
     let count = |name: &str, least: u64, most: u64| {
         let value = point.count(name).filter(|value| (least..=most).contains(value));

@@ -17,7 +17,7 @@ use kiban_sim::traffic::{
 };
 use std::time::Duration;
 
-/// Damage of a stream is told in pictures.
+/// Damage of a stream is reported in pictures.
 pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
 /// Audio: 16 kHz of 16 bit, in packets of 20 ms.
 const AUDIO_MBPS: f64 = 0.256;
@@ -29,23 +29,23 @@ const DATA_PERIOD: Duration = Duration::from_secs(1);
 /// Octets after which the time that TCP took is noted.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
-/// The circuits of a plan, each with the number of its flow.
+/// Returns the circuits of a plan, each with the number of its flow.
 pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
     let flows = plan.flows.iter().enumerate();
     flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()
 }
 
-/// The chance of a circuit, by its number.
+/// Returns the random numbers of a circuit.
 pub(super) fn chance(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
-/// The time of a cell on the plan's lines.
+/// Returns the time of a cell on the plan's lines.
 pub(super) fn cell_time(plan: &Plan) -> Interval {
     Interval::of_line((plan.network.line_mbps * 1e6) as u64)
 }
 
-/// What sends the cells of a circuit; not of TCP.
+/// Returns the source of a circuit's cells; not for TCP.
 pub(super) fn source(
     plan: &Plan,
     flow: &Flow,
@@ -67,7 +67,7 @@ pub(super) fn source(
     }
 }
 
-/// What takes them, in a run of so many seconds.
+/// Returns the sink of a flow in a run of this many seconds.
 pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Terminal> {
     if flow.kind.is_stream() {
         Box::new(StreamSink::new(flow.stream(seconds), ledger))
@@ -77,7 +77,7 @@ pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Termina
 }
 
 impl Flow {
-    /// As AAL1 is told of it. The far end's reading finds the source's rate within a run of so many seconds.
+    /// Returns the configuration of AAL1. The sink finds the source's rate within a run of this many seconds.
     pub(super) fn stream(&self, seconds: f64) -> StreamConfig {
         let form = match (self.fec, self.block_octets) {
             (Fec::Short, _) => Form::Corrected(Code::Short),
@@ -92,7 +92,7 @@ impl Flow {
         StreamConfig { form, bits_per_second, stamps, period: PICTURE, clock_ppm, settle }
     }
 
-    /// When it sends what.
+    /// Returns the units that it sends, with their times.
     fn program(&self, mut chance: SimRng) -> Box<dyn Iterator<Item = Unit>> {
         match self.kind {
             Kind::Audio => {

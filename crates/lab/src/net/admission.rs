@@ -1,7 +1,7 @@
-//! Who may measure: the token, and the addresses that may connect.
+//! Access control: the token, and the addresses that may connect.
 //!
-//! Token     128 random bits unless the operator gives one; compared in a time that does not tell how much of
-//!           it was right. Neither the token nor what was tried is ever logged.
+//! Token     128 random bits unless the operator supplies one; compared in constant time. Neither the token
+//!           nor a failed attempt is ever logged.
 //! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 /// The shortest token that is taken from a file, bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// What a client has to know. It does not show itself.
+/// The secret that a client must know. Its `Debug` output does not show it.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -23,15 +23,15 @@ impl Token {
     /// Draws a new one.
     ///
     /// # Errors
-    /// The system has no random numbers to lend.
+    /// The system's random numbers are not available.
     pub fn random() -> io::Result<Token> {
         Ok(Token(hex(&random::bytes::<16>()?)))
     }
 
-    /// The first line of a text.
+    /// Reads the first line of a text.
     ///
     /// # Errors
-    /// It is too short: what to do.
+    /// It is too short; the message says what to do.
     pub fn of_text(text: &str) -> Result<Token, String> {
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < TOKEN_BYTES_MIN {
@@ -42,12 +42,12 @@ impl Token {
         Ok(Token(token.to_owned()))
     }
 
-    /// To be shown once to who may know it, or to be sent.
+    /// Returns the secret, to be shown once to an authorised user, or to be sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether somebody said it.
+    /// Returns whether `said` is the token.
     pub fn is(&self, said: &str) -> bool {
         is_same(self.0.as_bytes(), said.as_bytes())
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell how much of them is.
+/// Compares two secrets in constant time.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     // Of digests, since a comparison of slices tells by its time whether their lengths differ.
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
@@ -70,20 +70,20 @@ pub fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Whether an address may connect.
+/// Returns whether an address may connect.
 pub fn may_connect(allowed: &[IpNet], address: IpAddr) -> bool {
     let address = address.to_canonical();
     allowed.is_empty() || allowed.iter().any(|network| network.contains(&address))
 }
 
-/// A network, or one address.
+/// Parses a network or a single address.
 ///
 /// # Errors
 /// It is neither.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     net.map(|net| match net {
-        // Addresses are compared as those of IPv4 that they stand for (RFC 4291 §2.5.5.2).
+        // IPv4-mapped addresses are compared as IPv4 (RFC 4291 §2.5.5.2).
         IpNet::V6(six) if six.prefix_len() >= 96 => match six.addr().to_ipv4_mapped() {
             Some(four) => Ipv4Net::new(four, six.prefix_len() - 96).map_or(net, IpNet::V4),
             None => net,

@@ -12,10 +12,10 @@ use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long a connection, or an answer, may take.
+/// How long a connect, or a reply, may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How a trial's data connection may stand still before it counts as lost.
+/// How long a trial's data connection may be silent before it counts as lost.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
 /// A session with a server.
@@ -28,7 +28,7 @@ pub struct Client {
 
 /// A trial's data connection, and what the host had counted before.
 pub struct Data {
-    /// The connection; the nonce has been said.
+    /// The connection; the nonce has been sent.
     pub stream: TcpStream,
     /// This host's counts at its beginning.
     pub before: Counters,
@@ -38,7 +38,7 @@ impl Client {
     /// Calls a server. `host` is a name or an address.
     ///
     /// # Errors
-    /// [`Failure::Lost`] if nobody answers; [`Failure::Impossible`] if it refuses: what to do.
+    /// [`Failure::Lost`] if there is no answer; [`Failure::Impossible`] if the server refuses: what to do.
     pub fn connect(host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
         let lost = |error: io::Error| {
             let hint = match error.kind() {
@@ -67,7 +67,7 @@ impl Client {
             let mut writer = stream;
             let said =
                 write_message(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() });
-            // A server that has closed before it was told may have said why.
+            // A server that closed before it received our message may have sent the reason.
             let heard = read_message_until(&mut reader, LINE_BYTES_MAX, TIMEOUT);
             heard.map_err(|error| said.err().unwrap_or(error)).map(|heard| (heard, reader, writer))
         };
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// What the server said of itself.
+    /// Returns the server's description of itself.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
@@ -98,15 +98,15 @@ impl Client {
         self.peer
     }
 
-    /// The control connection, for a mix.
+    /// Returns the control connection, for a mix.
     pub(crate) fn lines(&mut self) -> (&mut Lines, &mut TcpStream) {
         (&mut self.reader, &mut self.writer)
     }
 
-    /// Begins a trial.
+    /// Starts a trial.
     ///
     /// # Errors
-    /// [`Failure::Impossible`] if the server or this host does not grant it.
+    /// [`Failure::Impossible`] if the server or this host does not allow it.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         let ask = Request::Trial { settings: settings.clone(), work, millis };
@@ -128,10 +128,10 @@ impl Client {
             Ok(Data { stream, before })
         });
         begun.map_err(|error| {
-            // The server is told, so that it does not wait for the connection; its answer is of no use.
+            // Tell the server not to wait for the connection; its reply is not needed.
             let _ = self.ask(&Request::Ended);
             match error.kind() {
-                // What the kernel of this host does not grant: an MSS, a congestion control.
+                // This host's kernel does not allow the MSS or the congestion control.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
                     Failure::Impossible(format!("this host's socket: {error}"))
                 }
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// A capture of a connection, if this program may make one.
+/// Starts a capture of a connection, if this program may capture.
 pub fn capture(stream: &TcpStream) -> Option<Capture> {
     Capture::open(stream.local_addr().ok()?, stream.peer_addr().ok()?).ok()
 }
@@ -192,7 +192,7 @@ fn unexpected(answer: &Reply) -> Failure {
     Failure::Lost(format!("the server answered out of turn: {what}"))
 }
 
-/// A nonce of its digits.
+/// Parses a nonce from hexadecimal digits.
 pub(crate) fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
     let mut octets = [0; NONCE_BYTES];
     if digits.len() != 2 * NONCE_BYTES {

@@ -1,8 +1,8 @@
 //! TCP of a mix: connections of the kernel, from client to server, that send all they may.
 //!
-//! Begin     each connection says the session's nonce and its circuit.
-//! Block     how long after the one before each 64 KiB were there: a connection that sends all it can has no
-//!           moments at which something was due, so that this is what of its delays can be told.
+//! Begin     each connection first sends the session's nonce and its circuit.
+//! Block     the interval between the arrivals of one 64 KiB block and the next: a connection that sends as
+//!           fast as it can has no due times, so this is all that can be known of its delays.
 //! Round     the kernel's smoothed round trip (TCP_INFO), looked at each [`ROUND`] at the sending end.
 //! Pace      a flow with `shape_mbps` writes so much less often that its cells on a line of ATM would have
 //!           that rate.
@@ -23,16 +23,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a thread that waits looks whether it is over.
+/// How often a waiting thread checks whether the session has ended.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
-/// How often round trips are looked at.
+/// How often round-trip times are read.
 const ROUND: Duration = Duration::from_millis(20);
 /// Octets of a write.
 const WRITE_OCTETS: usize = 16 << 10;
 /// Octets of a read.
 const READ_OCTETS: usize = 256 << 10;
 
-/// What a connection says first.
+/// Returns the first bytes of a connection.
 pub(super) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
     let mut octets = [0; NONCE_BYTES + 2];
     octets[..NONCE_BYTES].copy_from_slice(nonce);
@@ -40,18 +40,18 @@ pub(super) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BY
     octets
 }
 
-/// What a sending end has done so far.
+/// The progress of a sending end.
 #[derive(Default)]
 pub(super) struct SendStats {
     pub(super) octets: AtomicU64,
 }
 
-/// What a sending end came to.
+/// The result of a sending end.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) retransmissions: u64,
     pub(super) round_us: Delays,
-    /// What went wrong.
+    /// The error, if there was one.
     pub(super) trouble: Option<String>,
 }
 
@@ -105,13 +105,13 @@ pub(super) fn send(
             }
         }
     }
-    // It may be gone already.
+    // It may be closed already.
     let _ = stream.shutdown(Shutdown::Write);
     outgoing.retransmissions = TcpInfo::of(&stream).map_or(0, |info| info.total_retrans.into());
     outgoing
 }
 
-/// What a receiving end has read since somebody asked.
+/// What a receiving end has read since the last call.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveStats {
     pub(super) octets: u64,
@@ -119,10 +119,10 @@ pub(super) struct ReceiveStats {
     pub(super) ended: bool,
 }
 
-/// A receiving end's tally, shared with who tells it.
+/// A receiving end's statistics, shared with the thread that reports them.
 pub(super) type Tally = Mutex<ReceiveStats>;
 
-/// Reads until the end; `budget` lets time go by when too much came.
+/// Reads until the end; `budget` delays reading when the rate is too high.
 pub(super) fn receive(
     mut stream: TcpStream,
     clock: Clock,
@@ -145,7 +145,7 @@ pub(super) fn receive(
                 let mut tally = lock(tally);
                 tally.octets += count as u64;
                 if let Some(last) = last.filter(|_| more > 0) {
-                    // Blocks that came in one reading share its time.
+                    // Blocks that arrive in one read share its time.
                     let gap = (now.since(last).as_nanos() as u64) / more;
                     tally.gaps.extend((0..more).map(|_| gap));
                 }

@@ -3,12 +3,12 @@
 //! Variation RFC 5481 §4.2, PDV: the delay of each less the least of all. (IPDV, §4.1, is the difference to
 //! the one before, and
 //!           RFC 3550 §6.4.1's jitter a mean of that: neither says how long a buffer has to wait.)
-//! Bound     beyond [`KEPT_MAX`] every second is forgotten, and of those that come every second is left out:
-//!           an even sample. The least and the greatest are always known.
+//! Bound     beyond [`KEPT_MAX`] every second value is discarded, and from then on every second new value is
+//!           skipped: an even sample. Minimum and maximum are exact.
 
 use crate::stats::{quantile, sorted};
 
-/// Delays that are kept.
+/// The most values kept.
 const KEPT_MAX: usize = 1 << 16;
 
 /// Delays, nanoseconds from an origin of the caller's choice.
@@ -28,7 +28,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// One more.
+    /// Adds a value.
     pub(super) fn push(&mut self, delay: i64) {
         (self.least, self.greatest) = (self.least.min(delay), self.greatest.max(delay));
         if self.seen.is_multiple_of(self.stride) {
@@ -45,17 +45,17 @@ impl Delays {
         }
     }
 
-    /// The least.
+    /// Returns the minimum.
     pub(super) fn least(&self) -> Option<i64> {
         (self.seen > 0).then_some(self.least)
     }
 
-    /// The greatest above an origin, microseconds.
+    /// Returns the maximum above an origin, in microseconds.
     pub(super) fn greatest_us(&self, origin: i64) -> Option<f64> {
         (self.seen > 0).then(|| (self.greatest - origin) as f64 * 1e-3)
     }
 
-    /// Half of them are by no more than this above an origin, and 99 of 100; microseconds.
+    /// Returns the median and the 99th percentile above an origin, in microseconds.
     pub(super) fn above_us(&self, origin: i64) -> [Option<f64>; 2] {
         let above: Vec<f64> =
             self.kept.iter().map(|delay| delay.saturating_sub(origin) as f64 * 1e-3).collect();
@@ -63,7 +63,7 @@ impl Delays {
         [quantile(&above, 0.5), quantile(&above, 0.99)]
     }
 
-    /// The same above their own least.
+    /// Returns the median and the 99th percentile above the minimum.
     pub(super) fn variation_us(&self) -> [Option<f64>; 2] {
         self.least().map_or([None; 2], |least| self.above_us(least))
     }

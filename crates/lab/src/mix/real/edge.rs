@@ -1,10 +1,10 @@
 //! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams that are due at a
 //! moment.
 //!
-//! Sources   those of the virtual network, asked for their cells a little ahead of time: the same plan and
-//!           seed give the same cells.
-//! Shape     a path that is shaped sends its cells no earlier than its contract lets it (GCRA), all circuits
-//!           of it in turn; at most `queue_cells` of it wait.
+//! Sources   those of the virtual network, whose cells are generated slightly ahead of time: the same plan
+//!           and seed give the same cells.
+//! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), its circuits in turn;
+//!           at most `queue_cells` of them wait.
 //! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or what the plan says, and
 //!           waits no longer than [`PACK`] for more. It is due with its last cell.
 
@@ -41,11 +41,11 @@ struct Circuit {
 struct Shaper {
     meter: Meter,
     last: Instant,
-    /// When those leave that wait.
+    /// When the waiting cells leave.
     waiting: VecDeque<Instant>,
 }
 
-/// What a flow did since somebody asked.
+/// What a flow sent since the last call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Offered {
     pub(super) cells: u64,
@@ -66,7 +66,7 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// For some of the flows of a plan; their circuits are numbered in their order, and TCP's are left out.
+    /// Creates the edge for some of a plan's flows; their circuits are numbered in order, without TCP's.
     pub(super) fn new(plan: &Plan, flows: &[usize], nonce: [u8; NONCE_OCTETS]) -> Edge {
         let all = traffic::circuits(plan);
         let chosen = flows.iter().enumerate().flat_map(|(local, flow)| {
@@ -126,7 +126,7 @@ impl Edge {
                 self.offered[circuit.flow].units += source.units() - circuit.units;
                 circuit.units = source.units();
             }
-            // Whether cells come is told by their numbers: what was written down of them is not needed.
+            // Loss is computed from sequence numbers, so the log of cells is not needed.
             circuit.ledger.borrow_mut().close();
             let _ = circuit.ledger.borrow_mut().take();
             cells.extend(train.into_iter().map(|cell| (place, cell)));
@@ -143,7 +143,7 @@ impl Edge {
         }
     }
 
-    /// When a cell leaves the edge; none if its queue is full.
+    /// Returns when a cell leaves the edge; `None` if its queue is full.
     fn shape(&mut self, path: usize, mut cell: TimedCell) -> Option<TimedCell> {
         let Some(shaper) = &mut self.shapers[path] else { return Some(cell) };
         while shaper.waiting.front().is_some_and(|leaves| *leaves <= cell.at) {
@@ -190,23 +190,23 @@ impl Edge {
         self.order += 1;
     }
 
-    /// No more is made: what is being packed is due as it is.
+    /// Stops making cells: the datagram being filled is due as it is.
     pub(super) fn end(&mut self) {
         (0..self.circuits.len()).for_each(|place| self.send(place));
     }
 
-    /// When the next datagram is due.
+    /// Returns when the next datagram is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// The next datagram, if it is due by now; with when it was.
+    /// Returns the next datagram, and when it was due, if that is not after `now`.
     pub(super) fn take(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
         self.next().filter(|due| *due <= now)?;
         self.due.pop().map(|Reverse((due, _, octets))| (due, octets))
     }
 
-    /// What flows did since the last call.
+    /// Returns what the flows sent since the last call.
     pub(super) fn offered(&mut self) -> Vec<Offered> {
         let none = vec![Offered::default(); self.offered.len()];
         std::mem::replace(&mut self.offered, none)

@@ -9,8 +9,8 @@
 //!           contract, one outcome.
 //! Told      losses by numbers; delays by their differences alone, since clocks of two hosts do not agree;
 //!           how late the sender was.
-//! Left out  the way back: what leaves the other site is sent from there. TCP is not policed: its segments
-//!           are the kernel's. The drift of two clocks is not taken out of delays but told.
+//! Left out  the way back: flows of the other site are sent from there. TCP is not policed: its segments are
+//!           the kernel's. The drift of the two clocks is reported, but not subtracted from delays.
 
 mod bulk;
 mod delays;

@@ -1,4 +1,4 @@
-//! What the two ends of a mix say to each other on the control connection of `kiban lab serve`.
+//! The messages of the two ends of a mix on the control connection of `kiban lab serve`.
 //!
 //! ```text
 //! client: Ask::Mix(Request)   server: Ready (a port for datagrams, one for TCP, a nonce) or Impossible
@@ -7,8 +7,8 @@
 //! client: Ended (cells sent)  server: Total
 //! ```
 //!
-//! Direction data go from client to server alone; the server sends nothing but these lines, to whom it knows
-//! by the token.
+//! Direction data flows only from client to server; the server sends nothing but these lines, to a client
+//! that knows the token.
 //! Aim       a client sends payload to a port of UDP only after the server has returned the cookie that the
 //!           client sent to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`]
 //!           short datagrams go there.
@@ -24,25 +24,25 @@ pub(super) const FLOWS_MAX: usize = 200;
 pub(super) const CIRCUITS_MAX: usize = 512;
 /// Connections of TCP among these.
 pub(super) const BULK_MAX: usize = 16;
-/// The shortest and the longest sample, ms: each is a line, and one that does not come means that the peer is
-/// gone.
+/// The shortest and the longest sample interval, ms: each sample is a line, and a missing line means that the
+/// peer is gone.
 pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
-/// The longest line that a client takes.
+/// The longest line that a client accepts.
 pub(super) const TOLD_BYTES_MAX: u64 = 1 << 20;
 
-/// How often a cookie is sent: each may be lost.
+/// How often a cookie is sent, because any may be lost.
 pub(super) const COOKIE_TRIES_MAX: usize = 25;
 
-/// A mix that is to come.
+/// A request for a mix.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MixRequest {
     /// For how long, ms.
     pub(super) millis: u32,
-    /// Figures over time are told for each so many ms.
+    /// The sample interval, ms.
     pub(super) sample_ms: u32,
     /// Flows, in the order of their circuits.
     pub(super) flows: Vec<Incoming>,
-    /// Paths that are policed where they come in.
+    /// Paths that are policed at the receiver.
     pub(super) paths: Vec<Policed>,
 }
 
@@ -51,7 +51,7 @@ pub struct MixRequest {
 pub(super) struct Incoming {
     pub(super) kind: Kind,
     pub(super) copies: u32,
-    /// Its path among those that are policed.
+    /// Its path, if that is policed.
     pub(super) path: Option<u32>,
     pub(super) mbps: Option<f64>,
     pub(super) fec: Fec,
@@ -70,38 +70,38 @@ pub(super) struct Policed {
     pub(super) tag: bool,
 }
 
-/// What the client says after its request.
+/// A message from the client after its request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum ClientMessage {
-    /// It begins now.
+    /// Start.
     Go,
     /// All has been sent: so many datagrams of each circuit.
     Ended(Vec<u64>),
 }
 
-/// What the server answers.
+/// A message from the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum ServerMessage {
     /// Send there.
     Ready { datagrams: u16, streams: u16, nonce: String },
-    /// This cookie came in a datagram, hexadecimal.
+    /// The cookie received in a datagram, hexadecimal.
     Heard(String),
     /// A limit is in the way, or the request makes no sense: what to change.
     Impossible(String),
-    /// What came in the next sample, flow by flow.
+    /// What arrived in the next sample, by flow.
     Sample(Vec<FlowSample>),
-    /// What came in all.
+    /// The totals.
     Total(Box<Total>),
 }
 
 /// A flow in a sample.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct FlowSample {
-    /// Cells that came and were let through.
+    /// Cells that arrived and conformed.
     pub(super) cells: u64,
-    /// Cells that were missing or not let through.
+    /// Cells that were missing or did not conform.
     pub(super) cells_lost: u64,
-    /// Units that are known not to have come whole.
+    /// Units known to be lost.
     pub(super) units_lost: u64,
     /// Octets of TCP.
     pub(super) octets: u64,
@@ -113,18 +113,18 @@ pub(super) struct FlowSample {
 /// A flow in all.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct FlowTotal {
-    /// Cells that came and were let through.
+    /// Cells that arrived and conformed.
     pub(super) cells: u64,
     /// Cells that broke the contract and were dropped.
     pub(super) policed: u64,
     /// Cells that broke it and were marked.
     pub(super) tagged: u64,
-    /// Cells in datagrams that came twice.
+    /// Cells in duplicate datagrams.
     pub(super) strange: u64,
     /// Datagrams, and of these such that came after a later one.
     pub(super) datagrams: u64,
     pub(super) reordered: u64,
-    /// Units that came whole.
+    /// Units that arrived completely.
     pub(super) whole: u64,
     /// Periods with wrong octets, of a stream.
     pub(super) damaged: u64,

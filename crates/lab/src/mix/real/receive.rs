@@ -1,15 +1,14 @@
-//! The receiving end: datagrams become cells again, a contract judges them, and the sinks of the virtual
-//! network take them.
+//! The receiving end: takes the cells out of datagrams, polices them, and passes them to the sinks of the
+//! virtual network.
 //!
-//! Moment    of a cell: when it was due, plus what its datagram took from being sent to being taken in. So
-//!           cells that came together are as far apart as they left, a source that was late is nobody's
-//!           fault, and what the network does to delays is all there. The two clocks have nothing to do with
-//!           each other: only differences of delays are told.
-//! Police    GCRA over the cells of a path in the order of these moments; they wait [`HOLD`] for those of
+//! Moment    Time: a cell's arrival time is when it was due plus the transit time of its datagram. So cells
+//!           of one datagram are as far apart as they were sent, delays of the sender do not count, and the
+//!           network's effects are all included. The two clocks are not synchronised: only differences of
+//!           delays are reported.
+//! Police    GCRA over the cells of a path in the order of these times; cells wait [`HOLD`] for those of
 //!           other circuits.
-//! Order     a circuit keeps the order of its cells, as ATM does: a datagram that comes after a later one has
-//!           arrived, and is counted as reordered (RFC 4737 §3.3), but its cells are of no use to AAL, and
-//!           are not handed on.
+//! Order     a circuit keeps the order of its cells, as in ATM: a datagram that arrives after a later one is
+//!           counted as reordered (RFC 4737 §3.3), but its cells are useless to AAL and are dropped.
 //! Bounds    cells that wait, datagrams that may still come late; frames and matrices have their own.
 
 use super::super::traffic::{self, contract};
@@ -26,13 +25,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-/// How long cells wait for those of other circuits: longer than a datagram is filled, and a thread held up.
+/// How long cells wait for those of other circuits: longer than it takes to fill a datagram, plus scheduling
+/// delays.
 pub(super) const HOLD: Duration = Duration::from_millis(20);
 /// Cells that wait at most.
 const HELD_MAX: usize = 1 << 18;
 /// Datagrams of a circuit that are missing and may still come.
 const MISSING_MAX: usize = 4096;
-/// What is added to moments, so that a beginning that is heard of late makes none negative.
+/// Added to times, so that a start message that arrives late makes none negative.
 const BIAS: Duration = Duration::from_secs(10);
 /// The mark of a cell of low priority.
 const CLP: u32 = 1;
@@ -50,7 +50,7 @@ struct Circuit {
     came: u64,
 }
 
-/// A cell that waits: by its moment, then in the order in which it came.
+/// A waiting cell: ordered by time, then by arrival.
 type Held = Reverse<(Instant, u64, usize)>;
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ pub(super) struct Receiver {
     length: Duration,
 }
 
-/// Cells by a number that is used again.
+/// Cells in reusable slots.
 mod slab {
     use super::TimedCell;
 
@@ -110,7 +110,7 @@ mod slab {
 }
 
 impl Incoming {
-    /// As the plan had it, but for what the sender alone has to know.
+    /// Returns the flow as in the plan, without what only the sender knows.
     fn flow(&self) -> Flow {
         Flow {
             mbps: self.mbps,
@@ -125,7 +125,7 @@ impl Incoming {
         }
     }
 
-    /// What is wrong with it, if something is.
+    /// Validates the request; the error says what is wrong.
     pub(super) fn judge(&self, paths: usize) -> Result<(), String> {
         self.flow().judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         if self.path.is_some_and(|path| path as usize >= paths) {
@@ -136,7 +136,7 @@ impl Incoming {
 }
 
 impl Policed {
-    /// What is wrong with it, if something is.
+    /// Validates the request; the error says what is wrong.
     pub(super) fn judge(&self) -> Result<(), String> {
         let good = (0.001..=100_000.0).contains(&self.mbps) && (0.001..=1e8).contains(&self.cdvt_us);
         if good { Ok(()) } else { Err("a contract's rate or tolerance is none".into()) }
@@ -144,14 +144,14 @@ impl Policed {
 }
 
 impl Receiver {
-    /// For a request that has been judged.
+    /// Creates the receiver for a validated request.
     pub(super) fn new(request: &MixRequest, nonce: [u8; NONCE_OCTETS]) -> Receiver {
         let length = Duration::from_millis(request.millis.into());
         let circuits = request.flows.iter().enumerate().flat_map(|(number, flow)| {
             let circuit = move |_| Circuit {
                 flow: number,
                 path: flow.path.map(|path| path as usize),
-                // Numbers tell what came, not the ledger: nothing is written into it at the other end.
+                // Loss is computed from sequence numbers: the log of cells is not used at this end.
                 sink: traffic::sink(&flow.flow(), length.as_secs_f64(), CellLog::shared()),
                 next: (0, 0),
                 missing: BTreeSet::new(),
@@ -183,8 +183,8 @@ impl Receiver {
         }
     }
 
-    /// A datagram came, so many nanoseconds after the beginning was heard of, or before. False: it is not of
-    /// this session.
+    /// Handles a datagram that arrived `at` nanoseconds after the start message, or before. Returns false if
+    /// it does not belong to this session.
     pub(super) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
         let Some((head, cells)) = wire::read(octets).filter(|(head, _)| head.nonce == self.nonce) else {
             return false;
@@ -233,7 +233,7 @@ impl Receiver {
         true
     }
 
-    /// The first of those that wait is judged and handed on.
+    /// Polices the first waiting cell and passes it on.
     fn release(&mut self) {
         let Some(Reverse((at, number, place))) = self.held.pop() else { return };
         while self.left > 1 && at >= self.sample_end {
@@ -258,7 +258,7 @@ impl Receiver {
         circuit.sink.arrive(&[cell]);
     }
 
-    /// So much time is over: what need not wait is judged and handed on.
+    /// Advances the time: polices and passes on the cells that need not wait any longer.
     pub(super) fn on_time(&mut self, at: Duration) {
         let horizon = Instant::ZERO + (BIAS + at).saturating_sub(HOLD);
         while self.held.peek().is_some_and(|Reverse((first, ..))| *first <= horizon) {
@@ -269,8 +269,7 @@ impl Receiver {
         }
     }
 
-    /// TCP has brought so many octets of a circuit, and blocks of it so long after the one before each,
-    /// nanoseconds.
+    /// Records octets of a TCP circuit, and the intervals between its blocks, in nanoseconds.
     pub(super) fn on_stream(&mut self, circuit: usize, octets: u64, gaps: &[u64]) {
         let flow = &mut self.flows[self.circuits[circuit].flow];
         flow.total.octets += octets;
@@ -281,7 +280,7 @@ impl Receiver {
         }
     }
 
-    /// The sample is over.
+    /// Ends the sample.
     fn close(&mut self) {
         self.ask_sinks();
         let take = |flow: &mut FlowState| {
@@ -316,12 +315,12 @@ impl Receiver {
         std::mem::take(&mut self.samples)
     }
 
-    /// Whether so many datagrams of each circuit have come.
+    /// Returns whether this many datagrams of each circuit have arrived.
     pub(super) fn has_all(&self, sent: &[u64]) -> bool {
         self.circuits.iter().zip(sent).all(|(circuit, sent)| circuit.came >= *sent)
     }
 
-    /// Nothing more comes.
+    /// Ends the session and returns samples and totals.
     pub(super) fn finish(mut self) -> (Vec<Vec<FlowSample>>, Total) {
         while !self.held.is_empty() {
             self.release();
@@ -348,8 +347,7 @@ impl Receiver {
 }
 
 impl FlowTotal {
-    /// What AAL1 met, and what is known of the source's clock. Of several copies the last that knows it is
-    /// told.
+    /// Records AAL1's counters and the estimate of the source's clock, from the last copy that has one.
     fn tell_stream(&mut self, sink: &StreamSink) {
         let counters = sink.counters();
         self.matrices += counters.matrices;
@@ -366,7 +364,7 @@ impl FlowTotal {
     }
 }
 
-/// Mbit/s on a line of ATM.
+/// Returns the rate on an ATM line, Mbit/s.
 pub(super) fn line_mbps(cells: u64, seconds: f64) -> f64 {
     (cells * CELL_BYTES as u64 * 8) as f64 / seconds.max(1e-9) * 1e-6
 }
@@ -391,7 +389,7 @@ mod tests {
         format!("[[flow]]\nname = \"{kind}\"\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\n{more}\n")
     }
 
-    /// All datagrams of a plan, each with when it is due, in the order in which they are sent.
+    /// Returns all datagrams of a plan with their due times, in sending order.
     fn datagrams(plan: &Plan) -> Vec<(Instant, Vec<u8>)> {
         let flows: Vec<usize> = (0..plan.flows.len()).collect();
         let mut edge = Edge::new(plan, &flows, NONCE);
@@ -409,7 +407,7 @@ mod tests {
         all
     }
 
-    /// Receives a plan's datagrams; `way` says how long each is under way, or that it is lost.
+    /// Receives a plan's datagrams; `way` gives the transit time of each, or `None` for a loss.
     fn received(plan: &Plan, way: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
         let request = plan.leaving("a").expect("flows leave").request;
         let mut receiver = Receiver::new(&request, NONCE);
@@ -452,7 +450,8 @@ mod tests {
             assert_eq!(total.matrices.abs_diff(flow.matrices), 0, "{}", flow.name);
             if !flow.kind.is_some_and(crate::mix::Kind::is_stream) {
                 assert_eq!(total.whole, flow.units, "{}", flow.name);
-                // Less the way, which is not known here: 40 km of fibre are 0.2 ms, and there are switches.
+                // Minus the propagation delay, which is not known here: 40 km of fibre are 0.2 ms, and there
+                // are switches.
                 let (here, there) = (total.unit_ms[0].expect("units"), flow.unit_ms_p50.expect("units"));
                 assert!((0.2..0.3).contains(&(there - here)), "{}: {here} {there}", flow.name);
             }
@@ -469,7 +468,7 @@ mod tests {
         let (_, total) = received(&plan, |_| Some(WAY));
         let policed = total.flows[0].policed as f64;
         assert!(expected > 1000.0 && (policed - expected).abs() < 0.01 * expected, "{policed} {expected}");
-        // A stream below its contract conforms although its cells come 25 at once; with jitter beyond the
+        // A stream below its contract conforms although its cells arrive 25 at a time; with jitter beyond the
         // tolerance it does not.
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
         let (_, total) = received(&plan, |_| Some(WAY));

@@ -1,13 +1,12 @@
 //! The client's part of a mix: sends what leaves one site of a plan, and makes one outcome of what both ends
 //! know.
 //!
-//! Sites     one site of the plan is here; the server stands for all others, so that all flows that leave
-//!           this site go to it, each by the contract of its own path. What leaves other sites is left out,
-//!           and named.
-//! Pace      one thread sends datagrams when they are due, by the monotone clock. How late it was is told: it
-//!           is not the network's fault, and in no delay, since a datagram says when it was sent.
-//! Loss      what the server has not got of what was sent; what this host's own queue would not take is told
-//!           as well.
+//! Sites     this host is one site of the plan; the server is all the others, so all flows of this site go to
+//!           it, each policed by its path's contract. Flows of other sites are left out, and listed.
+//! Pace      one thread sends datagrams when they are due, by the monotonic clock. Its lateness is reported,
+//!           but is not part of any delay, because a datagram carries its sending time.
+//! Loss      sent datagrams that the server has not received; datagrams that this host's own queue rejected
+//!           are reported, too.
 //! End       by time, by `stop`, or because the peer is gone: what there is until then is the outcome.
 
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
@@ -34,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Cells are made so much ahead of time.
+/// How far ahead of time cells are made.
 const AHEAD: Duration = Duration::from_millis(20);
 /// After the end, what a unit that was begun may still take: as long as the virtual network waits.
 const TAIL: Duration = Duration::from_secs(1);
@@ -44,14 +43,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(5);
 /// The sending buffer, bytes: what this host's own queue holds is the network's affair.
 const BUFFER_BYTES: usize = 4 << 20;
-/// How long a server may take for its last word.
+/// How long a server may take for its last message.
 const LAST_WORD: Duration = Duration::from_secs(30);
-/// How long a cookie may take to come back before it is sent again.
+/// How long to wait for a cookie before it is sent again.
 const COOKIE_TIME: Duration = Duration::from_millis(200);
 /// Octets of headers of a datagram: UDP, and IP of version 4 or 6.
 const UDP_OCTETS: u64 = 8;
 
-/// What is to be sent.
+/// The flows to be sent.
 pub(super) struct Chosen {
     /// The flows, by their numbers in the plan.
     flows: Vec<usize>,
@@ -60,7 +59,7 @@ pub(super) struct Chosen {
 }
 
 impl Plan {
-    /// The flows that leave a site.
+    /// Returns the flows that leave a site.
     pub(super) fn leaving(&self, from: &str) -> Result<Chosen, Failure> {
         let impossible = |why: String| Err(Failure::Impossible(why));
         if self.site(&Word::from(from)).is_none() {
@@ -110,7 +109,7 @@ impl Plan {
     }
 }
 
-/// What is known at this end.
+/// The results known at this end.
 #[derive(Default)]
 struct Near {
     /// Of each sample, of each flow.
@@ -127,10 +126,10 @@ struct Near {
     ended_early: Option<String>,
 }
 
-/// Sends what leaves a site of a plan to a server; `done` is told how much of it is over, 0 to 1.
+/// Sends the flows of a site of a plan to a server; calls `done` with the progress, 0 to 1.
 ///
 /// # Errors
-/// It cannot begin. What goes wrong later is in the outcome ([`Real::ended_early`]).
+/// It cannot start. Later errors are part of the outcome ([`Real::ended_early`]).
 pub fn run(
     plan: &Plan,
     from: &str,
@@ -232,7 +231,7 @@ pub fn run(
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
             sender.last_word();
         }
-        // So that the thread that listens ends, whatever became of the peer.
+        // So that the listening thread ends, whatever happened to the peer.
         if sender.total.is_none() {
             let _ = writer.shutdown(std::net::Shutdown::Both);
         }
@@ -242,13 +241,12 @@ pub fn run(
     Ok(outcome(plan, &chosen, peer, near, &samples, total))
 }
 
-/// Sends a cookie to a port of UDP until the server says it: whoever has the port is who has asked for what
-/// goes there.
+/// Sends a cookie to a UDP port until the server returns it: this proves that the port belongs to the server.
 fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
     for _ in 0..COOKIE_TRIES_MAX {
-        // What a firewall answers is as good as a loss.
+        // An error from a firewall counts as a loss.
         let _ = socket.send(&wire::write_cookie(nonce, &cookie));
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
@@ -276,7 +274,7 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Hands on what the server says until it has said all, or is gone.
+/// Passes on the server's messages until the last one, or until the server is gone.
 fn listen(reader: &mut Lines, tell: SyncSender<io::Result<ServerMessage>>) {
     loop {
         let told = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
@@ -298,7 +296,7 @@ struct Sending<'a> {
     samples: Vec<Vec<FlowSample>>,
     total: Option<Total>,
     sent: &'a [SendStats],
-    /// The flows of TCP's circuits, and what has been read of what they sent.
+    /// The flows of the TCP circuits, and the octets counted so far.
     locals: &'a [usize],
     seen: Vec<u64>,
     headers: u64,
@@ -339,7 +337,7 @@ impl Sending<'_> {
             }
             if self.near.ended_early.is_none() && stop() {
                 self.near.ended_early = Some("it was ended by its user".into());
-                // What is made is sent, so that what does not come is lost.
+                // Everything that is made is sent, so that whatever does not arrive is lost.
                 end = made;
                 self.edge.end();
             }
@@ -367,13 +365,13 @@ impl Sending<'_> {
         self.near.late.push(now.since(due).as_nanos() as i64);
         self.near.datagrams += 1;
         self.near.octets += datagram.len() as u64 + self.headers;
-        // What a peer that is gone answers (a port that nobody has) is told by the control connection.
+        // If the peer is gone (port unreachable), the control connection reports it.
         if self.socket.send(&datagram).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.near.refused += 1;
         }
     }
 
-    /// What TCP wrote in this sample.
+    /// Records what TCP wrote in this sample.
     fn write_down(&mut self) {
         let mut row = vec![0; self.flows];
         for ((sent, local), seen) in self.sent.iter().zip(self.locals).zip(&mut self.seen) {
@@ -383,7 +381,7 @@ impl Sending<'_> {
         self.near.written.push(row);
     }
 
-    /// Whether the server has said its last.
+    /// Returns whether the server's last message has arrived.
     fn hears(&mut self) -> bool {
         while let Ok(told) = self.told.try_recv() {
             if self.on_told(told) {
@@ -412,7 +410,7 @@ impl Sending<'_> {
         false
     }
 
-    /// The samples of a plan, and of what arrives behind it.
+    /// Returns the number of samples of a plan, including the time for traffic in transit.
     fn samples_max(&self) -> usize {
         (self.plan.seconds * 1e3 / self.plan.sample_ms as f64) as usize + 100
     }
@@ -441,7 +439,7 @@ impl Sending<'_> {
     }
 }
 
-/// What both ends know, as one.
+/// Combines the results of both ends.
 fn outcome(
     plan: &Plan,
     chosen: &Chosen,
@@ -451,7 +449,7 @@ fn outcome(
     total: Option<Total>,
 ) -> Outcome {
     let is_whole = total.is_some();
-    // Of a peer that is gone, what it had told is known.
+    // If the peer is gone, what it had reported is used.
     let total = total.unwrap_or_else(|| partial(chosen.flows.len(), samples));
     let trouble = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.trouble.clone());
     near.ended_early = near.ended_early.or(trouble);
@@ -576,7 +574,7 @@ fn outcome(
     }
 }
 
-/// What samples alone say.
+/// Computes totals from the samples alone.
 fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> Total {
     let flow = |local: usize| {
         let rows = || samples.iter().map(move |row| &row[local]);

@@ -1,13 +1,12 @@
 //! The server's part of a mix: within a session of `kiban lab serve`, after its client has shown the token.
 //!
-//! Ports     one for datagrams and, if there is TCP, one for connections, of the system's choice; both take
-//!           nothing but what comes from the session's address with its nonce, and send nothing: what there
-//!           is to say goes over the control connection.
-//! Bounds    those of the server: seconds of a trial, octets in a second (datagrams beyond are thrown away
-//!           and counted, connections are read more slowly), a window; those of the protocol: flows,
-//!           circuits, connections.
-//! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or
-//!           it is gone.
+//! Ports     one for datagrams and, if there is TCP, one for connections, chosen by the system; both accept
+//!           only packets from the session's address with its nonce, and send nothing: all messages go over
+//!           the control connection.
+//! Bounds    the server's: seconds of a trial, octets per second (excess datagrams are dropped and counted,
+//!           connections are read more slowly), a window; and the protocol's: flows, circuits, connections.
+//! End       when the client says so, and then traffic in transit may still arrive until nothing has for
+//!           [`QUIET`]; or when the client is gone.
 
 use super::bulk::{self, LOOK, ReceiveStats, Tally};
 use super::protocol::*;
@@ -32,20 +31,20 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a client may take to begin, and beyond what it said.
+/// How long a client may take to start, and beyond its announced length.
 const GRACE: Duration = Duration::from_secs(10);
-/// Nothing came for so long after the end: nothing will.
+/// After the end, how long nothing may arrive before the session ends.
 const QUIET: Duration = Duration::from_secs(2);
 /// The socket's buffer, bytes: a tenth of a second of 300 Mbit/s.
 const BUFFER_BYTES: u32 = 4 << 20;
-/// How far a session may be ahead of its rate.
+/// How far a session may exceed its rate for a moment.
 const BURST: Duration = Duration::from_millis(250);
-/// How long a look at the sockets takes when nothing comes.
+/// How long to wait for the sockets when nothing arrives.
 const TURN: Duration = Duration::from_millis(5);
 /// Datagrams that are taken before the rest is looked at.
 const BATCH: usize = 256;
 
-/// What a session lends.
+/// What the server lends to a session.
 pub(crate) struct Room<'a> {
     pub(crate) clock: Clock,
     pub(crate) limits: &'a Limits,
@@ -54,14 +53,14 @@ pub(crate) struct Room<'a> {
     pub(crate) ends: &'a AtomicBool,
     /// The client's address.
     pub(crate) address: IpAddr,
-    /// The server's, as the client knows it.
+    /// The server's address, as the client sees it.
     pub(crate) local: IpAddr,
 }
 
 /// Receives a mix.
 ///
 /// # Errors
-/// The client is gone, or the server ends.
+/// The client is gone, or the server is ending.
 pub(crate) fn serve(
     room: &Room<'_>,
     request: &MixRequest,
@@ -114,7 +113,7 @@ pub(crate) fn serve(
     })
 }
 
-/// What of a request is beyond a limit, or makes no sense.
+/// Checks a request against the limits and for consistency.
 fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     let copies =
         |flows: &mut dyn Iterator<Item = &Incoming>| flows.map(|flow| u64::from(flow.copies)).sum::<u64>();
@@ -140,7 +139,7 @@ fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     request.flows.iter().try_for_each(|flow| flow.judge(request.paths.len()))
 }
 
-/// The circuits that are connections.
+/// Returns the circuits that are TCP connections.
 fn circuits_of_tcp(request: &MixRequest) -> Vec<u16> {
     let kinds = request.flows.iter().flat_map(|flow| std::iter::repeat_n(flow.kind, flow.copies as usize));
     kinds.enumerate().filter(|(_, kind)| *kind == Kind::Bulk).map(|(number, _)| number as u16).collect()
@@ -190,7 +189,7 @@ impl Session<'_> {
             for step in steps {
                 let Step::Said(stream, _, said) = step else { continue };
                 let greets = |circuit: &u16| is_same(&said, &bulk::greeting(&self.nonce, *circuit));
-                // Whoever does not know the nonce takes nobody's place.
+                // A connection without the nonce does not occupy a place.
                 let Some(place) = self.bulk.iter().position(greets).filter(|place| !has_come[*place]) else {
                     continue;
                 };
@@ -251,7 +250,7 @@ impl Session<'_> {
         write_message(writer, &ServerMessage::Total(Box::new(total)))
     }
 
-    /// Takes datagrams in; how many were refused.
+    /// Receives datagrams and returns how many were rejected.
     fn take(
         &self,
         datagrams: &Datagrams,
@@ -277,7 +276,7 @@ impl Session<'_> {
                 continue;
             }
             let came = self.room.clock.at(came.nanos);
-            // It may overtake the word that it begins, and is that word then.
+            // A datagram may overtake the start message, and then counts as one.
             if start.is_none() && octets.starts_with(&self.nonce[..NONCE_OCTETS]) {
                 *start = Some(came);
             }
@@ -294,7 +293,7 @@ impl Session<'_> {
         due.saturating_sub(self.room.clock.now().since(self.begin))
     }
 
-    /// What connections have brought goes to the receiver.
+    /// Passes what connections have received to the receiver.
     fn streams(&self, receiver: &mut Receiver) {
         for (circuit, tally) in self.bulk.iter().zip(self.tallies) {
             let mut tally = lock(tally);
@@ -304,7 +303,7 @@ impl Session<'_> {
     }
 
     fn connection(&self, stream: TcpStream, place: usize) {
-        // What is not given back is read as an end.
+        // If the option cannot be reset, the read ends at once.
         let _ = stream.set_nonblocking(false);
         let budget = |octets| {
             let ahead = self.spend(octets);
@@ -312,7 +311,7 @@ impl Session<'_> {
                 pace((ahead - BURST).min(LOOK));
             }
         };
-        // What went wrong, the client learns from its own end.
+        // The client learns of errors from its own end.
         let _ = bulk::receive(stream, self.room.clock, &self.tallies[place], &self.stop, &budget);
     }
 }

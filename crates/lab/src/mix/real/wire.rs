@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Shape     all numbers with the highest octet first; moments are nanoseconds after the sender's beginning.
-//! Cells     as RFC 4717 §5.1 packs several into a packet: header without HEC, then payload; beside each its
-//!           own moment, since what a contract judges is when a cell comes, and cells of a datagram come
+//! Cells     several are packed into a packet as in RFC 4717 §5.1: header without HEC, then payload; each has
+//!           its own time, because a contract polices when a cell arrives, and cells of a datagram arrive
 //!           together.
-//! Length    25 cells are 1440 octets: with UDP and IPv6 1488, within Ethernet's 1500, so that nothing is cut
-//!           on the way. 59 octets a cell on Ethernet, for 53 on a line of ATM.
+//! Length    25 cells are 1440 octets; with UDP and IPv6 1488, within Ethernet's 1500, so that there is no
+//!           fragmentation. 59 octets per cell on Ethernet, compared to 53 on an ATM line.
 //! Numbers   of datagrams for what is missing, late or double; of cells for how many of them a missing one
 //!           held.
 
@@ -28,7 +28,7 @@ const CELL_OCTETS: usize = 8 + CELL_PAYLOAD_BYTES;
 pub(super) const CELLS_MAX: usize = 25;
 /// The longest datagram.
 pub(super) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
-/// Where the moment of sending stands: it is written last.
+/// The offset of the sending time, which is written last.
 const SENT_AT: usize = 24;
 /// Octets of a session's nonce that each datagram carries.
 pub(super) const NONCE_OCTETS: usize = 8;
@@ -46,7 +46,7 @@ pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[
     octets.strip_prefix(nonce)?.try_into().ok()
 }
 
-/// What stands before the cells.
+/// The header in front of the cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) nonce: [u8; NONCE_OCTETS],
@@ -59,10 +59,10 @@ pub(super) struct Head {
     pub(super) sent: u64,
 }
 
-/// Writes a datagram of cells, whose `at` are when they were due; [`stamp`] says when it is sent.
+/// Writes a datagram of cells, whose `at` are their due times; [`stamp`] sets the sending time.
 ///
 /// # Panics
-/// Without cells, or with more than [`CELLS_MAX`].
+/// If there are no cells, or more than [`CELLS_MAX`].
 pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
     assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram has cells, and no more than fit");
     let first = cells[0].at;
@@ -83,17 +83,17 @@ pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
     octets
 }
 
-/// Says when it is sent.
+/// Sets the sending time.
 pub(super) fn stamp(datagram: &mut [u8], sent: u64) {
     datagram[SENT_AT..SENT_AT + 8].copy_from_slice(&sent.to_be_bytes());
 }
 
-/// How many cells a datagram that was written here has.
+/// Returns the number of cells in a datagram written here.
 pub(super) fn cells(octets: &[u8]) -> u64 {
     ((octets.len() - HEAD_OCTETS) / CELL_OCTETS) as u64
 }
 
-/// Reads one; none if it is not one. Cells come with the moments at which they were due.
+/// Reads a datagram; `None` if it is not one. The cells have their due times.
 pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
     let (nonce, rest) = octets.split_first_chunk()?;
     let (circuit, rest) = rest.split_first_chunk()?;
@@ -115,7 +115,7 @@ pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
         cell: u64::from_be_bytes(*cell),
         sent: u64::from_be_bytes(*sent),
     };
-    // Years from now are as good as the end of them: a moment of chance must not overflow.
+    // Clamp times that are years away: arithmetic with random values must not overflow.
     if head.sent > MOMENT_MAX || first.as_nanos() > MOMENT_MAX || head.cell > MOMENT_MAX {
         return None;
     }
