@@ -24,9 +24,9 @@ pub const METRES_PER_SECOND: f64 = 2.1e8;
 /// Round trips of one size, us.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Bytes each way.
+    /// Bytes in each direction.
     pub bytes: u32,
-    /// How many round trips.
+    /// The number of round trips.
     pub count: usize,
     /// The shortest.
     pub min_us: f64,
@@ -38,9 +38,9 @@ pub struct Row {
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
-    /// 2L/c; none if the distance was not said.
+    /// 2L/c; `None` if the distance is not known.
     pub distance_us: Option<f64>,
-    /// 16N/B; none if no rate is known.
+    /// 16N/B; `None` if the rate is not known.
     pub sending_us: Option<f64>,
     /// The shortest less both.
     pub rest_us: f64,
@@ -55,20 +55,20 @@ pub struct Delays {
     pub address: String,
     /// Its kernel.
     pub kernel: String,
-    /// Fibre between, km, if it was said.
+    /// The length of the fibre, km, if it was given.
     pub distance_km: Option<f64>,
     /// B, Mbit/s.
     pub rate_mbps: Option<f64>,
-    /// Whether it was fitted; else it was said.
+    /// Whether the rate was fitted; otherwise it was given.
     pub is_fitted: bool,
     /// A row each size.
     pub rows: Vec<Row>,
 }
 
-/// What is asked.
+/// A request for a measurement of delays.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DelayRequest {
-    /// Bytes each way.
+    /// Message sizes, in bytes in each direction.
     pub sizes: Vec<u32>,
     /// Round trips of each.
     pub count: u32,
@@ -84,7 +84,7 @@ const WARM_UP: usize = 5;
 /// Measures.
 ///
 /// # Errors
-/// [`Failure`]: whose fault it is.
+/// [`Failure`]: the cause.
 pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Result<Delays, Failure> {
     let clock = session.clock();
     let (welcome, _) = session.path()?;
@@ -162,7 +162,7 @@ fn sum_up(
     }
 }
 
-/// By least squares.
+/// Returns the slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -230,7 +230,7 @@ mod tests {
             assert!((row.rest_us - 200.0).abs() < 1e-6, "{row:?}");
         }
         assert!(!delays.to_string().contains("below 0"));
-        // What is said cannot be: the distance alone would take longer.
+        // The given distance is impossible: it alone would take longer.
         let ask = DelayRequest { distance_km: Some(2000.0), ..ask };
         let delays = sum_up("h", String::new(), String::new(), &ask, &times);
         assert!(delays.to_string().contains("a rest below 0"), "{delays}");

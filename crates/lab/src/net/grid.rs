@@ -1,4 +1,4 @@
-//! What a sweep measures: all combinations of some settings, as a plan of the engine says them.
+//! The grid of a sweep: all combinations of some settings, converted to and from a plan of the engine.
 //!
 //! Maps      message length and socket buffers are a map's sides; what the cells of a map have in common is a
 //!           group.
@@ -27,7 +27,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The plan that asks for it of a host. What was said twice is asked once.
+    /// Returns the engine's plan for a host, without duplicates.
     pub fn plan(&self, host: &str) -> Plan {
         let counts = |list: &[u32]| list.iter().map(|count| Value::Count((*count).into())).collect();
         let words = |list: Vec<&str>| list.into_iter().map(|word| Value::Word(word.to_owned())).collect();
@@ -53,7 +53,7 @@ impl Grid {
         Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
     }
 
-    /// What a plan asks for, and of which host; none if it is of something else.
+    /// Returns a plan's host and grid; `None` if it belongs to another question.
     pub fn of(plan: &Plan) -> Option<(String, Grid)> {
         let values = |name: &str| plan.parameters.get(name).into_iter().flatten();
         let counts = |name: &str| {
@@ -81,7 +81,7 @@ impl Grid {
         Some((host, grid))
     }
 
-    /// What the cells of a map have in common, one for each map; message and buffer are not yet said.
+    /// Returns what the cells of each map have in common; message and buffer are not set.
     pub fn groups(&self) -> Vec<Setup> {
         let mut groups = Vec::new();
         for pattern in &self.patterns {
@@ -104,7 +104,7 @@ impl Grid {
         groups
     }
 
-    /// A cell of a group's map.
+    /// Returns a cell of a group's map.
     pub fn cell(&self, group: &Setup, buffer: u32, message: u32) -> Setup {
         Setup { message_bytes: message, buffer_bytes: (buffer > 0).then_some(buffer), ..group.clone() }
     }

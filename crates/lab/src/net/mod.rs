@@ -10,7 +10,7 @@
 //! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], and what it
 //!           [found](findings::Findings).
 //! Trial     in real time: [`transactions`] (write, write, read) or a [`stream`].
-//! Evidence  what the kernels of both ends say of the connection (TCP_INFO), what they counted, and a short
+//! Evidence  the state of the connection in the kernels of both ends (TCP_INFO), their counters, and a short
 //!           capture.
 //! Cause     of evidence alone ([`cause`]); what it does not decide is not explained, and the evidence is
 //!           shown.

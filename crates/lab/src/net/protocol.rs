@@ -1,14 +1,14 @@
-//! What client and server say to each other.
+//! The messages between client and server.
 //!
-//! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever
-//!           has another one is closed. Then a trial after the other: [`Request`], [`Reply::Ready`], the data
-//!           connection, [`Request::Ended`], [`Reply::Outcome`].
-//! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload,
-//!           which means nothing.
+//! Form      lines of JSON in both directions on the control connection. First comes [`Hello`] with the
+//!           token; a connection with a wrong token is closed. Then follow the trials: [`Request`],
+//!           [`Reply::Ready`], the data connection, [`Request::Ended`], [`Reply::Outcome`].
+//! Data      the data connection starts with the trial's nonce, so that no one else can use it; then payload
+//!           without meaning.
 //! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
 //!           well ([`read_message_until`]).
-//! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's
-//!           own.
+//! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
+//!           trust.
 
 use kiban_base::Instant;
 use kiban_measure::socket::Given;
@@ -27,7 +27,7 @@ pub const VERSION: u32 = 3;
 pub const PORT: u16 = 4195;
 /// The longest line.
 pub const LINE_BYTES_MAX: u64 = 65_536;
-/// The longest line of somebody who has not shown the token.
+/// The longest line of a client that has not presented the token.
 pub const HELLO_BYTES_MAX: u64 = 1024;
 /// How long a client's line may take from its first byte to its last.
 pub const LINE_TIME: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub const NONCE_BYTES: usize = 16;
 pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
-    /// What the server printed.
+    /// The token that the server printed.
     pub token: String,
 }
 
@@ -52,7 +52,7 @@ pub enum Greeting {
     Refused(String),
 }
 
-/// What the server says of itself.
+/// The server's description of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     /// Its version of kiban.
@@ -71,7 +71,7 @@ pub struct Welcome {
     pub bytes_per_second_max: u64,
 }
 
-/// What the server does in a trial.
+/// The server's role in a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// Reads until the end.
@@ -83,42 +83,42 @@ pub enum Work {
         /// Bytes of a reply.
         reply_bytes: u32,
     },
-    /// Writes messages for as long as the trial was said to take, then ends its side.
+    /// Writes messages for the announced time, then closes its side.
     Write {
         /// Bytes of a message.
         message_bytes: u32,
     },
 }
 
-/// What the client asks for.
+/// A request of the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// A trial: the server opens a port.
     Trial {
         /// Of its socket.
         settings: Settings,
-        /// What it does.
+        /// The server's role.
         work: Work,
-        /// How long the client means to take, warm-up and all, ms.
+        /// The announced length of the trial including warm-up, ms.
         millis: u32,
     },
     /// The data connection has been ended by the client.
     Ended,
-    /// A mix of flows; what is said then is [`crate::mix`]'s.
+    /// A mix of flows; the messages that follow are those of [`crate::mix`].
     Mix(Box<crate::mix::MixRequest>),
 }
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// Connect to this port and say this nonce.
+    /// Connect to this port and send this nonce.
     Ready {
         /// The port, at the address of the control connection.
         port: u16,
         /// Hexadecimal.
         nonce: String,
     },
-    /// What it saw.
+    /// The server's results.
     Outcome(Box<Outcome>),
     /// The trial is beyond a limit, or makes no sense: what to change.
     Impossible(String),
@@ -126,27 +126,27 @@ pub enum Reply {
     Lost(String),
 }
 
-/// What the server saw of a trial.
+/// The server's results of a trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Payload read, or written, bytes; the nonce is not counted.
     pub bytes: u64,
     /// From the nonce, or the first byte, to the last byte, on its monotone clock, s.
     pub seconds: f64,
-    /// Whether it read or wrote less than it could, for its limit's sake.
+    /// Whether the server's limit slowed its reading or writing.
     pub rate_limited: bool,
     /// Its kernel's word on the connection.
     pub info: TcpInfo,
-    /// What its kernel gave to the socket.
+    /// What its kernel set on the socket.
     pub given: Given,
-    /// What its host counted meanwhile.
+    /// Its host's counters during the trial.
     pub counters: Counters,
 }
 
 /// Writes a line.
 ///
 /// # Errors
-/// The writer's.
+/// Those of the writer.
 pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
@@ -154,7 +154,7 @@ pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Resu
     writer.write_all(&text)
 }
 
-/// A socket that is read until a moment: whoever sends byte after byte gains no time by it.
+/// A socket that is read until a deadline: a peer that sends one byte at a time gains no time.
 pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
@@ -162,7 +162,7 @@ pub struct DeadlineReader {
 }
 
 impl DeadlineReader {
-    /// What comes from `stream` for so long from now on.
+    /// Reads from `stream` for at most `length` from now on.
     pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
         let clock = Clock::new();
         let until = clock.now() + length;
@@ -187,13 +187,13 @@ impl AsFd for DeadlineReader {
     }
 }
 
-/// What lines are read from.
+/// The reader of lines.
 pub type Lines = BufReader<DeadlineReader>;
 
 /// Reads a line that has to be whole after `length`.
 ///
 /// # Errors
-/// As [`read_message`]; `TimedOut` or `WouldBlock` if it is not.
+/// As [`read_message`]; `TimedOut` or `WouldBlock` if the message is not complete in time.
 pub fn read_message_until<T: DeserializeOwned>(
     reader: &mut Lines,
     bytes_max: u64,
@@ -204,7 +204,8 @@ pub fn read_message_until<T: DeserializeOwned>(
     read_message(reader, bytes_max)
 }
 
-/// What a peer said, for people: without control characters, which a terminal would obey, and not too long.
+/// Returns a peer's text for display: without control characters, which a terminal would execute, and
+/// shortened.
 pub fn plain(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let shown = text.chars().take(CHARS_MAX);
@@ -214,7 +215,8 @@ pub fn plain(text: &str) -> String {
 /// Reads a line of at most `bytes_max`.
 ///
 /// # Errors
-/// The reader's; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or means nothing.
+/// Those of the reader; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or cannot be
+/// parsed.
 pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;

@@ -2,8 +2,8 @@
 //!
 //! Trial     by its pattern: [`transactions`], which have their figures in exchanges a second, or a
 //!           [`stream`], in Mbit/s.
-//! Session   a trial needs one with the host. Without it the question only describes itself, which is all
-//!           that whoever reads records needs.
+//! Session   a trial needs a session with the host. Without one, the question only describes itself, which is
+//!           all that readers of records need.
 
 use super::session::Session;
 use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
@@ -21,7 +21,7 @@ impl Network {
     /// Its description alone.
     pub const DESCRIPTION: Network = Network(None);
 
-    /// Asked over a session.
+    /// Returns the question with a session for its trials.
     pub fn with(session: Arc<Session>) -> Network {
         Network(Some(session))
     }
@@ -88,7 +88,7 @@ impl Question for Network {
 
 const ASKED_BY: &str = "kiban lab sweep HOST";
 
-/// A record's figures.
+/// Returns the metrics of a record.
 fn metrics(evidence: &Evidence) -> Metrics {
     let mut figures = vec![("mbps", evidence.mbps())];
     match &evidence.exchanges {

@@ -1,8 +1,8 @@
-//! A session that survives its peer: connected when it is needed, and again after it was lost.
+//! A session that survives its peer: connected on demand, and again after a loss.
 //!
-//! Path      on connecting, round trips of one byte without Nagle's algorithm show how long this path takes
-//!           by itself, and which MSS it has, and 256 KiB at once show about how fast it is: what a trial is
-//!           compared with, and a boundary predicted from.
+//! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's delay and
+//!           show its MSS, and 256 KiB sent at once show its approximate rate: trials are compared with
+//!           these, and a boundary is predicted from them.
 
 use super::admission::Token;
 use super::client::Client;
@@ -40,25 +40,25 @@ struct Open {
 }
 
 impl Session {
-    /// With a host, when it is needed.
+    /// Creates a session with a host, connected on demand.
     pub fn new(host: &str, port: u16, token: Token) -> Session {
         Session { host: host.into(), port, token, clock: Clock::new(), open: Mutex::new(None) }
     }
 
-    /// The host as it was named.
+    /// Returns the host's name as given.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The clock of its measurements.
+    /// Returns the clock of its measurements.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What the server said of itself, and the path.
+    /// Returns the server's description of itself, and the path.
     ///
     /// # Errors
-    /// [`Failure`]: nobody answers, or it refuses.
+    /// [`Failure`]: there is no answer, or the server refuses.
     pub fn path(&self) -> Result<(Welcome, Path), Failure> {
         self.with(|client, path| Ok((client.welcome().clone(), *path)))
     }
@@ -66,10 +66,10 @@ impl Session {
     /// Does something with the client; connects before, if need be, and forgets a client that was lost.
     ///
     /// # Errors
-    /// As that, or as [`Client::connect`].
+    /// Those of `act`, or of [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
         let mut open = lock(&self.open);
-        // Taken out: a client that panicked amid an exchange is not used again.
+        // Taken out: a client that panicked during an exchange is not used again.
         let mut opened = match open.take() {
             Some(opened) => opened,
             None => {

@@ -1,4 +1,4 @@
-//! A sweep of a host: a run of the engine, what it found, and the proof of what it advises.
+//! A sweep of a host: a run of the engine, its findings, and the proof of its advice.
 //!
 //! ```text
 //! grid → plan → engine::sweep → findings → a run for each advised point → findings, with what it did
@@ -26,11 +26,11 @@ pub struct Sweep {
     pub session: Arc<Session>,
     /// Its folder.
     pub dir: PathBuf,
-    /// Guard and patience.
+    /// The load guard, and how long to wait for a lost peer.
     pub options: Options,
 }
 
-/// Why there is nothing to say.
+/// Why there is no report.
 #[derive(Debug)]
 pub enum SweepError {
     /// The host cannot be reached at all, or refuses.
@@ -65,10 +65,10 @@ impl From<StoreError> for SweepError {
     }
 }
 
-/// What came of a sweep.
+/// The report of a sweep.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What was found.
+    /// The findings.
     #[serde(flatten)]
     pub findings: Findings,
     /// Points that could not be measured, the first of them, and why.
@@ -81,11 +81,11 @@ pub struct Report {
     pub ended_early: Option<String>,
 }
 
-/// Hears how many of how many points are done, and what comes next.
+/// Called with the number of finished points, their total, and the next one.
 pub type Hear<'a> = &'a (dyn Fn(u64, u64, &str) + Sync);
 
 impl Sweep {
-    /// Measures what is missing, sums up, and proves.
+    /// Measures missing points, diagnoses them, and proves the advice.
     ///
     /// # Errors
     /// [`SweepError`].

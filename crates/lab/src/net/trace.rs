@@ -1,7 +1,7 @@
 //! The sequence diagram of a slow and a fast case: text, SVG, and a capture file.
 //!
-//! Shape     the client on the left, the server on the right, a line a packet, with the time since the packet
-//!           before. The view is the client's: a packet is seen as it leaves and as it arrives there.
+//! Shape     the client on the left, the server on the right, one line per packet, with the time since the
+//!           packet before. The view is the client's: packets appear when they leave and arrive there.
 //! Begin     shortly before the first gap, if there is one; else at the first packet.
 //! Limits    needs CAP_NET_RAW.
 
@@ -20,7 +20,7 @@ use std::fmt::{self, Write};
 
 /// Packets that are shown.
 const LINES: usize = 20;
-/// From so many waits on a stream is slow.
+/// The number of stalls from which a stream counts as slow.
 const STREAM_GAPS_MIN: u64 = 3;
 /// A gap that is pointed at, ns.
 const GAP_NANOS: u64 = 20_000_000;
@@ -28,7 +28,7 @@ const GAP_NANOS: u64 = 20_000_000;
 /// A case, captured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Case {
-    /// What it is called, good for a file.
+    /// Its name, suitable for a file.
     pub name: &'static str,
     /// Its parameters, in words.
     pub title: String,
@@ -51,7 +51,7 @@ impl Case {
     /// Measures a case under a capture.
     ///
     /// # Errors
-    /// [`Failure`]; `Impossible` without the right to capture.
+    /// [`Failure`]; `Impossible` if captures are not permitted.
     pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
@@ -91,12 +91,12 @@ impl Case {
         Ok((case, evidence))
     }
 
-    /// For Wireshark and its kin.
+    /// Returns a capture file.
     pub fn pcap(&self) -> Vec<u8> {
         file(&self.frames)
     }
 
-    /// As a picture.
+    /// Returns an SVG picture.
     pub fn svg(&self) -> String {
         const WIDTH: f64 = 720.0;
         const LEFT: f64 = 150.0;
@@ -145,7 +145,7 @@ impl Case {
     }
 }
 
-/// The packets to show: from shortly before the first gap in which something waited.
+/// Returns the packets to show: from shortly before the first gap that was a stall.
 fn shown(all: &[Segment]) -> Vec<Segment> {
     let gap = (1..all.len()).find(|at| {
         all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
@@ -181,7 +181,7 @@ fn time(nanos: u64) -> String {
 pub struct Trace {
     /// The host.
     pub host: String,
-    /// As it was asked for; then, if it was slow, with what removes it.
+    /// The case as requested; then, if it was slow, with the remedy.
     pub cases: Vec<Case>,
 }
 
@@ -215,7 +215,7 @@ impl Trace {
         Ok(Trace { host: session.host().to_owned(), cases })
     }
 
-    /// Whether a slow case was seen, and is no longer slow with the advice.
+    /// Returns whether a slow case was seen that is no longer slow with the advice.
     pub fn is_removed(&self) -> bool {
         matches!(self.cases.as_slice(), [slow, fast] if slow.is_slow && !fast.is_slow)
     }

@@ -48,7 +48,7 @@ mod published {
 pub struct Effort {
     /// The interval in which a point is measured.
     pub interval: Interval,
-    /// Whether to run all numbers of sessions, or only those that the rows need.
+    /// Whether to run all numbers of sessions, or only those needed for the rows.
     pub full: bool,
 }
 

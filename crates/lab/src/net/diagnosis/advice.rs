@@ -1,4 +1,4 @@
-//! What to change, in plain words, and the settings that a second look proves it with.
+//! What to change, in plain words, and the settings with which a second measurement proves it.
 //!
 //! Rule      an advice is worth what it does on this network: each one is tried on the worst case of its
 //!           cause, and called proved only if that case is no longer slow.
@@ -33,7 +33,7 @@ pub struct Proof {
     pub unit: String,
     /// Whether the case is no longer slow.
     pub removed: bool,
-    /// What else there is to say.
+    /// A further remark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -44,8 +44,8 @@ fn round_up(bytes: f64) -> u32 {
     ((bytes / STEP).ceil() * STEP).clamp(STEP, f64::from(1u32 << 30)) as u32
 }
 
-/// What to do against a cause, the best first. `best_mbps` is the best rate known of the path, and
-/// `congestion` what both ends have.
+/// Returns the remedies against a cause, the best first. `best_mbps` is the best known rate of the path, and
+/// `congestion` the algorithms that both ends have.
 pub fn against(
     cause: Cause,
     setup: &Setup,
@@ -149,10 +149,10 @@ pub fn against(
     }
 }
 
-/// An MSS below the body, if TCP allows one.
+/// Returns an MSS below the body's length, if TCP allows one.
 fn short_segments(setup: &Setup) -> Option<u32> {
     let body = setup.message_bytes.checked_sub(HEADER_BYTES)?;
-    // Linux takes 88 and more (TCP_MIN_MSS); timestamps take 12 of a segment.
+    // Linux accepts 88 and more (TCP_MIN_MSS); timestamps take 12 bytes of a segment.
     (88..=32_767).contains(&body).then_some(body)
 }
 

@@ -1,9 +1,9 @@
-//! Where a map should be slow, from what is known before it is measured.
+//! Predicts where a map should be slow, before it is measured.
 //!
-//! Exchanges  write, write, read stalls when the second write is shorter than a segment and Nagle's algorithm
-//!            is on: the header is under way, so the body waits for its acknowledgement. A segment has at
-//!            most the path's MSS, what TCP_MAXSEG says, and half of the largest window that the peer offered
-//!            (Linux), which is the buffer that was asked for.
+//! Exchanges  write, write, read stalls if the second write is shorter than a segment and Nagle's algorithm
+//!            is on: the header is unacknowledged, so the body waits. The segment size is limited by the
+//!            path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer offered (Linux),
+//!            which depends on the requested buffer.
 //! Streams    a window carries itself once in a round trip: below a quarter of the best rate, the buffer is
 //!            the boundary.
 //! Limits     the rule is Linux's. A receiver may round its window to whole segments, so that cells beside
@@ -17,13 +17,13 @@ use crate::net::trial::setup::Setup;
 /// The smallest receive buffer that Linux gives, as a window: half of 2304 bytes.
 const WINDOW_BYTES_MIN: u32 = 1152;
 
-/// The largest segment that a sender should use, bytes.
+/// Returns the largest segment that a sender should use, in bytes.
 pub fn segment_bytes(setup: &Setup, path: &Path) -> u32 {
     let window = setup.buffer_bytes.map_or(u32::MAX, |bytes| bytes.max(WINDOW_BYTES_MIN));
     path.mss_bytes.min(setup.mss_bytes.unwrap_or(u32::MAX)).min(window / 2)
 }
 
-/// Whether a case should be slow. `best_mbps` is the best stream that was measured, 0 if there is none.
+/// Returns whether a case should be slow. `best_mbps` is the best measured stream, 0 if there is none.
 pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
     match setup.pattern {
         Pattern::WriteRead => false,
@@ -39,8 +39,8 @@ pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
     }
 }
 
-/// The largest buffer with which exchanges of this message should not stall; none if it would be below what
-/// Linux gives.
+/// Returns the largest buffer with which exchanges of this message should not stall; `None` if that is below
+/// Linux's minimum.
 pub fn buffer_bytes_max(setup: &Setup) -> Option<u32> {
     let last = setup.writes().last().copied().unwrap_or(0);
     Some(last.saturating_mul(2)).filter(|bytes| *bytes >= WINDOW_BYTES_MIN)

@@ -1,13 +1,13 @@
 //! Why a case is slow, from evidence alone.
 //!
-//! Order     from what is certain to what is likely; the first rule that fits decides. Each rule says what it
-//!           saw, in figures.
+//! Order     from certain to likely; the first rule that matches decides. Each rule states its evidence in
+//!           figures.
 //! Silence   if none fits, the case is not explained, and the evidence is shown: a guess would send people
 //!           the wrong way.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
-//!           short segment until all before it is acknowledged; a receiver that has nothing to say
-//!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window: RFC 813 and RFC 1122
-//!           §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
+//!           short segment until everything before it is acknowledged; a receiver without data to send
+//!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
+//!           1122 §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
 
 use crate::net::trial::evidence::{Evidence, Exchanges, Pattern, Shares};
 use crate::net::trial::transactions::SLOW_PART;
@@ -21,7 +21,7 @@ pub enum Cause {
     ServerLimit,
     /// The sender holds a short segment; the receiver delays the acknowledgement that would release it.
     NagleDelayedAck,
-    /// Segments were lost, or taken for lost.
+    /// Segments were lost, or considered lost.
     Loss,
     /// The window opens by so little that sender and receiver wait for each other.
     SillyWindow,
@@ -33,7 +33,7 @@ pub enum Cause {
     Receiver,
     /// The sender does not write as fast as the path carries.
     Sender,
-    /// Congestion control keeps less under way than the path could carry.
+    /// Congestion control keeps less in flight than the path could carry.
     CongestionWindow,
     /// The evidence does not decide.
     NotExplained,
@@ -63,25 +63,25 @@ impl Cause {
         self.row().1
     }
 
-    /// In words.
+    /// Returns the cause in words.
     pub fn words(self) -> &'static str {
         self.row().2
     }
 }
 
-/// A cause, and what was seen of it.
+/// A cause, and the evidence for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The cause.
     pub cause: Cause,
-    /// What was seen, in words with figures.
+    /// The evidence, in words with figures.
     pub because: String,
 }
 
 /// A stream slower than this part of the best one is slow.
 pub const STREAM_SLOW_PART: f64 = 0.25;
 
-/// Whether a case is slow. `best_mbps` is the best stream of its map.
+/// Returns whether a case is slow. `best_mbps` is the best stream of its map.
 pub fn is_slow(evidence: &Evidence, best_mbps: f64) -> bool {
     match &evidence.exchanges {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
@@ -106,7 +106,7 @@ fn server_limit(evidence: &Evidence) -> Found {
     evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
 }
 
-/// What a capture saw is certain.
+/// Evidence from a capture is certain.
 fn captured(evidence: &Evidence) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
@@ -154,7 +154,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     (shares.window >= 0.5).then(|| silly_or_slow(evidence, shares))
 }
 
-/// The rule that the notes on this have measured: a stall needs a last write below the MSS.
+/// The rule that our measurements have established: a stall needs a last write below the MSS.
 fn short_write(evidence: &Evidence) -> String {
     let (bytes, mss) = (evidence.last_write_bytes, evidence.info.snd_mss);
     let relation = if bytes < mss { "below" } else { "not below" };
@@ -231,7 +231,7 @@ fn of_stream(evidence: &Evidence) -> Found {
     None
 }
 
-/// The peer's window was full for most of the time: why?
+/// The peer's window was full for most of the time; this finds out why.
 fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let window = evidence.info.snd_wnd.unwrap_or(evidence.receiver.given.receive_bytes / 2);
     let full = full_segment(evidence);
@@ -262,12 +262,12 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     (Cause::Receiver, because)
 }
 
-/// A segment as the path carries it, whatever the window made of it.
+/// Returns the segment size of the path, regardless of the window.
 fn full_segment(evidence: &Evidence) -> u32 {
     evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss)
 }
 
-/// What a window carries, Mbit/s.
+/// Returns the rate that a window allows, Mbit/s.
 fn window_mbps(bytes: u32, evidence: &Evidence) -> f64 {
     f64::from(bytes) * 8.0 / f64::from(evidence.info.rtt_us.max(1))
 }
@@ -315,7 +315,7 @@ pub(super) mod tests {
         Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
     }
 
-    /// A second of a stream over 10 ms that nothing limited: 100 Mbit/s.
+    /// Returns the evidence of one second of an unlimited stream over 10 ms: 100 Mbit/s.
     pub(in crate::net::diagnosis) fn stream() -> Evidence {
         let zero = TcpInfo {
             data_segs_out: Some(0),
@@ -368,7 +368,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Half a second of exchanges that stalled.
+    /// Returns the evidence of half a second of exchanges that stalled.
     pub(in crate::net::diagnosis) fn stalled() -> Evidence {
         let mut evidence = stream();
         evidence.pattern = Pattern::WriteWriteRead;

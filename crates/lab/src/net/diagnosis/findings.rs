@@ -1,9 +1,9 @@
-//! What a sweep found: maps, causes, advice, and what the advice did.
+//! The findings of a sweep: maps, causes, advice, and the effect of the advice.
 //!
-//! From      the records in the sweep's folder alone, so that it can be said again, and while the sweep still
-//!           runs.
-//! Proofs    what is advised lies outside the grid as a rule: each advised point is a run of one point, in
-//!           `proofs` below the sweep's folder, named by the beginning of its trial's key.
+//! From      the records in the sweep's directory alone, so that they can be computed again, also while the
+//!           sweep still runs.
+//! Proofs    advised settings are usually outside the grid: each advised point is a run of one point, in
+//!           `proofs` below the sweep's directory, named by the first digits of its trial's key.
 //! Path      is that of the first record; each record has its own.
 
 use super::advice::{Proof, against};
@@ -34,40 +34,40 @@ pub struct CauseCount {
     pub words: String,
     /// Cells.
     pub cells: usize,
-    /// What was seen in the worst of them.
+    /// The evidence from the worst of them.
     pub example: String,
     /// That cell.
     pub case: String,
 }
 
-/// What a sweep found.
+/// The findings of a sweep.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Findings {
     /// The host.
     pub host: String,
-    /// What its server says of itself.
+    /// The server's description of itself.
     pub server: Welcome,
     /// The path.
     pub path: Path,
-    /// Where it was measured.
+    /// The environment of the measurement.
     pub environment: Option<Environment>,
     /// A map for each combination but message and buffer.
     pub maps: Vec<Map>,
     /// Causes, the most frequent first.
     pub causes: Vec<CauseCount>,
-    /// What to change, and what it did.
+    /// The advice, and its effect.
     pub advice: Vec<Proof>,
     /// Points that were measured under foreign load.
     pub disturbed: usize,
-    /// What is advised and has not been measured: its words and its point.
+    /// Advice that has not been measured: its words and its point.
     #[serde(skip)]
     pub open: Vec<(String, Setup)>,
-    /// What is said of cells.
+    /// Remarks about cells.
     #[serde(skip)]
     notes: Vec<(Setup, Note)>,
 }
 
-/// The folder of the run of an advised point, and its plan.
+/// Returns the directory of the run of an advised point, and its plan.
 pub(in crate::net) fn proof(dir: &Folder, host: &str, setup: &Setup) -> (PathBuf, Plan) {
     let parameters = setup.point(host).0.into_iter().map(|(name, value)| (name, vec![value])).collect();
     let plan = Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters };
@@ -75,7 +75,7 @@ pub(in crate::net) fn proof(dir: &Folder, host: &str, setup: &Setup) -> (PathBuf
     (dir.join("proofs").join(&key[..12]), plan)
 }
 
-/// What was measured of a point.
+/// The measurements of a point.
 struct Measured {
     figure: f64,
     evidence: Evidence,
@@ -101,7 +101,7 @@ impl Sweep {
         self.records.get(&setup.point(&self.host).to_string())
     }
 
-    /// The best stream of a direction, and the best of all, Mbit/s.
+    /// Returns the best stream of a direction, and the best of all, Mbit/s.
     fn best(&self, pattern: Pattern) -> (f64, f64) {
         let best = |of: &dyn Fn(&Evidence) -> bool| {
             let all = self.records.values().map(|measured| &measured.evidence);
@@ -113,10 +113,11 @@ impl Sweep {
 }
 
 impl Findings {
-    /// Of what a sweep's folder has; none if it is of something else, or has no record.
+    /// Reads the findings from a sweep's directory; `None` if it belongs to another question, or has no
+    /// records.
     ///
     /// # Errors
-    /// Where the folder is none of a run, or cannot be read.
+    /// The directory is not that of a run, or cannot be read.
     pub fn of(dir: &Folder) -> Result<Option<Findings>, StoreError> {
         let manifest = Manifest::read(dir)?;
         let Some((host, grid)) = Grid::of(&manifest.plan) else { return Ok(None) };
@@ -213,7 +214,7 @@ impl Findings {
         cell
     }
 
-    /// What helps against a cause, and what it did to its worst case where it was tried.
+    /// Returns the remedies against a cause, with the effect on its worst case where they were tried.
     fn advise(
         &mut self,
         dir: &Folder,
@@ -253,7 +254,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Says why advised points could not be measured.
+    /// Records why advised points could not be measured.
     pub(in crate::net) fn told(&mut self, notes: &[(String, String)]) {
         for proof in self.advice.iter_mut().filter(|proof| !proof.note.is_empty()) {
             if let Some((_, why)) = notes.iter().find(|(advice, _)| *advice == proof.advice) {
@@ -262,7 +263,7 @@ impl Findings {
         }
     }
 
-    /// For the page of a report.
+    /// Returns the explanation for a report page.
     pub fn explanation(&self) -> Explanation {
         let mut explanation = Explanation::default();
         for (setup, note) in &self.notes {
@@ -322,7 +323,7 @@ impl Findings {
         explanation
     }
 
-    /// The path, in a line.
+    /// Describes the path in one line.
     fn way(&self) -> String {
         format!(
             "{}: {}, kiban {}; round trip {:.3} ms, MSS {} bytes, {} Mbit/s or more",
@@ -336,10 +337,10 @@ impl Findings {
     }
 }
 
-/// What was measured of an advised point, if it was.
+/// Returns the measurements of an advised point, if there are any.
 fn proved(dir: &Folder, host: &str, setup: &Setup) -> Result<Option<Measured>, StoreError> {
     let (folder, _) = proof(dir, host, setup);
-    // What was not begun, or ended while it began, is told by whoever opens it to write.
+    // A run that was not started, or that ended while it started, is reported when it is opened for writing.
     let Ok(manifest) = Manifest::read(&folder) else { return Ok(None) };
     let records = Records::read(&folder, &manifest)?;
     Ok(records.in_order(&manifest).find_map(|record| Measured::of(&record)))

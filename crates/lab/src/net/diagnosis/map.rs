@@ -21,7 +21,7 @@ pub struct Cell {
     /// Why it is slow; none if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// What was seen of the cause.
+    /// The evidence for the cause.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
 }
@@ -47,7 +47,7 @@ pub struct Map {
 const SHADES: [(f64, char); 5] = [(0.5, '█'), (0.25, '▓'), (0.05, '▒'), (0.01, '░'), (0.0, '·')];
 
 impl Map {
-    /// All cells, with buffer and message.
+    /// Iterates over all cells, with buffer and message.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32, &Cell)> {
         self.buffers.iter().zip(&self.cells).flat_map(|(buffer, row)| {
             self.messages.iter().zip(row).map(|(message, cell)| (*buffer, *message, cell))
@@ -63,8 +63,8 @@ impl Map {
         })
     }
 
-    /// The figure that a cell's is to be seen beside: of exchanges the best of its message, as a long one
-    /// takes longer; of streams the best of all.
+    /// Returns the value with which a cell is compared: for exchanges the best of its message, because long
+    /// ones take longer; for streams the best of all.
     fn best(&self, column: usize) -> f64 {
         let figures = self
             .cells
@@ -74,8 +74,8 @@ impl Map {
         figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
     }
 
-    /// The part of that which a cell reaches. Exchanges that stall are nothing, also where every cell of
-    /// their message does.
+    /// Returns the fraction of that value which a cell reaches. Exchanges that stall count as zero, even if
+    /// every cell of their message stalls.
     fn part(&self, cell: &Cell, column: usize) -> f64 {
         if !self.pattern.is_stream() && cell.cause.is_some() {
             return 0.0;
@@ -94,7 +94,7 @@ impl Map {
         format!("{shade}{}{letter}{}", short(number), if is_boundary { '│' } else { ' ' })
     }
 
-    /// A map as a picture.
+    /// Returns the map as an SVG picture.
     pub fn svg(&self) -> String {
         const WIDE: usize = 60;
         const HIGH: usize = 24;
@@ -165,7 +165,7 @@ impl Map {
     }
 }
 
-/// A figure in at most five characters.
+/// Formats a number in at most five characters.
 fn short(number: f64) -> String {
     match number {
         n if n >= 99_999.5 => format!("{:.0}k", n / 1000.0),

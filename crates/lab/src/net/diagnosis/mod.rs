@@ -1,4 +1,4 @@
-//! What trials mean: where a network is slow, why, and what helps.
+//! The diagnosis of trials: where a network is slow, why, and what helps.
 
 pub mod advice;
 pub mod boundary;

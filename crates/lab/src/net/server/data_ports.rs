@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Callers at once of which one is to be a trial's data connection.
 pub(crate) const CALLERS: Bounds = Bounds { connections_max: 16, per_network_max: 16, time: LINE_TIME };
 
-/// The ports for data, which are taken in turn.
+/// The ports for data connections, used in turn.
 pub(crate) struct DataPorts {
     range: RangeInclusive<u16>,
     turn: AtomicUsize,
 }
 
 impl DataPorts {
-    /// Takes ports of a range in turn; of 0 the system chooses.
+    /// Uses the ports of a range in turn; for 0 the system chooses.
     pub(crate) fn new(range: RangeInclusive<u16>) -> DataPorts {
         DataPorts { range, turn: AtomicUsize::new(0) }
     }

@@ -1,44 +1,45 @@
-//! What happens at a server, for its log, and why it refuses.
+//! Events of a server, for its log, and reasons for refusals.
 
 use super::limits::{STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
 use std::net::IpAddr;
 
-/// What happened, for a log.
+/// An event for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A session begins.
+    /// A session has started.
     Began(IpAddr),
-    /// It ended, after so many trials; how.
+    /// A session has ended, after this many trials, for this reason.
     Ended(IpAddr, u64, String),
-    /// Somebody was not let in; why. With `more`, so many others for the same reason since the line before.
+    /// A connection was refused for this reason. `more`: the number of others refused for the same reason
+    /// since the last line.
     Refused {
-        /// Who; the last of them.
+        /// The address; the last one, if there are several.
         address: IpAddr,
         /// The cause.
         why: Refusal,
-        /// How many others had no line.
+        /// The number of others without a line.
         more: u64,
     },
-    /// So many others were not let in, for whatever reason.
+    /// This many others were refused, for any reason.
     RefusedOthers(u64),
 }
 
-/// Why somebody was not let in.
+/// Why a connection was refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Refusal {
-    /// `--allow` leaves it out.
+    /// `--allow` does not include the address.
     NotAllowed,
-    /// It has said nothing, or not enough.
+    /// The client sent nothing, or too little, in time.
     Silent,
-    /// Others that came later have its place.
+    /// Later connections needed its place.
     Displaced,
-    /// What it said is nothing of ours.
+    /// Its first line is not of this protocol.
     Nonsense,
-    /// It knows another token.
+    /// Its token is wrong.
     Token,
-    /// It is of another version.
+    /// It has another protocol version.
     Version,
-    /// All sessions are taken: so many.
+    /// All sessions are in use: this many.
     Full(usize),
     /// This host lends no thread.
     NoThread,

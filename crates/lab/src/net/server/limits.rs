@@ -1,24 +1,25 @@
-//! What a server grants to its clients, and to strangers.
+//! The limits of a server, for clients and for unauthenticated connections.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Strangers at once, and how many of them from one address, or one IPv6 /64.
+/// The most unauthenticated connections at a time, and how many of them may come from one IPv4 address or
+/// IPv6 /64.
 pub(crate) const STRANGERS_MAX: usize = 64;
 pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 8;
-/// How long a client that has not presented the token (a "stranger") has to present it.
+/// How long a client may take to present the token.
 pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
 
-/// What a server grants.
+/// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions at once.
+    /// The number of simultaneous sessions.
     pub sessions: usize,
     /// Of a trial, s.
     pub trial_seconds: u32,
     /// Of a session, s.
     pub session_seconds: u32,
-    /// Of a session that says nothing, s.
+    /// The idle time after which a session ends, s.
     pub idle_seconds: u32,
     /// Bytes of a socket buffer.
     pub buffer_bytes: u32,

@@ -1,16 +1,16 @@
 //! The end that answers: `kiban lab serve`.
 //!
-//! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
+//! Goal      measurements only, only for clients that know the token, and within bounds.
 //! Threads   one a session, and sessions have a bound.
-//! Strangers connections that have not shown the token have no thread, but a place in a table of their own
-//!           (`unproven.rs`), a short time and a short line. They never take the place of a session.
-//! Trial     a port of the system's choice, or one of a range, open for one connection from the session's
-//!           address that says the nonce; what it brings is read and thrown away.
-//! Aim       payload goes only to a connection from the session's address that has said the nonce: a client
-//!           names no address and no port.
+//! Strangers Unauthenticated connections have no thread, but a place in a table of their own (`unproven.rs`),
+//!           a short time and a short line. They never take the place of a session.
+//! Trial     a port chosen by the system, or one of a range, open for one connection from the session's
+//!           address that sends the nonce; its data is read and discarded.
+//! Aim       payload goes only to a connection from the session's address that has sent the nonce: a client
+//!           cannot name an address or a port.
 //! Log       lines of refusals are rationed (`ration.rs`).
-//! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over
-//!           this, the server stops reading for a while, and says so with the outcome).
+//! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes per second (above
+//!           that, the server stops reading for a while, and reports it with the outcome).
 //! Left out  TLS; a list of tokens.
 
 use super::data_ports::{CALLERS, DataPorts};
@@ -34,15 +34,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long the data connection may take to come, and to say its nonce.
+/// How long the data connection may take to arrive and send its nonce.
 const DATA_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a trial may take longer than was said, before it is ended.
+/// How much longer than announced a trial may take before it is ended.
 const GRACE: Duration = Duration::from_secs(10);
-/// Bytes read at once from a stream.
+/// Bytes read from a stream at a time.
 const READ_BYTES: usize = 256 << 10;
-/// How far a session may be ahead of its rate.
+/// How far a session may exceed its rate for a moment.
 const BURST: Duration = Duration::from_millis(250);
-/// How often a waiting thread looks whether the server ends.
+/// How often a waiting thread checks whether the server is ending.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A server that listens.
@@ -62,7 +62,7 @@ struct Shared {
     told: Box<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A session's place, which it gives back.
+/// A session's place, returned when it is dropped.
 struct Place(Arc<Shared>);
 
 impl Place {
@@ -80,10 +80,10 @@ impl Drop for Place {
 }
 
 impl Server {
-    /// Listens. `told` hears what happens.
+    /// Starts listening. `told` is called for each event.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn bind(
         address: SocketAddr,
         token: Token,
@@ -107,10 +107,10 @@ impl Server {
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -124,7 +124,7 @@ impl Server {
     /// Answers until it is stopped.
     ///
     /// # Errors
-    /// The system's, of the listener.
+    /// Those of the system, for the listener.
     pub fn run(&self) -> io::Result<()> {
         let shared = &self.shared;
         let bounds = Bounds {
@@ -138,7 +138,7 @@ impl Server {
             let mut refused = Vec::new();
             let admits = |address| {
                 let admits = may_connect(&shared.allowed, address);
-                // It hears nothing: who may not connect need not know that anybody is here.
+                // No answer: an address that may not connect need not learn that there is a server.
                 refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
                 admits
             };
@@ -171,7 +171,7 @@ impl Server {
         Ok(())
     }
 
-    /// Begins a session with somebody who has said a line.
+    /// Starts a session with a client that has sent its first line.
     fn admit(
         &self,
         stream: TcpStream,
@@ -198,12 +198,13 @@ impl Server {
     }
 }
 
-/// Says why, and closes. Nothing here waits.
+/// Sends the reason and closes. Does not wait.
 fn refuse(mut stream: TcpStream, why: Refusal) {
-    // It may be gone already.
+    // The client may be gone already.
     let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
     let _ = stream.shutdown(Shutdown::Write);
-    // What is closed with something unread is reset, which may overtake the reason (RFC 1122 §4.2.2.13).
+    // Closing a socket with unread data resets the connection, which may overtake the reason (RFC 1122
+    // §4.2.2.13).
     let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
 }
 
@@ -258,7 +259,7 @@ impl Shared {
             let listener = match self.ports.take(|port| settings.listen(SocketAddr::new(local, port))) {
                 Ok(listener) => listener,
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    // They come free when other trials end.
+                    // Ports become free when other trials end.
                     let why = "all of the server's ports for data are in use: --data-ports with more of them, or wait";
                     write_message(writer, &Reply::Lost(why.into()))?;
                     continue;
@@ -297,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; `None` at the end.
     fn next(&self, reader: &mut Lines, end: Instant) -> io::Result<Option<Request>> {
         let idle = self.clock.now() + Duration::from_secs(self.limits.idle_seconds.into());
         while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
@@ -335,7 +336,7 @@ impl Shared {
         }
     }
 
-    /// Which limit a trial is beyond.
+    /// Returns the limit that a trial exceeds.
     fn beyond(&self, settings: &Settings, work: Work, millis: u32) -> Option<String> {
         let limits = &self.limits;
         let (message, reply) = match work {
@@ -362,8 +363,8 @@ impl Shared {
         let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES));
         while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
             let now = || self.clock.now();
-            // Others who call from there, and say nothing or something else, keep the right one out no longer
-            // than they may.
+            // Other connections from that address, which send nothing or something else, delay the right one
+            // only within the limits.
             for step in callers.turn(listener, now, LOOK, |from| from == address)? {
                 if let Step::Said(stream, _, said) = step
                     && is_same(&said, nonce)
@@ -376,7 +377,7 @@ impl Shared {
         Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))
     }
 
-    /// Writes all of `bytes` until a moment, in parts: whoever takes little at a time gains no time by it.
+    /// Writes all of `bytes` until a deadline: a peer that reads slowly gains no time.
     fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.ends.load(Ordering::Acquire) {
@@ -418,7 +419,7 @@ impl Shared {
         }
         let outcome = budget.outcome(&stream, now, before)?;
         stream.shutdown(Shutdown::Write)?;
-        // What is under way arrives before the client closes.
+        // Data in flight arrives before the client closes.
         let deadline = self.clock.now() + GRACE;
         loop {
             match stream.read(&mut [0; 1]) {
@@ -474,7 +475,7 @@ impl Shared {
             }
             if self.clock.now() >= deadline {
                 match work {
-                    // What is still under way is not waited for: the rate is known.
+                    // Do not wait for data in flight: the rate is known.
                     Work::Read | Work::Write { .. } => break,
                     Work::Reply { .. } => return Err(late("the trial took longer than was said")),
                 }
@@ -484,7 +485,7 @@ impl Shared {
     }
 }
 
-/// A time is over.
+/// Returns the error for an expired time limit.
 fn late(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
@@ -502,7 +503,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// What a trial came to whose last byte was at `last`; the host had counted `before`.
+    /// Returns the outcome of a trial whose last byte was at `last`; `before` are the host's counters at the
+    /// start.
     fn outcome(&self, stream: &TcpStream, last: Instant, before: &Counters) -> io::Result<Outcome> {
         Ok(Outcome {
             bytes: self.bytes,
@@ -514,8 +516,7 @@ impl Budget {
         })
     }
 
-    /// Counts what was read, and lets time go by if it was too much. What belongs to [`BURST`] may come at
-    /// once.
+    /// Counts bytes that were read, and waits if the rate is exceeded. [`BURST`] is exempt.
     fn spend(&mut self, bytes: u64, now: Instant) {
         self.bytes += bytes;
         let due = Duration::from_secs_f64(self.bytes as f64 / self.per_second.max(1) as f64);
@@ -526,8 +527,8 @@ impl Budget {
         }
     }
 }
-/// A message of so many bytes, which a client asked for: without memory its measurement fails, and nothing
-/// else.
+/// Allocates a message of the length that a client requested: if there is no memory, only its measurement
+/// fails.
 fn filled(bytes: u32) -> io::Result<Vec<u8>> {
     let (mut message, bytes) = (Vec::new(), bytes as usize);
     message.try_reserve_exact(bytes)?;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long lines are counted together.
+/// How long refusals are counted together.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Networks and causes that have lines of their own in a window.
 const LINES_MAX: usize = 16;
@@ -78,7 +78,7 @@ mod tests {
             _ => 0,
         });
         assert_eq!(counted.sum::<u64>(), 100_000);
-        // The next window begins with the next refusal.
+        // The next window starts with the next refusal.
         assert!(ration.on_time(at(60_000)).is_empty());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Silent, at(70_000)).is_some());
         // Each cause has a line.

@@ -1,11 +1,12 @@
-//! Connections that have not shown yet who they are.
+//! Connections that have not authenticated yet.
 //!
-//! Purpose     an honest caller is heard while others fill the server with connections that say nothing.
+//! Purpose     an honest client is served while others fill the server with silent connections.
 //! Bounds      [`Bounds`]: in all, from one network, and a time. A network is an IPv4 address, or an IPv6
 //!             /64, since one host has as much.
-//! Displaced   a new connection always gets a place. It takes that of the oldest of its own network if that
-//!             has its share, else that of the oldest of the network that has most. An honest caller speaks
-//!             within a round trip, so it does not become the oldest.
+//! Displaced   a new connection always gets a place. It takes that of the oldest connection of its own
+//!             network if that network has its share, otherwise that of the oldest one of the network with
+//!             the most. An honest client sends its line within a round trip, so it does not become the
+//!             oldest.
 //! First words [`Handshakes`] reads a line, or so many octets, of each connection without waiting for any of
 //! them,
 //!             and no octet more.
@@ -22,14 +23,14 @@ use std::time::Duration;
 /// Connections accepted before those that are there are looked at.
 const ACCEPTS_MAX: usize = 64;
 
-/// What is bounded.
+/// The bounds of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Connections in all.
     pub(crate) connections_max: usize,
     /// Connections from one network.
     pub(crate) per_network_max: usize,
-    /// How long a connection may take to say who it is.
+    /// How long a connection may take to authenticate.
     pub(crate) time: Duration,
 }
 
@@ -57,7 +58,7 @@ impl<T> Unproven<T> {
         Unproven { bounds, entries: Vec::new() }
     }
 
-    /// Adds a connection; returns the one whose place it has taken, if there was no other.
+    /// Adds a connection; returns the one that it displaced, if there was no free place.
     pub(crate) fn insert(&mut self, network: IpNet, now: Instant, item: T) -> Option<T> {
         let displaced = self.displaced_by(network).map(|at| self.entries.remove(at).item);
         self.entries.push(Entry { network, until: now + self.bounds.time, item });
@@ -78,37 +79,37 @@ impl<T> Unproven<T> {
         self.entries.iter().position(|entry| count(entry.network) == most)
     }
 
-    /// Takes out those whose time is over.
+    /// Removes the connections whose time is over.
     fn expired(&mut self, now: Instant) -> Vec<T> {
         self.entries.extract_if(.., |entry| entry.until <= now).map(|entry| entry.item).collect()
     }
 }
 
-/// How much a connection has to say.
+/// How much a connection has to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    /// Up to the first newline, of so many octets at most.
+    /// Everything up to the first newline, at most this many octets.
     Line(usize),
-    /// So many octets.
+    /// This many octets.
     Octets(usize),
 }
 
-/// Why a connection was not heard to the end.
+/// Why a connection was closed before it had sent its first message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandshakeError {
     /// It took too long.
     Late,
-    /// Another has taken its place.
+    /// Another connection has displaced it.
     Displaced,
-    /// It said too much, or ended before it had said enough.
+    /// It sent too much, or closed before it had sent enough.
     Nonsense,
 }
 
-/// What became of a connection.
+/// The result of a connection's first message.
 pub(crate) enum Step {
-    /// It has said what it had to.
+    /// The message is complete.
     Said(TcpStream, IpAddr, Vec<u8>),
-    /// It has not.
+    /// It failed.
     Cut(TcpStream, IpAddr, HandshakeError),
 }
 
@@ -119,7 +120,7 @@ struct Half {
 }
 
 impl Half {
-    /// What became of it, when there is no more to wait for.
+    /// Returns the result, if nothing more is to be awaited.
     fn step(self, length: Length) -> Step {
         let Half { stream, address, said } = self;
         let is_whole = match length {
@@ -145,11 +146,11 @@ impl Handshakes {
         Handshakes { table: Unproven::new(bounds), length }
     }
 
-    /// Waits for `timeout` at most, accepts callers from addresses that `admits` lets in, and reads what has
-    /// come.
+    /// Waits for at most `timeout`, accepts connections from addresses for which `admits` is true, and reads
+    /// what has arrived.
     ///
     /// # Errors
-    /// The system's, of waiting.
+    /// Those of the system, while waiting.
     pub(crate) fn turn(
         &mut self,
         listener: &TcpListener,
@@ -177,8 +178,8 @@ impl Handshakes {
                         continue;
                     }
                     let mut half = Half { stream, address, said: Vec::new() };
-                    // One that has spoken already needs no place, from which those behind it could displace
-                    // it.
+                    // A connection whose message is complete needs no place, and cannot be displaced by those
+                    // behind it.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {
@@ -186,7 +187,7 @@ impl Handshakes {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Whoever gave up meanwhile is nobody's fault.
+                // A client that closed meanwhile is not an error.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 // A lack of files or memory passes.
@@ -200,14 +201,14 @@ impl Handshakes {
     }
 }
 
-/// Reads what has come of the first words, and nothing behind them; breaks when there is no more to wait for.
+/// Reads as much of the first message as has arrived, and no more; breaks when it is complete or has failed.
 fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
     use std::ops::ControlFlow::{Break, Continue};
     let mut room = [0; 1024];
     let left = match length {
         Length::Line(most) | Length::Octets(most) => most.saturating_sub(half.said.len()).min(room.len()),
     };
-    // What is behind a line is the session's: it is looked at before it is taken.
+    // Data after the line belongs to the session, so it is peeked at before it is read.
     let part = match (length, half.stream.peek(&mut room[..left])) {
         (Length::Line(_), Ok(count)) => {
             room[..count].iter().position(|octet| *octet == b'\n').map_or(count, |at| at + 1)
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(table.insert(other, at(3), 10), None);
         assert_eq!(table.insert(other, at(3), 11), None);
         assert_eq!(table.insert(honest, at(3), 20), None);
-        // All places are taken: the largest gives one up.
+        // All places are in use: the network with the most loses one.
         assert_eq!(table.insert(honest, at(4), 21), Some(1));
         for number in 100..1000 {
             let displaced = table.insert(flood, at(4), number).expect("all places are taken");

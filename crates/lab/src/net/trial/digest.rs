@@ -1,10 +1,10 @@
-//! What a short capture says: held segments, and how long.
+//! The digest of a short capture: which segments were held back, and for how long.
 //!
 //! Held      the signature of Nagle's algorithm against a delayed acknowledgement, as the sender's host sees
-//!           it: data leave; nothing moves for 20 ms or longer; an acknowledgement without data comes; a
-//!           short segment leaves within 2 ms of it. It had been ready and waited for the acknowledgement:
-//!           with at most a segment under way, no window held it.
-//! Again     bytes that left twice were lost, or taken for lost.
+//!           it: data is sent; nothing moves for 20 ms or longer; an acknowledgement without data arrives; a
+//!           short segment is sent within 2 ms of it. It was ready and waited for the acknowledgement: with
+//!           at most a segment in flight, no window held it back.
+//! Again     bytes that were sent twice were lost, or considered lost.
 //! Shut      a window of less than a segment that the peer tells.
 
 use kiban_measure::{Direction, Frame};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// From here on a gap is a wait for a clock, ns.
 const GAP_NANOS: u64 = 20_000_000;
-/// What leaves so soon after an acknowledgement had waited for it, ns.
+/// A segment sent within this time after an acknowledgement was waiting for it, ns.
 const RELEASE_NANOS: u64 = 2_000_000;
 
 /// One packet, read.
@@ -20,11 +20,11 @@ const RELEASE_NANOS: u64 = 2_000_000;
 pub struct Segment {
     /// Nanoseconds since the capture's first packet.
     pub nanoseconds: u64,
-    /// Whether it left; else it came.
+    /// Whether it was sent; otherwise it was received.
     pub sent: bool,
     /// Its first byte's number.
     pub sequence: u32,
-    /// The next byte asked for.
+    /// The acknowledgement number.
     pub acknowledged: u32,
     /// Bytes of payload.
     pub bytes: u32,
@@ -72,7 +72,7 @@ impl Segment {
     }
 }
 
-/// What a capture says.
+/// The digest of a capture.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Digest {
     /// Packets.
@@ -81,9 +81,9 @@ pub struct Digest {
     pub gaps: u64,
     /// Of these, data held back until a delayed acknowledgement.
     pub held: u64,
-    /// How long they were held, in the middle, ms.
+    /// The median time for which they were held, ms.
     pub held_ms: f64,
-    /// Of the gaps, those that ended as data were sent again.
+    /// Of the gaps, those that ended with a retransmission.
     pub sent_again: u64,
     /// Of the gaps, those that an acknowledgement ended without releasing a short segment.
     pub others: u64,
@@ -103,8 +103,7 @@ impl Digest {
             }
             let before = at.checked_sub(1).map(|before| &segments[before]);
             let gap = before.map_or(0, |before| segment.nanoseconds.saturating_sub(before.nanoseconds));
-            // Of a capture that begins in the middle: what was acknowledged before is not known, and was
-            // little.
+            // A capture that starts in the middle: what was acknowledged before is not known, but was little.
             let under_way = match (sent_end, acknowledged) {
                 (Some(end), Some(next)) => end.wrapping_sub(next),
                 (Some(_), None) => 1,

@@ -1,6 +1,6 @@
 //! Evidence: what both ends know of a trial.
 //!
-//! Ends      the sender is who writes messages: the client, but for [`Pattern::StreamBack`].
+//! Ends      the sender is the end that writes messages: the client, except in [`Pattern::StreamBack`].
 //! Kept      with the record, so that a cause can be found, or doubted, later and without the network.
 
 use super::digest::Digest;
@@ -33,7 +33,7 @@ impl Pattern {
         (Pattern::StreamBack, "stream-back"),
     ];
 
-    /// Whether messages have no replies.
+    /// Returns whether messages have no replies.
     pub fn is_stream(self) -> bool {
         matches!(self, Pattern::Stream | Pattern::StreamBack)
     }
@@ -48,7 +48,7 @@ impl Pattern {
         if self.is_stream() { "mbps" } else { "transactions_per_second" }
     }
 
-    /// By its name.
+    /// Parses a name.
     pub fn of(name: &str) -> Option<Pattern> {
         Pattern::ALL.iter().find(|(_, known)| *known == name).map(|(pattern, _)| *pattern)
     }
@@ -57,7 +57,7 @@ impl Pattern {
 /// Exchanges of messages and replies.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Exchanges {
-    /// How many, in the time that was measured.
+    /// The number in the measured time.
     pub count: u64,
     /// Before it.
     pub warm_up: u64,
@@ -82,23 +82,23 @@ pub struct Evidence {
     pub message_bytes: u32,
     /// Bytes of its last write: the body.
     pub last_write_bytes: u32,
-    /// What was asked of the sockets.
+    /// The socket settings that were requested.
     pub settings: Settings,
-    /// How long was measured, s.
+    /// The measured time, s.
     pub seconds: f64,
     /// The path, as the session's beginning showed it.
     pub path: Path,
-    /// What the server said of itself.
+    /// The server's description of itself.
     pub peer: Welcome,
-    /// What the sender's kernel gave.
+    /// What the sender's kernel set.
     pub given: Given,
     /// The sender's kernel at the beginning of what was measured.
     pub info_before: TcpInfo,
     /// And at its end.
     pub info: TcpInfo,
-    /// What the sender's host counted.
+    /// The counters of the sender's host.
     pub counters: Counters,
-    /// What the receiver saw.
+    /// The receiver's results.
     pub receiver: Outcome,
     /// Exchanges, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,10 +108,11 @@ pub struct Evidence {
     pub capture: Option<Digest>,
 }
 
-/// How much of the time a connection was limited by what, 0 to 1; none where the kernel does not tell.
+/// The fractions of time for which a connection was limited by each cause, 0 to 1; `None` if the kernel does
+/// not report it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// There was something to send, or not acknowledged.
+    /// Data was waiting or unacknowledged.
     pub busy: f64,
     /// The peer's window was full.
     pub window: f64,
@@ -120,7 +121,7 @@ pub struct Shares {
 }
 
 impl Evidence {
-    /// Payload that arrived, Mbit/s.
+    /// Returns the goodput, Mbit/s.
     pub fn mbps(&self) -> f64 {
         let bytes = match &self.exchanges {
             Some(exchanges) => exchanges.count as f64 * f64::from(self.message_bytes),
@@ -130,7 +131,7 @@ impl Evidence {
         if seconds > 0.0 { bytes * 8e-6 / seconds } else { 0.0 }
     }
 
-    /// Segments that the sender sent again.
+    /// Returns the number of segments that the sender retransmitted.
     pub fn retransmits(&self) -> u64 {
         u64::from(self.info.total_retrans.saturating_sub(self.info_before.total_retrans))
     }
@@ -141,7 +142,7 @@ impl Evidence {
         Some(u64::from(self.info.data_segs_out?.saturating_sub(before)))
     }
 
-    /// How the sender's time went by.
+    /// Returns how the sender's time was spent.
     pub fn shares(&self) -> Option<Shares> {
         let part = |now: Option<u64>, before: Option<u64>| {
             Some(now?.saturating_sub(before?) as f64 * 1e-6 / self.seconds.max(1e-6))

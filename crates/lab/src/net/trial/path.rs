@@ -1,8 +1,8 @@
-//! What is known of the path to a host.
+//! The measured properties of the path to a host.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a path.
+/// The properties of a path.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Path {
     /// A round trip of one byte, in the middle of some, us.

@@ -1,4 +1,4 @@
-//! What a trial is made with, read from a point.
+//! The set-up of a trial, read from a point.
 
 use super::evidence::Pattern;
 use crate::engine::{Failure, Parameter, Point, Value};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const QUESTION: &str = "network";
 /// Bytes of the header in write, write, read.
 pub const HEADER_BYTES: u32 = 40;
-/// Where a point says it, the system's own value stays.
+/// The value of a point for which the system's own value stays.
 pub const SYSTEM: &str = "system";
 
 /// A trial's parameters.
@@ -28,7 +28,7 @@ pub struct Setup {
     pub mss_bytes: Option<u32>,
     /// Congestion control; none: the system's.
     pub congestion: Option<String>,
-    /// How long is measured, s.
+    /// The time to measure, s.
     pub seconds: f64,
 }
 
@@ -43,7 +43,7 @@ impl Setup {
         }
     }
 
-    /// For the sockets.
+    /// Returns the socket settings.
     pub fn settings(&self) -> Settings {
         Settings {
             send_bytes: self.buffer_bytes,
@@ -54,12 +54,12 @@ impl Setup {
         }
     }
 
-    /// How long is measured.
+    /// Returns the time to measure.
     pub fn length(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// The point that says this of a host.
+    /// Returns the point with this set-up of a host.
     pub fn point(&self, host: &str) -> Point {
         let count = |count: Option<u32>| Value::Count(count.unwrap_or(0).into());
         [
@@ -108,7 +108,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// In words, for a table or a title.
+    /// Describes it in words, for a table or a title.
     pub fn words(&self) -> String {
         let bytes =
             |bytes: Option<u32>| bytes.map_or("as the system has it".into(), |bytes| bytes.to_string());
@@ -129,7 +129,7 @@ impl Setup {
     }
 }
 
-/// What may be said of a point.
+/// The parameters of a point.
 pub(in crate::net) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
     let parameter = |name, what, default| Parameter { name, what, default };
     let pattern = Pattern::WriteWriteRead.name();

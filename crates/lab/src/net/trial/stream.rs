@@ -1,9 +1,9 @@
 //! A stream: messages one after the other, without replies.
 //!
-//! Trial     the client writes for as long as was asked for and ends the connection; the server says how many
-//!           bytes came, and how long it took from the first to the last.
-//! Back      the server writes, and the client says how many bytes came; what the sender's kernel knows, the
-//!           server tells.
+//! Trial     the client writes for the requested time and closes the connection; the server reports how many
+//!           bytes arrived, and the time from the first to the last.
+//! Back      the server writes, and the client counts the bytes; the server reports the state of the sender's
+//!           kernel.
 //! Limits    slow start is part of it: on a long path a trial has to be long.
 
 use super::digest::{Digest, Segment};
@@ -20,13 +20,13 @@ use kiban_os::Clock;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// One trial. With `captured`, it is captured, and the packets are handed back.
+/// Runs one trial. With `captured`, it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: whose fault it is.
+/// [`Failure`]: the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
@@ -75,10 +75,10 @@ pub fn run(
     Ok((evidence, frames))
 }
 
-/// One trial from the server to the client.
+/// Runs one trial from the server to the client.
 ///
 /// # Errors
-/// [`Failure`]: whose fault it is.
+/// [`Failure`]: the cause.
 pub fn run_back(
     client: &mut Client,
     path: &Path,

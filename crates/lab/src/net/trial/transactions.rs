@@ -1,7 +1,7 @@
 //! Write, write, read: messages that wait for a reply.
 //!
-//! Trial     exchanges for a while first, so that the peer's quick acknowledgements at a connection's
-//!           beginning are not taken for its habit; then as long as was asked for.
+//! Trial     exchanges for a while first, so that the quick acknowledgements at the start of a connection do
+//!           not count; then for the requested time.
 //! Slow      more than half of the time went by in exchanges that took [`STALL`] longer than a round trip and
 //!           the message's bytes at the path's rate.
 //! Capture   of a slow case, some more exchanges under a capture, where that is allowed.
@@ -21,9 +21,9 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// What is not measured at the beginning: so long, or so many exchanges.
+/// The warm-up that is not measured: this long, or this many exchanges.
 const WARM_UP: (Duration, u64) = (Duration::from_millis(150), 40);
-/// An exchange that takes so much longer than it needs has waited for a clock.
+/// An exchange that takes this much longer than necessary has waited for a timer.
 pub const STALL: Duration = Duration::from_millis(20);
 /// From which part of the time on a case is slow that went by in stalls.
 pub const SLOW_PART: f64 = 0.5;
@@ -40,13 +40,13 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// On this connection.
+    /// Uses this connection.
     pub fn new(stream: &'a TcpStream, setup: &Setup, reply_bytes: u32) -> Line<'a> {
         let writes = setup.writes().iter().map(|bytes| vec![0x5a; *bytes as usize]).collect();
         Line { stream, writes, reply: vec![0; reply_bytes as usize] }
     }
 
-    /// One exchange, and how long it took.
+    /// Performs one exchange, and returns how long it took.
     ///
     /// # Errors
     /// [`Failure::Lost`].
@@ -60,7 +60,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Why a data connection counts as lost.
+/// Returns why a data connection counts as lost.
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -71,15 +71,15 @@ pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     })
 }
 
-/// The kernel's word on a connection.
+/// Returns the kernel's state of a connection.
 pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
     TcpInfo::of(stream).map_err(|error| broken(&error))
 }
 
-/// One trial. With `captured`, all of it is captured, and the packets are handed back.
+/// Runs one trial. With `captured`, all of it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: whose fault it is.
+/// [`Failure`]: the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
@@ -122,7 +122,7 @@ pub fn run(
             more += 1;
         }
         let segments = Segment::read_all(capture.frames());
-        // Gaps mean nothing if somebody set the clock.
+        // Gaps are meaningless if the clock was set.
         digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
     }
     let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
