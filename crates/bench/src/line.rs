@@ -1,15 +1,15 @@
 //! TCP against the limit of the line, in virtual time.
 //!
-//! Claim     what paper \[1\] measured (figures 6 and 7), with nothing lost to the boards: from a window of
-//!           48 KB on, one session reaches 99.8 % of what cells and headers leave (the paper: 133.4 of 134.58
-//!           Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least nine tenths of
-//!           its share.
+//! Claim     what paper \[1\] measured (figures 6 and 7), without losses in the boards: with a window of 48
+//!           KB or more, one session reaches 99.8 % of what remains after cell and packet headers (the paper:
+//!           133.4 of 134.58 Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least
+//!           nine tenths of its share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
 //! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory each
 //!           way.
-//! Counted   payload bytes that the receiving program has read. One session: from its first byte to its last.
-//!           Many: over an interval in which all are active, from the moment at which the last has received
-//!           its first half megabyte (or its window twice) to the moment at which the first has received all.
+//! Counted   payload bytes read by the receiving program. One session: from its first byte to its last. Many:
+//!           over an interval in which all are active: from when the last session has received its first half
+//!           megabyte (or twice its window) until the first session has received everything.
 //! Exact     virtual time has no noise: a run is made once, and the same seed gives the same figures
 //!           anywhere.
 
@@ -28,7 +28,7 @@ const ONE_TARGET_PERCENT: f64 = 99.8;
 const MANY_TARGET_PERCENT: f64 = 99.0;
 const SHARE_TARGET: f64 = 0.9;
 
-/// What a direction reached: Mbit/s between two moments.
+/// Returns the rate of a direction between two times, Mbit/s.
 fn mbit_per_second(bytes: u64, from: Instant, to: Instant) -> f64 {
     bytes as f64 * 8.0 / to.since(from).as_secs_f64() / 1e6
 }
@@ -37,12 +37,12 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// One session in each direction that `sessions` names, alone or against each other: percent of the limit, by
-/// direction.
+/// Runs one session in each direction that `sessions` names, alone or against each other. Returns percent of
+/// the limit, by direction.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();
-    // By direction: the first bytes and their moment, the moment of the last.
+    // By direction: the first bytes and their time, the time of the last ones.
     let mut marks: [Option<(u64, Instant, Instant)>; 2] = [None; 2];
     transfer.run(&mut |world| {
         for (tally, mark) in tallies.iter().zip(&mut marks) {
@@ -57,7 +57,7 @@ fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     marks.map(|mark| mark.map(|(first, from, to)| percent(mbit_per_second(bytes - first, from, to))))
 }
 
-/// What many sessions reached while all were active.
+/// The throughput of many sessions while all were active.
 struct Together {
     percent: f64,
     /// The least and the greatest part of a session, 1 being its share.
@@ -175,7 +175,7 @@ pub(crate) fn run(options: &Options) {
     println!("{table}");
 }
 
-/// Percent with the digits that a target of 99.8 needs.
+/// Formats a percentage with the digits needed for a target of 99.8.
 fn figure_percent(percent: f64) -> String {
     format!("{percent:.3}")
 }

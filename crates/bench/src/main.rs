@@ -1,7 +1,7 @@
-//! The benchmarks: what kiban promises in figures, measured beside something that a reader knows.
+//! The benchmarks: kiban's performance claims, each measured beside something that a reader knows.
 //!
-//! Each family is a file that says what is compared and why that is fair. Figures, targets and records are
-//! the laboratory's ([`kiban_lab`]); figures of a world in virtual time are exact and need no repeats.
+//! Each family has a file that says what is compared and why that is fair. Tables, targets and records are
+//! the laboratory's ([`kiban_lab`]); results of a world in virtual time are exact and need no repeats.
 #![forbid(unsafe_code)]
 
 mod line;

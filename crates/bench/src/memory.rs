@@ -2,22 +2,22 @@
 //!
 //! Claim     pages that are shared by reference, cut at will and brought home by anybody cost no more than
 //!           twice what paper \[1\]'s clusters cost, which can do none of that.
-//! Ring      [`Ring`]: clusters prepared ahead, each a pointer to a header and several to content pages,
-//!           handed out in a circle and freed whole. A cluster that is still out when its turn comes is
+//! Ring      [`Ring`]: clusters prepared in advance, each a pointer to a header and several to content pages,
+//!           handed out in a circle and freed whole. A cluster that is still in use when its turn comes is
 //!           refused.
 //! Vec       a header and the pages of the same sizes from the global allocator, given back each time.
-//! Rounds    so many are taken, then all are given back, as a burst is: the ring and the pools stay in the
-//!           cache alike.
-//! Fair      where payload is appended it is 64 bytes a page, so that memory is measured and not copying;
-//!           pools and ring form its sum while they copy, as paper \[1\]'s board did, `Vec` only copies.
-//!           Counting and checking what is handed out is part of each side.
+//! Rounds    this many are taken, then all are returned, like a burst: the ring and the pools stay in the
+//!           cache equally.
+//! Fair      where payload is appended it is 64 bytes per page, so that memory is measured and not copying;
+//!           pools and ring compute the checksum while they copy, as paper \[1\]'s board did, `Vec` only
+//!           copies. Each side also counts and checks what it hands out.
 
 use kiban_base::{Page, PagePool, Pdu, PduPool, Slice, Sum, copy_and_sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::hint::black_box;
 
 const PAGE_BYTES: usize = 4096;
-/// Things taken before they are given back: a burst.
+/// How many are taken before they are returned: a burst.
 const BURST: usize = 32;
 /// Things that there are.
 const CAPACITY: usize = 256;
@@ -68,7 +68,7 @@ impl Ring {
         }
     }
 
-    /// The next cluster of the circle, unless it is still out.
+    /// Returns the next cluster of the circle, unless it is still in use.
     fn take(&mut self) -> Option<usize> {
         let index = self.next;
         let cluster = &mut self.clusters[index];
@@ -137,7 +137,7 @@ fn vec_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     })
 }
 
-/// A frame: a PDU block and two pages with a short payload in each, joined to the PDU's body.
+/// A frame: a PDU block and two pages with a short payload in each, appended to the PDU's body.
 fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     let (mut pool, mut blocks) =
         (PagePool::new(CAPACITY * CLUSTER_PAGES, PAGE_BYTES), PduPool::new(CAPACITY));

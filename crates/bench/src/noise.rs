@@ -1,6 +1,6 @@
-//! What is copied and sent.
+//! The data that is copied and sent.
 
-/// Makes bytes that differ from place to place and from seed to seed.
+/// Returns bytes that differ from position to position and from seed to seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut rng = kiban_base::SimRng::from_seed(seed);
     let mut bytes = vec![0; length];

@@ -1,14 +1,14 @@
 //! FTAM over TCP sockets, beside what the sockets themselves can do.
 //!
-//! Claim     a file goes through seven layers at the speed of copying, and whoever asks for an association
-//!           has one at once.
+//! Claim     a file goes through seven layers at the speed of copying, and an association is established at
+//!           once.
 //! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream
 //!           of as many bytes in writes of the data element's size; associations of ACSE, beside a bare
 //!           connection with as many questions.
 //! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from
-//!           memory and are dropped; FTAM reads them from a file and writes them to another. A transfer
-//!           counts from the request to its confirmation, with opening, closing and the rename; the bare
-//!           reader says by a byte that it has taken all.
+//!           memory and are dropped; FTAM reads them from a file and writes them to another. A transfer is
+//!           measured from the request to its confirmation, including opening, closing and the rename; the
+//!           bare reader confirms with a byte.
 //! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that
 //!           costs little.
 //! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is
@@ -35,15 +35,14 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where the files are: memory, if the system has it as files.
+/// The directory of the files: in memory, if the system has one.
 const MEMORY: &str = "/dev/shm";
-/// Memory that begins where a page begins is copied faster, on some processors by far: the bare stream has
-/// it, too.
+/// Page-aligned memory is copied faster, on some processors much faster: the bare stream has it, too.
 const PAGE_BYTES: usize = 4096;
 const NAME: &str = "file";
 const USER: &str = "eve";
 const PASSWORD: &str = "secret";
-/// One row: what is asked for, in bytes, and the figure that is to be reached.
+/// One row: the length in bytes, and the target.
 struct Row {
     fdata_bytes: usize,
     tpdu_bytes: usize,
@@ -68,7 +67,7 @@ pub(crate) fn run(options: &Options) {
     bench.finish();
 }
 
-/// Whatever runs here runs on one thread that does nothing else.
+/// Returns a runtime on a thread that does nothing else.
 fn thread_of_its_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("threads can be had")
@@ -187,7 +186,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
     }
 }
 
-/// So many bytes from one thread to another: how many a second.
+/// Sends bytes from one thread to another; returns bytes per second.
 fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -218,7 +217,7 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     span.per_second()
 }
 
-/// What has to answer in an association: CC, ACCEPT, DISCONNECT.
+/// Replies in an association: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {

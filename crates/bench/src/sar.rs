@@ -31,7 +31,7 @@ struct Ports {
     up: Reassembly,
     circuits: usize,
     now: Instant,
-    /// The content of a frame: the same pages are sent again and again, as TCP would.
+    /// The content of a frame: the same pages are sent repeatedly, as TCP would.
     content: Vec<Slice>,
     train: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
@@ -71,7 +71,7 @@ impl Ports {
         }
     }
 
-    /// A burst through both ports; the frames that came out stand in `arrivals`.
+    /// Sends a burst through both ports; the frames that come out are in `arrivals`.
     fn burst(&mut self) {
         let Ports { memory, rng, copies, down, up, circuits, now, content, train, arrivals } = self;
         for number in 0..BURST {

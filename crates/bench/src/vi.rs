@@ -5,13 +5,12 @@
 //! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages
 //!           beside `memcpy` of 64 KiB blocks on one core, and a bare ring that is filled and emptied by
 //!           `memcpy` beside the same.
-//! Fair      the peer is a thread with a NIC of its own: what passes between the NICs passes through the
-//!           memfd, as between processes. Both sides poll, pinned to different CPUs.
-//!           Round trips are of reliable delivery, as the paper's cLAN offered it; the stream is of reliable
-//!           reception, which holds the sender while the receiver is kept from its core. While others are
-//!           measured the peer sleeps.
-//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` goes through as many,
-//!           from the start of a page to the start of a page.
+//! Fair      the peer is a thread with a NIC of its own: everything between the NICs passes through the
+//!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
+//!           delivery, like the paper's cLAN; the stream uses reliable reception, which holds the sender
+//!           while the receiver is off its core. While others are measured the peer sleeps.
+//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` uses as many,
+//!           page-aligned.
 
 use kiban_base::ring::{Consumer, Producer, Shape};
 use kiban_base::{Region, SharedBytes, Wait};
@@ -30,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the peer does.
 const ECHO: u8 = 0;
 const SINK: u8 = 1;
-/// It sleeps until something comes.
+/// It sleeps until a message arrives.
 const SLEEP: u8 = 2;
 
 struct End {
@@ -130,7 +129,7 @@ fn peer(name: String, reliability: Reliability, mode: &AtomicU8) {
     }
 }
 
-/// Round trips: nanoseconds each.
+/// Measures round trips: nanoseconds each.
 fn ping_pong(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     const TURNS: usize = 1000;
     mode.store(ECHO, Ordering::Relaxed);
@@ -147,7 +146,7 @@ fn ping_pong(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     span.nanos_each()
 }
 
-/// Messages one way: GB/s.
+/// Streams messages one way: GB/s.
 fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     const MESSAGES: usize = 256;
     mode.store(SINK, Ordering::Relaxed);
@@ -156,7 +155,7 @@ fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
         for _ in 0..MESSAGES {
             end.post_send(number, BLOCK_BYTES);
             number += 1;
-            // Half the blocks are under way at the most.
+            // At most half of the blocks are in flight.
             while number - done >= BLOCKS / 2 {
                 done += end.sent();
                 std::hint::spin_loop();
@@ -276,7 +275,7 @@ pub(crate) fn run(options: &Options) {
         println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that nobody else stays pinned.
+    // A thread of its own, so that no other thread stays pinned.
     std::thread::scope(|threads| {
         threads.spawn(|| pinned(options, one, other));
     });

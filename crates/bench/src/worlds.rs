@@ -1,4 +1,4 @@
-//! What the benchmarks in virtual time share: sessions from one board to the other, checked and counted.
+//! Shared by the benchmarks in virtual time: sessions from one board to the other, checked and counted.
 
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan, World};
@@ -65,7 +65,7 @@ impl Transfer {
             .run_program(pair.boards[from], Box::new(Sender::new(Pair::socket(1 - from, port), streams)));
     }
 
-    /// Goes on until every session is done; `look` sees the world after each event.
+    /// Runs until every session is done; `look` is called after each event.
     pub(crate) fn run(&mut self, look: &mut dyn FnMut(&World)) {
         let until = self.pair.world.now() + Duration::from_secs(3600);
         assert!(self.pair.world.run_with(until, look), "every session comes to its end");

@@ -1,10 +1,11 @@
-//! Talks: timelines of a protocol conversation that a person can read aloud, and a board has to keep to.
+//! Packet scripts: timelines of a protocol conversation that are easy to read, and that a board must follow.
 //!
-//! Goal      one file a story: what the peer and the host do, what the board must say, and when, exactly.
+//! Goal      one file per test case: what the peer and the host do, what the board must send, and exactly
+//!           when.
 //! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in
 //!           virtual time: no threads, no clock, no randomness but a seed. What nobody expects is a failure.
 //! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is
-//!           generated from its place in the stream, so that every byte is checked though nobody writes it
+//!           generated from its position in the stream, so that every byte is checked without being written
 //!           down.
 //! Trace     every run is written down in the notation of the talks: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
@@ -38,7 +39,7 @@ pub use script::{Mistake, Talk};
 
 use std::path::{Path, PathBuf};
 
-/// Reads a talk and what it includes from files; paths in `include` are relative to the file that says it.
+/// Reads a script and the files that it includes; paths in `include` are relative to the including file.
 ///
 /// # Errors
 /// A file that cannot be read, or a [`Mistake`], as a sentence.
@@ -49,10 +50,11 @@ pub fn load(path: &Path) -> Result<Talk, String> {
     Talk::read(&path.display().to_string(), &text, &include).map_err(|mistake| mistake.to_string())
 }
 
-/// The talks that these files and folders name: files as they are, folders searched for `*.talk`, sorted.
+/// Returns the scripts that these files and directories name: files as they are, directories searched for
+/// `*.talk`, sorted.
 ///
 /// # Errors
-/// A path that is not there, as a sentence.
+/// A path that does not exist, as a sentence.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in paths {

@@ -1,7 +1,7 @@
-//! Packets made from what a talk says, and what packets say in the words of a talk.
+//! Makes packets from a script's description, and describes packets in the words of a script.
 //!
-//! Options are written and read here, not by `wire`: a talk says any options in any order, right or wrong,
-//! and a second reader of what the board sends is worth having.
+//! Options are written and read here, not by `wire`: a script may contain any options in any order, valid or
+//! not, and a second decoder of what the board sends is worth having.
 
 use crate::script::{Choice, Content, Message, Number, Outside, Packet, Quote, Segment, UNREACHABLE};
 use crate::side::Connection;
@@ -19,7 +19,7 @@ const EVIL: u8 = 0xee;
 const FRAGMENT: u8 = 44;
 const FRAGMENT_BYTES: usize = 8;
 
-/// An IP packet around what stands behind its header.
+/// Returns an IP packet around a payload.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     ip_with(source, target, protocol, payload, Outside::default())
 }
@@ -65,7 +65,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], outside
     packet
 }
 
-/// An IP packet in fragments of `by` bytes, as a router (IPv4) or its sender (IPv6) cuts it.
+/// Splits an IP packet into fragments of `by` bytes, as a router (IPv4) or its sender (IPv6) would.
 pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
     let is_six = packet[0] >> 4 == 6;
     let (header, payload) = packet.split_at(if is_six { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES });
@@ -97,7 +97,7 @@ pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A segment of the peer as bytes. Every number is said.
+/// Returns a segment of the peer as bytes. All fields are set.
 pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) -> Vec<u8> {
     let mut options = Vec::new();
     for option in said.options.iter().flatten() {
@@ -137,7 +137,7 @@ pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) ->
     ip_with(connection.remote.ip(), local, protocol::TCP, &bytes, said.outside)
 }
 
-/// A UDP datagram from the peer, with its IP header.
+/// Returns a UDP datagram from the peer, with its IP header.
 pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wrong_sum: bool) -> Vec<u8> {
     let mut bytes = vec![0; udp::HEADER_BYTES];
     let total_bytes = (udp::HEADER_BYTES + count) as u16;
@@ -146,7 +146,7 @@ pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wro
     bytes.extend(Connection::datagram(count, false));
     let remote = connection.remote.ip();
     let sum = checksum::pseudo(remote, local, protocol::UDP, bytes.len()).plus(Sum::of(&bytes));
-    // RFC 768: zero would say that there is none.
+    // RFC 768: zero would mean no checksum.
     let checksum = match sum.checksum() ^ u16::from(wrong_sum) {
         0 => 0xffff,
         other => other,
@@ -155,7 +155,7 @@ pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wro
     ip(remote, local, protocol::UDP, &bytes)
 }
 
-/// The ports and the payload of a datagram of the board's.
+/// Returns the ports and the payload of a datagram from the board.
 pub(crate) fn open_udp<'a>(opened: &Opened<'a>) -> Result<(u16, u16, &'a [u8]), &'static str> {
     let (header, length) = udp::Header::read(opened.payload).map_err(|_| "its UDP header is wrong")?;
     let whole = opened.payload.get(..header.total_bytes.into()).ok_or("its UDP length is wrong")?;
@@ -195,7 +195,7 @@ fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {
     }
 }
 
-/// An ICMP message of the peer or a router as an IP packet.
+/// Returns an ICMP message from the peer or a router as an IP packet.
 pub(crate) fn message(
     connection: &Connection,
     local: IpAddr,
@@ -263,14 +263,14 @@ pub(crate) fn message(
     }
 }
 
-/// What a packet of the board holds.
+/// A packet from the board, decoded.
 pub(crate) struct Opened<'a> {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
     pub(crate) outside: Outside,
-    /// Where it stands in the whole, and whether more follows; none: it is whole.
+    /// Its fragment offset, and whether more fragments follow; `None`: it is not a fragment.
     pub(crate) fragment: Option<(usize, bool)>,
 }
 
@@ -371,7 +371,7 @@ pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str>
     })
 }
 
-/// The segment in the words of a talk.
+/// Describes a segment in the words of a script.
 pub(crate) fn in_words(raw: &Raw<'_>, connection: &Connection) -> Segment {
     let acknowledges = raw.flags.has(Flags::ACK);
     Segment {
@@ -390,7 +390,7 @@ pub(crate) fn in_words(raw: &Raw<'_>, connection: &Connection) -> Segment {
     }
 }
 
-/// The timestamps' value among options.
+/// Returns the timestamp value among options.
 pub(crate) fn stamp_in(mut options: &[u8]) -> Option<u32> {
     while let Some((kind, _, rest)) = cut_option(options) {
         if kind == 8 {
@@ -403,7 +403,7 @@ pub(crate) fn stamp_in(mut options: &[u8]) -> Option<u32> {
     None
 }
 
-/// The first option that is not padding: kind, value, what follows it. `options` is moved to its kind.
+/// Returns the first option that is not padding: kind, value, the rest. Moves `options` to its kind.
 fn cut_option(options: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     match options {
         [] | [0, ..] => None,
@@ -445,7 +445,7 @@ fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<Choice> {
     options
 }
 
-/// What is no TCP segment in the words of a talk.
+/// Describes a packet other than TCP in the words of a script.
 pub(crate) fn other_in_words(opened: &Opened<'_>) -> Packet {
     if let Some((begin, more)) = opened.fragment {
         return Packet::Fragment { begin, end: begin + opened.payload.len(), more };

@@ -2,10 +2,10 @@
 //!
 //! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for
 //!           its answer, as the board does for work.
-//! Transfer  the same kernel peer, board and device as in the other rows; what comes is read, and what leaves
-//!           is written, by the attached program. It shares the kernel peer's processor: with whole segments
-//!           those two and the board would keep three busy, and two are what there is; packet by packet the
-//!           board's is the busy one.
+//! Transfer  the same kernel peer, board and device as in the other rows; the attached program reads and
+//!           writes. It shares the kernel peer's processor: with whole segments, peer, board and program
+//!           would keep three processors busy, but there are two; with single packets the board's processor
+//!           is the busy one.
 //! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
 
 use super::board::{Application, config};
@@ -27,17 +27,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Where the echo service listens.
+/// The port of the echo service.
 const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
 /// Echoes that are not counted.
 const WARM_UP: u32 = 1000;
-/// What a pipe between board and program holds: the two take turns on a processor less often.
+/// The size of a pipe between board and program: large, so that the two take turns on a processor less often.
 const ROOM_BYTES: usize = 4 << 20;
-/// How long board and program look on before they sleep.
+/// How long board and program poll before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Who reads or writes on the board.
+/// Which program on the board reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Own,
@@ -66,8 +66,7 @@ fn services(door: &Path) -> Services {
     services
 }
 
-/// A board with its services, and perhaps an application, whose bytes are counted; who works beside it ends
-/// it.
+/// Runs a board with its services, and perhaps an application whose bytes are counted, until `work` returns.
 fn with_board<T: Send>(
     device: Device,
     own: Option<Application>,
@@ -86,7 +85,7 @@ fn with_board<T: Send>(
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
-        // The door is open after the first turn.
+        // The socket is open after the first turn.
         driver.turn();
         let (waker, over) = (driver.waker(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {
@@ -107,7 +106,7 @@ fn with_board<T: Send>(
     done.expect("it worked a moment ago")
 }
 
-/// A program's runtime, on the processor of its thread.
+/// Runs a program's runtime on the processor of its thread.
 fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -116,7 +115,7 @@ fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     })
 }
 
-/// An echo takes so long, microseconds.
+/// Returns the duration of an echo, microseconds.
 pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
     let device = Device { mtu_bytes: 1500, whole: true };
     with_board(device, None, Wait::Hybrid { spin: SPIN }, cpus, |door| {
@@ -140,7 +139,7 @@ pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
     .0
 }
 
-/// One connection between the kernel and the board: Gbit/s at whoever receives.
+/// Runs one connection between the kernel and the board; returns Gbit/s at the receiver.
 pub(super) fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     let clock = Clock::new();
     let own = (who == Who::Own).then(|| Application::new(way, clock, length));
@@ -168,7 +167,7 @@ pub(super) fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], len
     taken.gbit_per_second()
 }
 
-/// The attached program's side.
+/// Runs the attached program's side.
 async fn near(
     board: &Attachment,
     way: Way,

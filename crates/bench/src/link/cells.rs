@@ -1,8 +1,9 @@
-//! Two boards whose ATM lines are UDP: how many cells a second one core carries each way, both boards on it.
+//! Two boards whose ATM lines are UDP: how many cells per second one core carries in each direction, with
+//! both boards on it.
 //!
-//! Traffic   a TCP stream each way, so that every cell has payload, is segmented, carried by the system's
-//!           UDP, reassembled and checked; nothing is idle.
-//! Core      both boards take turns in one thread, pinned; what the system does for their sockets runs on the
+//! Traffic   a TCP stream in each direction, so that every cell has payload and is segmented, carried by the
+//!           system's UDP, reassembled and checked.
+//! Core      both boards take turns in one pinned thread; the system's work for their sockets runs on the
 //!           same core.
 //! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
 //! Counted   cells that arrived at either board in a window; the direction with fewer counts.
@@ -26,7 +27,8 @@ pub(super) const OC3C: f64 = 353_208.0;
 
 const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
 
-/// Cells a second each way; `packed` cells in a datagram, over lines of so many OC-3c.
+/// Returns cells per second in each direction, with `packed` cells in a datagram, over lines of this many
+/// OC-3c.
 pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         pin_thread(cpu).map_err(|error| error.to_string())?;

@@ -8,25 +8,25 @@ use std::net::IpAddr;
 /// The kernel's address, and that of who is behind the device.
 pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
 pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
-/// Where whoever is behind the device takes bytes, and where it sends them.
+/// The port at which the end behind the device receives bytes, and the port from which it sends them.
 pub(super) const SINK: u16 = 9;
 pub(super) const SOURCE: u16 = 19;
 pub(super) const DEVICE: &str = "kiban0";
-/// Bytes that an application reads or writes at once.
+/// Bytes that an application reads or writes at a time.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Which way payload goes, seen from behind the device.
+/// The direction of payload, seen from behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     Receives,
     Sends,
 }
 
-/// What the device does.
+/// The offloads of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Device {
     pub(super) mtu_bytes: usize,
-    /// Whether segments cross it whole.
+    /// Whether whole segments cross it.
     pub(super) whole: bool,
 }
 
@@ -57,7 +57,7 @@ impl Taken {
     }
 }
 
-/// Runs something in a thread with a network namespace of its own.
+/// Runs `work` in a thread with its own network namespace.
 pub(super) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! An application of a board's that sends on every stream as much as it takes, and reads what comes.
+//! An application on a board that sends as much as possible on every stream, and reads what arrives.
 
 use super::device::{BUFFER_BYTES, SINK};
 use kiban_base::Instant;
@@ -16,7 +16,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Opens so many streams to `remote`.
+    /// Opens this many streams to `remote`.
     pub(super) fn to(remote: SocketAddr, streams: usize) -> Flood {
         Flood {
             own: None,
@@ -31,7 +31,7 @@ impl Flood {
         Flood { own: Some(own), remote: None, buffer: crate::noise::noise(5, BUFFER_BYTES), received: 0 }
     }
 
-    /// Payload bytes that came.
+    /// Returns the payload bytes received.
     pub(super) fn received(&self) -> u64 {
         self.received
     }

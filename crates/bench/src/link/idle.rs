@@ -1,4 +1,4 @@
-//! What idle sessions take: the growth of this process while a board has [`SESSIONS`] with this host's
+//! The memory of idle sessions: the growth of this process while a board has [`SESSIONS`] with this host's
 //! kernel.
 //!
 //! Counted   resident memory, from before the board is built until all sessions are there and a hundred of
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) const SESSIONS: usize = 10_000;
-/// Every so many sessions one echoes.
+/// One in this many sessions echoes.
 const SAMPLE_EVERY: usize = 100;
 
 struct Echo {
@@ -67,7 +67,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Megabytes that idle sessions take.
+/// Returns the megabytes that idle sessions take.
 pub(super) fn run() -> f64 {
     let done = in_a_namespace(|| {
         let device = Device { mtu_bytes: 1500, whole: true };

@@ -5,13 +5,13 @@
 //!           TCP, receiving also at
 //!           0.7 of what two kernel endpoints do over a veth; packet by packet at MTU 1500 at 0.75 of the
 //!           stub.
-//! Stub      ([`stub`]) answers a handshake, then acknowledges whatever comes, or sends whatever the window
-//!           takes: no timers, no congestion control, nothing sent twice. It copies payload as an application
-//!           would, and forms or verifies sums where the device does not. So it is what the kernel boundary
-//!           costs.
-//! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with cubic ([`peer`]),
-//!           pinned to one processor, the stub or the board to the other, where both spin. A fresh namespace
-//!           and device for every sample; sides take turns.
+//! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows:
+//!           no timers, no congestion control, no retransmission. It copies payload as an application would,
+//!           and computes or verifies checksums where the device does not. So it shows the cost of the kernel
+//!           boundary.
+//! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
+//!           pinned to one processor; the stub or the board is pinned to the other; both spin. A fresh
+//!           namespace and device for every sample; sides take turns.
 //! Counted   payload bytes at whoever receives, from the first to the last.
 //! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own
 //!           limit.
@@ -38,7 +38,7 @@ use sixty::Sender;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who is behind the device.
+/// What is behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
     Stub,
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // What readers know: gVisor 41.7 in and 27.7 out on such a machine, with the same offloads.
+    // A known comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
     if wanted("known") {
         for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
             let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
@@ -171,7 +171,7 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
 }
 
 fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
-    // So long that what a session sends in one turn is little of it.
+    // Long, so that what a session sends in one turn is a small part of it.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
         "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
@@ -189,10 +189,10 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
     );
 }
 
-/// One connection between the kernel and who is behind the device: Gbit/s at whoever receives.
+/// Runs one connection between the kernel and the end behind the device; returns Gbit/s at the receiver.
 fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // Where others kept it off its processor all the time, everything came at one moment: nothing was
-    // measured.
+    // If other processes kept the receiver off its processor all the time, everything arrived at one time,
+    // and nothing was measured.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, way, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Machines differ in what they choose by themselves.
+/// Set explicitly, because the defaults differ between machines.
 fn settings() -> Settings {
     Settings { congestion: Some("cubic".into()), ..Settings::default() }
 }
@@ -20,7 +20,7 @@ pub(super) fn connect(to: SocketAddr) -> TcpStream {
     settings().connect(to, Duration::from_secs(5)).expect("whoever is behind the device listens")
 }
 
-/// Writes for so long, then says that it is done and waits for the other end.
+/// Writes for `length`, then closes its side and waits for the other end.
 pub(super) fn send(mut socket: &TcpStream, clock: Clock, length: Duration) -> Taken {
     let buffer = crate::noise::noise(1, BUFFER_BYTES);
     let until = clock.now() + length;
@@ -48,7 +48,7 @@ pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
     pub(super) mtu_bytes: usize,
-    /// Whether the kernel has the near address; else whoever works there does.
+    /// Whether the kernel has the near address; otherwise the program at that end has it.
     pub(super) near_has_address: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn shape(rate: &str) {
     tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
 }
 
-/// Works at both ends of a wire; `near` begins when `far` has said that it listens.
+/// Runs both ends of a wire; `near` starts when `far` has reported that it listens.
 pub(super) fn over_wire<N: Send, F: Send>(
     wire: Wire,
     near: impl FnOnce() -> Result<N, String> + Send,
@@ -113,7 +113,7 @@ pub(super) fn over_wire<N: Send, F: Send>(
     })
 }
 
-/// Two kernel endpoints in two namespaces: Gbit/s at the receiver.
+/// Runs two kernel endpoints in two namespaces; returns Gbit/s at the receiver.
 pub(super) fn over_veth(mtu_bytes: usize, cpus: [usize; 2], length: Duration) -> f64 {
     let clock = Clock::new();
     let address = SocketAddr::from((Wire::FAR, SINK));
@@ -131,12 +131,12 @@ pub(super) fn over_veth(mtu_bytes: usize, cpus: [usize; 2], length: Duration) ->
     over_wire(Wire { mtu_bytes, near_has_address: true }, near, far).1.gbit_per_second()
 }
 
-/// Whether iperf3 is installed.
+/// Returns whether iperf3 is installed.
 pub(super) fn has_iperf3() -> bool {
     Command::new("iperf3").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The same two endpoints by iperf3, for a second.
+/// Runs the same two endpoints with iperf3, for a second.
 pub(super) fn iperf3_over_veth(mtu_bytes: usize, cpus: [usize; 2]) -> f64 {
     let words = |words: String| {
         let mut command = Command::new("iperf3");

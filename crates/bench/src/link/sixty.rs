@@ -1,7 +1,7 @@
 //! Sixty sessions that send together over a rate-limited link: how evenly they share it, and how much of it
 //! they use.
 //!
-//! Link      a veth between two namespaces with a token bucket of [`RATE`] on the sender's side: it takes
+//! Link      a veth between two namespaces with a token bucket of [`RATE`] on the sender's side: it accepts
 //!           nothing while it is full.
 //! Senders   a board on a packet socket; or this host's own TCP, a thread a session, with cubic.
 //! Counted   payload bytes of each session at the receiver, a thread a session, over one window after all
@@ -31,17 +31,17 @@ const MTU_BYTES: usize = 1500;
 /// As paper \[1\] had them.
 const SESSIONS: usize = 60;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
     Board,
     Kernel,
 }
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Shared {
-    /// How far the session that is farthest from the mean is from it, percent.
+    /// The greatest deviation of a session from the mean, percent.
     pub(super) worst_percent: f64,
     /// All sessions together.
     pub(super) mbit_per_second: f64,
@@ -72,8 +72,8 @@ pub(super) fn run(sender: Sender, cpus: [usize; 2], length: Duration) -> Shared 
     peer::over_wire(Wire { mtu_bytes: MTU_BYTES, near_has_address: own }, near, far).1
 }
 
-/// Takes what all sessions send; the window begins when the last of them has come and they have found their
-/// rates.
+/// Receives from all sessions; the measurement starts when the last of them has connected and their rates
+/// have settled.
 fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::Result<Shared> {
     let counts: Vec<AtomicU64> = (0..SESSIONS).map(|_| AtomicU64::new(0)).collect();
     let sockets = (0..SESSIONS).map(|_| Ok(listener.accept()?.0)).collect::<std::io::Result<Vec<_>>>()?;
@@ -141,7 +141,7 @@ fn kernel(over: &AtomicBool) {
             scope.spawn(|| {
                 let mut socket: TcpStream = peer::connect(SocketAddr::from((Wire::FAR, SINK)));
                 let buffer = vec![5; 64 << 10];
-                // It ends with an error: the receiver has seen enough.
+                // It ends with an error when the receiver has seen enough.
                 while !over.load(Ordering::Acquire) && socket.write_all(&buffer).is_ok() {}
             });
         }

@@ -1,4 +1,4 @@
-//! What is no TCP: it answers a handshake, then acknowledges, or sends what the window takes.
+//! A stub without TCP: it answers a handshake, then acknowledges, or sends what the window allows.
 
 use super::device::{BUFFER_BYTES, Device, Taken, Way};
 use kiban_base::checksum;
@@ -14,7 +14,8 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The window that the stub offers, bytes; and what it has under way at most: what the device's queue holds.
+/// The window that the stub offers, in bytes; also the most that it has in flight: what the device's queue
+/// holds.
 const WINDOW_BYTES: u32 = 1 << 20;
 const WINDOW_SHIFT: u8 = 7;
 /// Bytes of the header in front of a packet that may be whole (virtio-net).
@@ -40,7 +41,7 @@ struct Stub {
 }
 
 impl Stub {
-    /// A packet leaves: headers, then payload; its sums are formed unless the device does it.
+    /// Sends a packet: headers, then payload; computes its checksums unless the device does.
     fn send(&mut self, flags: Flags, options: Options, payload: &[u8]) {
         let mut front = [0; FRONT];
         let mut head = [0; ipv4::HEADER_BYTES + tcp::HEADER_BYTES_MAX];

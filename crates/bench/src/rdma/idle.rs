@@ -1,4 +1,5 @@
-//! What idle queue pairs take: resident memory of two processes, one with each end of a thousand connections.
+//! The memory of idle queue pairs: resident memory of two processes, with one end each of a thousand
+//! connections.
 
 use super::peer::{Peer, answer, next_word};
 use super::setting::PATIENCE;
@@ -17,7 +18,7 @@ pub(super) fn run(bench: &mut Bench) {
         println!("rdma: {QUEUE_PAIRS} connections need more open files: say ulimit -n 4096 (row skipped)");
         return;
     }
-    // One after another: memory does not mind who else uses the CPUs.
+    // One after another: for memory, it does not matter that other processes use the CPUs.
     let kept = bench.options_mut().foreign_cores_max;
     bench.options_mut().foreign_cores_max = f64::INFINITY;
     bench.single(
@@ -38,14 +39,14 @@ pub(super) fn run(bench: &mut Bench) {
     bench.options_mut().foreign_cores_max = kept;
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
     let pages: usize = pages.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
     pages * 4096
 }
 
-/// Tells how much the process has grown, and keeps everything until it is told that this is enough.
+/// Reports how much the process has grown, and keeps everything until the next message.
 fn grown(before: usize) {
     answer(resident().saturating_sub(before));
     let _ = next_word();

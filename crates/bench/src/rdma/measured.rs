@@ -1,9 +1,9 @@
-//! What a sample gives.
+//! The result of a sample.
 
 use super::peer::Peer;
 use kiban_lab::Trial;
 
-/// What a sample gives: work a second, and processor time of both processes for a unit of work, in
+/// The result of a sample: work per second, and processor time of both processes per unit of work, in
 /// nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Measured {

@@ -7,15 +7,15 @@
 //!           beside libfabric's and UCX's TCP transports where these are installed; the memory that idle
 //!           queue pairs take.
 //! Fair      the other end is a process of its own on another CPU, started by the benchmark from its own
-//!           file. A sample makes its connection, goes to and fro for a while, and then counts; it ends when
-//!           the last byte has been *taken* there: the raw reader says so by a byte a batch, the NIC's peer
-//!           answers a read. Rings, their places within a page, TCP_NODELAY and buffers left to the system
+//!           file. A sample connects, exchanges messages for a while, and then measures; it ends when the
+//!           last byte has been *taken* at the other end: the raw reader confirms each batch with a byte, the
+//!           NIC's peer answers a read. Rings, their alignment, TCP_NODELAY and buffers left to the system
 //!           are the same on both sides.
 //! Wait      what both sides do who wait: `blocking` sleeps (a blocking socket;
 //!           [`kiban_base::Wait::Interrupt`]), `polling` spins (a socket that never blocks;
 //!           [`kiban_base::Wait::Poll`]).
 //! Guard     the kernel's own work for the loopback may count as foreign: the limit is half a core.
-//! Left out  EFE: its figures are virtual and stand in tests.
+//! Left out  EFE: its figures are virtual, and are checked by tests.
 
 mod idle;
 mod measured;
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that nobody else stays pinned; the peer and all threads of the NICs inherit
+    // A thread of its own, so that no other thread stays pinned; the peer and all threads of the NICs inherit
     // their CPU.
     std::thread::scope(|threads| {
         let peer = threads.spawn(move || {
@@ -102,7 +102,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     for (block_bytes, crc, wait, target) in rows {
         let checked = if crc { ", CRC" } else { "" };
         let stream = Stream { block_bytes, crc, wait };
-        // Two samples, one peer: they never run at once.
+        // Two samples share one peer: they never run at the same time.
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
             &format!("Writes of {}{checked}, {}", size(block_bytes), wait.0),
@@ -118,7 +118,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     }
 }
 
-/// What a stream costs: this can be compared on a machine that has other things to do, too.
+/// The CPU cost of a stream, which can also be compared on a busy machine.
 fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
     let kept = std::mem::replace(&mut bench.options_mut().foreign_cores_max, f64::INFINITY);
     for (block_bytes, crc) in [(64 << 10, false), (1 << 20, false), (64 << 10, true), (1 << 20, true)] {

@@ -1,8 +1,9 @@
 //! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
 //!
 //! Both spin on both ends; so does the NIC beside them. Their server is started on the peer's CPU, their
-//! client on ours, a fresh pair each sample. `fi_pingpong` goes to and fro at every size, so what stands
-//! beside it are Sends to and fro; `ucx_perftest -t tag_bw` streams one way, so Writes stand beside it.
+//! client on ours, a fresh pair for each sample. `fi_pingpong` exchanges messages at every size, so it is
+//! compared with Sends in both directions; `ucx_perftest -t tag_bw` streams one way, so it is compared with
+//! Writes.
 
 use super::peer::Peer;
 use super::setting::{POLLING, size};
@@ -49,15 +50,14 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// How a pair of programs is run: the port that tells when the server listens, and what both find in their
-/// environment.
+/// How a pair of programs is run: the port on which the server listens, and the environment of both.
 #[derive(Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) port: &'a str,
     pub(super) environment: &'a [(&'a str, &'a str)],
 }
 
-/// What libfabric and UCX are told.
+/// The environment of libfabric and UCX.
 const OVER_TCP: [(&str, &str); 4] = [
     ("UCX_TLS", "tcp"),
     ("UCX_NET_DEVICES", "lo"),
@@ -102,7 +102,7 @@ pub(super) fn beside(
     None
 }
 
-/// Half a round trip of libfabric's, microseconds.
+/// Returns half of libfabric's round-trip time, microseconds.
 fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
     let common = ["-p", "tcp", "-e", "msg", "-I", &turns, "-S", &bytes];
@@ -114,7 +114,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     })
 }
 
-/// The eight numbers that `ucx_perftest` ends with, of which one is wanted.
+/// Returns one of the eight numbers in the last line of `ucx_perftest`.
 fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Option<f64> {
     let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
     let warm = "200";

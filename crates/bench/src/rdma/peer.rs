@@ -1,4 +1,4 @@
-//! The other end: a process of its own that does what it is asked, one thing after another.
+//! The other end: a process of its own that executes commands, one after another.
 //!
 //! Words     a line asks (`raw-sink 65536 blocking`), a line answers with the address to connect to; the work
 //!           is over when the connection is. The process ends with its standard input.
@@ -31,13 +31,13 @@ impl Peer {
         Peer { process, words, answers }
     }
 
-    /// Says something without an answer.
+    /// Sends a command that has no reply.
     pub(super) fn tell(&mut self, words: &str) {
         let stream = self.words.as_mut().expect("open until the end");
         writeln!(stream, "{words}").expect("the peer listens");
     }
 
-    /// The next answer.
+    /// Returns the next reply.
     pub(super) fn hear(&mut self) -> String {
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("the peer answers");
@@ -45,7 +45,7 @@ impl Peer {
         answer.trim().to_owned()
     }
 
-    /// Processor time that the threads which it has now have used, nanoseconds.
+    /// Returns the processor time that its present threads have used, nanoseconds.
     pub(super) fn cpu_nanos(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
         // Time on a processor, time in the queue, turns. A thread may end between the two reads.
@@ -69,18 +69,18 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.words = None;
-        // It has ended or ends now: there is nobody to tell.
+        // It has ended or ends now: an error need not be reported.
         let _ = self.process.wait();
     }
 }
 
-/// Says something to whoever asked.
+/// Writes a reply.
 pub(super) fn answer(words: impl std::fmt::Display) {
     println!("{words}");
     let _ = std::io::stdout().flush();
 }
 
-/// What is asked next; nothing when the benchmark has ended.
+/// Returns the next command; `None` when the benchmark has ended.
 pub(super) fn next_word() -> Option<String> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).ok().filter(|read| *read > 0)?;

@@ -3,9 +3,9 @@
 //! Claim     a program that was written for RDMA hardware moves bytes through kiban's libraries nearly as
 //!           fast as the sockets below them do; on one host, through shared memory, at a good part of what
 //!           copying takes.
-//! Fair      server and client are processes on a CPU each, a fresh pair each sample; perftest polls, so does
-//!           the raw socket beside its latency, and both tell the median of as many trips. What iperf3 says
-//!           is what its receiver took.
+//! Fair      server and client are processes on a CPU each, a fresh pair for each sample; perftest polls, and
+//!           so does the raw socket beside its latency, and both report the median of as many round trips.
+//!           For iperf3, the receiver's figure counts.
 //! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
 
 use super::others::{Told, beside, free_port, is_installed};
@@ -17,7 +17,7 @@ use kiban_lab::{Bench, Target, Trial, Unit};
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-/// Where `make verbs` puts the libraries.
+/// Returns the directory in which `make verbs` puts the libraries.
 fn libraries() -> Option<PathBuf> {
     let folder = std::env::current_exe().ok()?.parent()?.join("verbs");
     folder.join("libibverbs.so.1").is_file().then_some(folder)
@@ -57,14 +57,14 @@ impl Perftest<'_> {
         self.run(program, bytes, turns, (5, 3)).map(|rate| rate * f64::from(1 << 20) / 1e9)
     }
 
-    /// The typical half of a round trip, microseconds.
+    /// Returns half of the typical round-trip time, microseconds.
     fn latency(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
         // bytes, iterations, least, most, typical, average, deviation, 99 %, 99.9 %
         self.run(program, bytes, turns, (9, 4))
     }
 }
 
-/// What iperf3's receiver took over the loopback, in units of 10^9 bytes a second.
+/// Returns the rate of iperf3's receiver over the loopback, in units of 10^9 bytes per second.
 fn iperf3(cpu: usize, seconds: &str) -> Option<f64> {
     let port = free_port();
     let server = ["-s", "-1", "-p", &port];

@@ -1,4 +1,4 @@
-//! Raw TCP: blocks one way, and to and fro.
+//! Raw TCP: streams of blocks, and round trips.
 
 use super::measured::Measured;
 use super::peer::{Peer, answer};
@@ -55,20 +55,20 @@ impl Socket {
         Socket::new(listener.accept().expect("the benchmark connects").0, wait)
     }
 
-    /// Reads up to so much; zero: the end.
+    /// Reads at most `room.len()` bytes; zero means the end.
     fn read(&mut self, room: &mut [u8]) -> usize {
         loop {
             match self.stream.read(room) {
                 Ok(read) => return read,
                 Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                // The other end has gone with bytes on the way.
+                // The other end closed while bytes were in flight.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
                 Err(error) => panic!("a read: {error}"),
             }
         }
     }
 
-    /// Reads so much: whether it came.
+    /// Fills `room`; returns whether the bytes arrived.
     fn read_all(&mut self, mut room: &mut [u8]) -> bool {
         while !room.is_empty() {
             match self.read(room) {
@@ -90,7 +90,7 @@ impl Socket {
     }
 }
 
-/// Blocks one way, in bytes.
+/// Streams blocks one way, in bytes.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
     let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -118,7 +118,7 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // As a reader would who wants blocks: to the end of this one.
+        // Like a reader that wants blocks: up to the end of this one.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {
@@ -133,7 +133,7 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     }
 }
 
-/// To and fro: half a round trip in microseconds.
+/// Measures round trips; returns half of one in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
     let mut trip = echoed(peer, bytes, wait);
     let mut turns = |count: usize| {
@@ -144,7 +144,7 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
-/// A socket whose peer sends back what comes, and a block for it.
+/// Returns a socket whose peer sends back what it receives, and a block for it.
 fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + use<> {
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -155,7 +155,7 @@ fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + u
     }
 }
 
-/// The typical half of a round trip, of so many, microseconds: the median, as perftest has it.
+/// Returns half of the typical round trip, microseconds: the median, as in perftest.
 pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
     let mut trip = echoed(peer, bytes, wait);
     let clock = Clock::new();

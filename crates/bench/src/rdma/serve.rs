@@ -1,11 +1,11 @@
-//! What the program does as a peer: what it is asked, one thing after another.
+//! The program as a peer: executes commands, one after another.
 
 use super::peer::next_word;
 use super::setting::{BLOCKING, POLLING};
 use super::{idle, raw, verbs};
 use kiban_base::Wait;
 
-/// Does what standard input asks for until it ends.
+/// Executes commands from standard input until it ends.
 pub(crate) fn serve() {
     while let Some(line) = next_word() {
         let words: Vec<&str> = line.split_whitespace().collect();

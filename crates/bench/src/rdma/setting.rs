@@ -1,11 +1,11 @@
-//! What both sides of a comparison are given.
+//! The parameters that both sides of a comparison share.
 
 use kiban_base::Wait;
 use std::time::Duration;
 
-/// What each side's blocks go round in.
+/// The ring of each side's blocks.
 pub(super) const RING_BYTES: usize = 4 << 20;
-/// A reader says that it has taken so much.
+/// A reader confirms after this many bytes.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
 /// Time for the warm-up of a sample.
 pub(super) const WARM: Duration = Duration::from_millis(30);

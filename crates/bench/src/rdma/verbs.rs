@@ -99,12 +99,12 @@ pub(super) struct Stream {
     pub(super) wait: (&'static str, Wait),
 }
 
-/// Blocks one way, in bytes.
+/// Streams blocks one way, in bytes.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
     let blocks = RING_BYTES / block_bytes;
-    // Several of a few pages leave together; a long one goes when it is posted.
+    // Several short blocks are posted together; a long one is posted alone.
     let (window, gather) = if block_bytes < 32 << 10 { (64, 16) } else { (WINDOW.min(blocks), 1) };
     let send = |nanos: u64| {
         let (clock, mut sent, mut under_way) = (trial.clock(), 0, 0);
@@ -139,7 +139,7 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Meas
     measured
 }
 
-/// The peer answers a read when all that was written before is in its place.
+/// The peer answers a read when everything written before is in place.
 fn all_taken(end: &End, remote: Remote) {
     end.qp.post_send(Wr::read(2, end.mr.slice(0, 8), remote)).expect("connected");
     while end.sent_one() != 2 {}
@@ -166,14 +166,14 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     span.nanos_each() / 2e3
 }
 
-/// Short writes, many a call: how many a second.
+/// Short writes, many per call; returns how many per second.
 pub(super) fn gathered(trial: &mut Trial, peer: &mut Peer, wait: (&str, Wait)) -> f64 {
     let (end, remote, connection) = connect(peer, false, wait);
     let write = |number: usize| {
         let at = number % 1024 * 64;
         let to = Remote { address: remote.address + at as u64, ..remote };
         let write = Wr::write(1, end.mr.slice(at, 64), to);
-        // The last of a call tells for all.
+        // Only the last of a call is signalled.
         if number % GATHERED == GATHERED - 1 { write } else { write.unsignalled() }
     };
     let send = |nanos: u64| {

@@ -18,7 +18,7 @@ pub(super) struct Boards {
     wires: [VecDeque<Pdu>; 2],
     sending: Option<StreamId>,
     receiving: Option<StreamId>,
-    /// Whether the sender may write: something was acknowledged, or nothing was written yet.
+    /// Whether the sender may write: something was acknowledged, or nothing has been written yet.
     writable: bool,
 }
 
@@ -62,14 +62,14 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
         timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
-    // One session may hold half of what there is. What arrives lies in the sender's pages; the receiving pool
-    // stays untouched, but the ledger counts it in pages that hold one segment each.
+    // One session may use half of the memory. Received data lies in the sender's pages; the receive pool
+    // stays untouched, but the ledger counts the data as pages with one segment each.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // All that the window and the queues hold, and few more: a pool goes round, and a small one stays in
-        // the cache.
+        // Enough for the window and the queues, and few more: a pool is used in rotation, and a small one
+        // stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
     BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
@@ -93,7 +93,7 @@ impl Boards {
         joined
     }
 
-    /// What arrived goes in, what the board has comes out; its host is told on the way.
+    /// Passes arrivals to the board, handles its completions, and takes its output.
     fn work(&mut self, side: usize, now: Instant, application: &mut Application) {
         let board = &mut self.boards[side];
         board.handle(Input::Packets { port: 0, packets: &mut self.wires[1 - side] }, now);

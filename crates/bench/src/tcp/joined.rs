@@ -1,4 +1,5 @@
-//! What both sides of the comparison are given: a setting, an application, and the shape of two joined ends.
+//! The parts that both sides of the comparison share: a setting, an application, and the interface of two
+//! connected ends.
 
 use kiban_os::clock::Clock;
 
@@ -9,30 +10,29 @@ pub(super) const MSS: usize = 1460;
 /// The largest number of full segments in one IP packet.
 pub(super) const WHOLE_BYTES: usize = 44 * MSS;
 
-/// What is tuned.
+/// The parameters that are tuned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Setting {
     /// The receive window, bytes.
     pub(super) window_bytes: usize,
     /// Packets that may wait between the two ends.
     pub(super) packets: usize,
-    /// Whether acknowledgements may wait for company; kiban pays one a burst either way.
+    /// Whether acknowledgements may be delayed; kiban sends one per burst either way.
     pub(super) delayed_ack: bool,
-    /// Whether segments carry timestamps (RFC 7323), as kiban's do unless they are switched off; smoltcp's
-    /// carry none.
+    /// Whether segments carry timestamps (RFC 7323), as kiban's do by default; smoltcp's carry none.
     pub(super) timestamps: bool,
 }
 
 /// Two ends and a connection from the first to the second.
 pub(super) trait Joined {
-    /// Each end works once; the application writes at the first and reads at the second.
+    /// Lets each end work once; the application writes at the first and reads at the second.
     fn turn(&mut self, clock: &Clock, application: &mut Application);
 
-    /// What must not have happened.
+    /// Checks that there was no error.
     fn check(&self);
 }
 
-/// Writes the same bytes again and again and reads them.
+/// Writes the same bytes repeatedly and reads them.
 pub(super) struct Application {
     source: Vec<u8>,
     buffer: Vec<u8>,
@@ -55,7 +55,7 @@ impl Application {
         }
     }
 
-    /// Writes for as long as all that is offered is taken.
+    /// Writes as long as everything offered is accepted.
     pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
         loop {
             let offered = &self.source[self.written as usize % SOURCE_BYTES..];
@@ -82,7 +82,7 @@ impl Application {
         }
     }
 
-    /// The bytes last read are those that stand there in the stream.
+    /// Checks that the bytes last read are those of that position in the stream.
     pub(super) fn compare(&self) {
         let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
         let first = self.last_read.min(SOURCE_BYTES - from);

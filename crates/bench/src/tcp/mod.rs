@@ -2,22 +2,22 @@
 //!
 //! Claim     frame by frame at MTU 1500 at least 1.5 times smoltcp's goodput per core; with segments of up to
 //!           64 KB handed down whole, as a device that cuts would take them, at least 3 times.
-//! Joined    both stacks alike: two ends, a bounded queue of packets each way, a turn each: take what has
-//!           arrived, let the application work, send what may be sent. One clock reading a turn, lent to both
-//!           ends.
+//! Joined    both stacks in the same way: two ends, a bounded queue of packets in each direction; in its turn
+//!           an end receives, lets the application work, and sends. One clock reading per turn, shared by
+//!           both ends.
 //! Work      one connection, one direction. The application writes from a buffer of
 //!           [`SOURCE_BYTES`](joined::SOURCE_BYTES) for as long as there is room and reads into a buffer
 //!           whatever has come: a copy at each end.
-//! Checks    both stacks form the sum of what they send and verify the sum of what arrives; kiban's port does
-//!           not believe the sums that its neighbour's PDUs carry, so payload is read on arrival. Before a
-//!           sample counts, megabytes are compared byte for byte; after it, the bytes last read, and nothing
-//!           was sent twice or refused.
-//! Frames    kiban's row at MTU 1500 lets the port cut what TCP hands down and merge what arrives: every
-//!           packet between the ends is of that size, with headers and checksums of its own. A row beside it
+//! Checks    both stacks compute the checksum of what they send and verify what they receive; kiban's port
+//!           does not trust the sums in its neighbour's PDUs, so payload is read on arrival. Before a sample
+//!           counts, megabytes are compared byte by byte; after it, the last bytes read are compared, and
+//!           nothing may have been retransmitted or refused.
+//! Frames    in kiban's row at MTU 1500 the port segments what TCP passes down and merges what arrives: every
+//!           packet between the ends has that size, with headers and checksums of its own. A row beside it
 //!           does neither.
-//! smoltcp   0.14 over frames that are made once and used again, without Ethernet or congestion control, with
-//!           delayed acknowledgements or without, whatever is faster; taking, working and sending in the
-//!           order that lets an acknowledgement carry the open window.
+//! smoltcp   0.14 over frames that are allocated once and reused, without Ethernet or congestion control,
+//!           with or without delayed acknowledgements, whichever is faster; receiving, working and sending in
+//!           the order that lets an acknowledgement carry the open window.
 //! Tuned     each side runs over a grid of buffers and queues first; its best setting counts, and is printed.
 //! Counted   payload bytes read, by the CPU time of the thread.
 //! Left out  what a device or the kernel costs. smoltcp's segmentation offload leaves sums to the device, so
@@ -37,7 +37,7 @@ use kiban_os::clock::{Clock, thread_cpu_nanos};
 /// Bytes that are compared before a sample counts.
 const CHECKED_BYTES: u64 = 8 << 20;
 
-/// Goodput in bits per nanosecond of CPU time, by way of `measure`.
+/// Returns goodput in bits per nanosecond of CPU time, using `measure`.
 fn transfer<R>(
     mut joined: impl Joined,
     clock: Clock,
@@ -75,7 +75,7 @@ struct Contender<'a, J> {
     settings: Vec<Setting>,
 }
 
-/// The setting with the best goodput, and that goodput.
+/// Returns the setting with the best goodput, and that goodput.
 fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) {
     let clock = Clock::new();
     let (tries, span_nanos) = if quick { (1, 2_000_000) } else { (3, 25_000_000) };

@@ -10,7 +10,7 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
 const PORT: u16 = 80;
 
-/// A bounded queue of frames in memory that is used again and again.
+/// A bounded queue of frames in reused memory.
 struct Rail {
     frames: Vec<(usize, Box<[u8]>)>,
     first: usize,
@@ -131,7 +131,7 @@ impl Ends {
         Ends { ends, rails, mtu_bytes }
     }
 
-    /// What arrived goes in, the application works, what may be sent comes out.
+    /// Passes arrivals to the stack, lets the application work, and takes the stack's output.
     fn work(&mut self, side: usize, now: Instant, application: &mut Application) {
         let [zero, one] = &mut self.rails;
         let (leaving, arriving) = if side == 0 { (zero, one) } else { (one, zero) };

@@ -1,17 +1,18 @@
-//! Ways to wait, in real time: latency, CPU time and cost beside somebody who knows every arrival.
+//! Wait policies in real time: latency, CPU time, and cost compared with an optimum that knows every arrival.
 //!
-//! Claim     one adaptive policy is as quick as polling in bursts, as cheap as sleeping when little comes,
-//!           never costs more than twice the optimum, and is as good as sleeping when others want the core.
+//! Claim     one adaptive policy is as fast as polling in bursts, as cheap as sleeping when messages are
+//!           rare, never costs more than twice the optimum, and is as good as sleeping when other processes
+//!           want the core.
 //! Sides     adaptive against sleeping at once, spinning 20 to 300 us before sleeping (the paper's call), and
 //!           polling.
-//! Fair      all policies of a row see the same gaps, one right after another in each round, in an order that
-//!           turns. Each row begins with policies that know nothing; a first part of every cell is not
+//! Fair      all policies of a row see the same gaps, one right after another in each round, in rotating
+//!           order. Each row starts with policies without history; the first part of every cell is not
 //!           counted.
-//! Cost      CPU time of the receiver, plus length of the calls that woke it, plus the latency of every
+//! Cost      CPU time of the receiver, plus the duration of the calls that woke it, plus the latency of every
 //!           message at price 1. The optimum knows all arrivals and pays for a sleep what sleeping at once
-//!           was measured to cost in the same row and round (it has no timed sleeps: see
-//!           `base/src/wait/optimum.rs`). With hogs most of the cost is the scheduler's doing, which is not
-//!           in the arrivals: there sleeping at once takes its place.
+//!           cost in the same row and round (it has no timed sleeps: see `base/src/wait/optimum.rs`). With
+//!           hogs, most of the cost is caused by the scheduler and does not depend on the arrivals: there,
+//!           sleeping at once replaces the optimum.
 //! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer
 //!           was away from its core for half a millisecond, is made again, some times; then the least
 //!           disturbed attempt counts, and the row is called noisy. Before each cell it waits until the
@@ -31,7 +32,7 @@ use stage::{Cell, Hogs, Traffic};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// All policies, sleeping at once first and adaptive last.
+/// All policies: sleeping at once first, adaptive last.
 const POLICIES: [Wait; 8] = [
     Wait::Interrupt,
     hybrid(20),
@@ -88,18 +89,18 @@ const QUICK_HOGS: [Traffic; 2] = [constant(50), LONG_BURSTS];
 /// Sizes of a run.
 struct Size {
     rounds: usize,
-    /// How often a cell is made again, and all cells of the run together, at most.
+    /// The most repetitions of a cell, and of all cells of the run together.
     tries_max: usize,
     redos_max: usize,
-    /// How long a run waits for others to leave the machine alone, in all.
+    /// How long a run waits in total for other processes to leave the machine idle.
     patience: Duration,
     /// The length of a cell …
     span: Duration,
-    /// … unless that many messages take longer.
+    /// … unless this many messages take longer.
     messages_min: usize,
     /// The same with hogs, whose slices of some milliseconds have to be many.
     hogs_span: Duration,
-    /// How long the adaptive policy lives among hogs before it counts.
+    /// How long the adaptive policy runs beside hogs before it is measured.
     hogs_warm: Duration,
 }
 
@@ -130,7 +131,7 @@ impl Size {
     }
 }
 
-/// What is left of the tries of a run.
+/// The repetitions and the waiting time that a run has left.
 struct Left {
     redos: usize,
     patience: Duration,
@@ -143,7 +144,7 @@ struct Row {
     policies: &'static [Wait],
     /// Per round: a figure of each policy.
     rounds: Vec<Lap>,
-    /// What the adaptive policy did, warming up and in cells made again included.
+    /// The adaptive policy's own report, including warm-up and repeated cells.
     report: Report,
 }
 
@@ -175,7 +176,7 @@ impl Row {
         median(&figures).expect("at least one round counts")
     }
 
-    /// The rounds of some policies, for a record.
+    /// Returns the rounds of some policies, for a record.
     fn rounds(&self, waits: &[Wait], figure: impl Fn(&Figures) -> f64) -> Vec<Round> {
         let places: Vec<usize> = waits.iter().map(|&wait| self.at(wait)).collect();
         let round = |lap: &Lap| Round {
@@ -188,7 +189,7 @@ impl Row {
         self.rounds.iter().map(round).collect()
     }
 
-    /// Whether disturbed cells had to count in most rounds.
+    /// Returns whether disturbed cells had to be counted in most rounds.
     fn is_noisy(&self) -> bool {
         2 * self.rounds.iter().filter(|lap| !lap.quiet).count() >= self.rounds.len()
     }
@@ -242,8 +243,8 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // When the scheduler gives the core is not in the arrivals: sleeping at once stands in for the
-            // optimum.
+            // When the scheduler returns the core does not depend on the arrivals: sleeping at once replaces
+            // the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -302,7 +303,7 @@ fn print(rows: &[Row], hogs: bool) {
     }
 }
 
-/// How the adaptive policy came by what it found.
+/// Prints how the adaptive policy made its decisions.
 fn print_reports(rows: &[Row]) {
     let mut table = Table::new("what adaptive did, in % of all messages")
         .text_column("traffic")
@@ -345,7 +346,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// The picture of `docs/waiting.md`, kept beside the records: what each policy costs when gaps are constant.
+/// Writes the picture of `docs/waiting.md` beside the records: the cost of each policy for constant gaps.
 fn picture(rows: &[Row], options: &Options) {
     let constant = |row: &&Row| !row.hogs && matches!(row.traffic, Traffic::Constant { .. });
     let Some(policies) = rows.iter().find(constant).map(|row| row.policies) else { return };
@@ -362,7 +363,7 @@ fn picture(rows: &[Row], options: &Options) {
         title: "What waiting costs, beside the optimum that knows the arrivals".to_owned(),
         x: "constant gap between arrivals, us",
         y: "optima",
-        // Seven colours: 140 us lies between its neighbours.
+        // Seven colours: 140 µs is omitted, since it lies between its neighbours.
         curves: policies.iter().filter(|&&wait| wait != hybrid(140)).map(curve).collect(),
     };
     if let Some(dir) = &options.dir {
@@ -374,7 +375,7 @@ fn picture(rows: &[Row], options: &Options) {
     }
 }
 
-/// The targets, judged from the rows.
+/// Compares the rows with the targets.
 fn judge(bench: &mut Bench, rows: &[Row]) {
     let both = [Wait::Adaptive, Wait::Interrupt];
     let names = ["adaptive", "block"];
@@ -401,7 +402,7 @@ fn judge(bench: &mut Bench, rows: &[Row]) {
     }
 }
 
-/// What the decisions themselves cost, in nanoseconds.
+/// Measures the cost of the decisions themselves, in nanoseconds.
 fn decisions(bench: &mut Bench) {
     let decide = |trial: &mut Trial| {
         let mut waiter = Waiter::new(Wait::Adaptive, Costs::default());

@@ -1,9 +1,9 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one traffic, one policy.
 //!
-//! Producer  spins until a message is due, notes the moment, makes it visible, rings. If it comes late
-//!           (somebody had its core), what follows moves back: there is no flood to catch up.
-//! Receiver  takes message by message through [`Waiting::wait`] and notes the latency: from the producer's
-//!           moment to having it.
+//! Producer  spins until a message is due, records the time, publishes the message, rings. If it is late
+//!           (another process had its core), later messages are postponed: there is no burst to catch up.
+//! Receiver  takes one message at a time through [`Waiting::wait`] and records the latency: from the
+//!           producer's time until it has the message.
 //! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's
 //!           calls that woke it.
 //! Hogs      a thread on each of the two CPUs that does nothing but use it.
@@ -21,10 +21,10 @@ use std::time::Duration;
 /// More late than this, a producer lost its core.
 const LATE_NANOS: u64 = 50_000;
 
-/// What others may use of a cell: that and 2 % of a core (the kernel's own threads).
+/// What other processes may use during a cell: this and 2 % of a core (the kernel's own threads).
 const FOREIGN_NANOS_MAX: u64 = 1_000_000;
-/// How long a producer may be away: longer, and another thread or, on a virtual machine, another guest had
-/// its core.
+/// How long a producer may be off its core: if longer, another thread or, on a virtual machine, another guest
+/// had it.
 const LOST_NANOS_MAX: u64 = 500_000;
 /// A step of the producer's loop that takes longer than this is an absence. (Interrupts take less.)
 const AWAY_NANOS: u64 = 50_000;
@@ -55,7 +55,7 @@ impl Traffic {
         }
     }
 
-    /// The mean gap in microseconds.
+    /// Returns the mean gap in microseconds.
     pub(super) fn mean_micros(self) -> f64 {
         match self {
             Traffic::Constant { micros }
@@ -92,7 +92,7 @@ impl Traffic {
     }
 }
 
-/// What a cell came to.
+/// The result of a cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     /// Latencies, rising, in nanoseconds.
@@ -106,9 +106,9 @@ pub(super) struct Cell {
     rings: u64,
     /// Latencies of messages that ended a wait: sum and number.
     woken: (u64, u64),
-    /// What other processes used of the CPUs meanwhile.
+    /// CPU time used by other processes during the cell.
     foreign_nanos: u64,
-    /// How long the producer, which never sleeps, was away from its core.
+    /// How long the producer, which never sleeps, was off its core.
     lost_nanos: u64,
 }
 
@@ -121,19 +121,19 @@ impl Cell {
         self.receiver_cpu_nanos as f64 * 100.0 / self.wall_nanos as f64
     }
 
-    /// What others used meanwhile, in cores.
+    /// Returns the CPU use of other processes, in cores.
     pub(super) fn foreign_cores(&self) -> f64 {
         self.foreign_nanos as f64 / self.wall_nanos as f64
     }
 
-    /// Whether that is too much to believe the figures.
+    /// Returns whether that is too much to trust the figures.
     pub(super) fn is_disturbed(&self, hogs: bool) -> bool {
         // Among hogs the producer is away half of the time.
         let lost = !hogs && self.lost_nanos > LOST_NANOS_MAX;
         lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
 
-    /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and every message's
+    /// Returns the cost per message in microseconds: CPU time of the receiver and of ringing, and the
     /// latency.
     pub(super) fn cost_micros(&self, price: f64) -> f64 {
         let latency: u64 = self.latencies.iter().sum();
@@ -141,12 +141,12 @@ impl Cell {
         nanos / 1000.0 / self.latencies.len() as f64
     }
 
-    /// What the optimum would have paid a message for these arrivals, in microseconds.
+    /// Returns the optimum's cost per message for these arrivals, in microseconds.
     pub(super) fn optimum_micros(&self, costs: &Costs) -> f64 {
         optimum(self.start, &self.arrivals, costs) as f64 / 1000.0 / self.arrivals.len() as f64
     }
 
-    /// What a sleep costs here, from a cell in which the receiver slept whenever nothing was there.
+    /// Returns the cost of a sleep, from a cell in which the receiver slept whenever the queue was empty.
     pub(super) fn costs(&self, base: &Costs) -> Costs {
         if self.rings == 0 || self.woken.1 == 0 {
             return *base;
@@ -160,7 +160,7 @@ impl Cell {
     }
 }
 
-/// What both threads see.
+/// The state that both threads share.
 struct Queue {
     bell: Bell,
     sleeper: EventSleeper,
@@ -169,8 +169,8 @@ struct Queue {
     ready: Barrier,
 }
 
-/// Sleeps until others leave the machine alone for a moment, or `patience` is used up; takes from it what it
-/// took.
+/// Sleeps until other processes leave the machine idle for a moment, or `patience` is used up; subtracts the
+/// time it took.
 pub(super) fn until_quiet(patience: &mut Duration) {
     const LOOK: Duration = Duration::from_millis(40);
     let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd may be opened"));
@@ -233,7 +233,7 @@ impl Others {
         Others(tasks.filter_map(|task| Some((task.path(), nanos(&task.path())?))).collect())
     }
 
-    /// What they used since `before`. Who has ended meanwhile is forgotten.
+    /// Returns the CPU time used by others since `before`. Processes that have ended are not counted.
     fn since(&self, before: &Others) -> u64 {
         let used =
             |(task, nanos): (&PathBuf, &u64)| nanos.saturating_sub(before.0.get(task).copied().unwrap_or(0));
@@ -302,14 +302,14 @@ fn receive(queue: &Queue, waiting: &mut Waiting, warm: usize) -> Cell {
     cell
 }
 
-/// Somebody else who wants the CPUs, until dropped.
+/// Threads that compete for the CPUs, until dropped.
 pub(super) struct Hogs {
     stop: &'static AtomicBool,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Hogs {
-    /// One on each of `cpus`. Only one set may be about.
+    /// Starts one on each of `cpus`. Only one set may exist.
     pub(super) fn on(cpus: [usize; 2]) -> Hogs {
         static STOP: AtomicBool = AtomicBool::new(false);
         STOP.store(false, Ordering::Relaxed);
