@@ -1,8 +1,8 @@
 //! From text to a [`Talk`].
 //!
-//! A line is a row of words, and its first words say what it is: nothing nests. A cursor over words with
-//! columns is therefore all the parsing there is, and every word that does not fit knows where it stands and
-//! what would fit.
+//! A line is a sequence of words, of which the first say what it is; nothing is nested. So a cursor over
+//! words with their columns is all the parsing needed, and every unexpected word is reported with its
+//! position and the words that would fit.
 
 use crate::script::{
     Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
@@ -22,7 +22,7 @@ impl Talk {
     /// Reads a talk; `include` gives the text of a file that it includes.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error.
     pub fn read(file: &str, text: &str, include: &dyn Fn(&str) -> Option<String>) -> Result<Talk, Mistake> {
         let head: Vec<&str> = text
             .lines()
@@ -161,7 +161,7 @@ impl<'a> Words<'a> {
         word
     }
 
-    /// Takes the next word if it is this one.
+    /// Takes the next word if it is `word`; returns whether it was.
     fn takes(&mut self, word: &str) -> bool {
         let is = self.peek() == Some(word);
         self.at += usize::from(is);
@@ -228,7 +228,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Edges of a SACK block: a peer may say them the wrong way round.
+    /// Parses the edges of a SACK block: a peer may send them in the wrong order.
     fn block(&mut self) -> Result<(i64, i64), Mistake> {
         let word = self.word("a block")?;
         let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));
@@ -285,7 +285,7 @@ impl<'a> Words<'a> {
         self.mistake_at(column, message, hint)
     }
 
-    /// The word just taken is none of these.
+    /// Returns the error that the word just taken is none of `known`.
     fn unknown(&self, what: &str, known: &[&str]) -> Mistake {
         let word = match self.tokens.get(self.at.saturating_sub(1)) {
             Some((_, Token::Word(word))) => word.clone(),
@@ -296,7 +296,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Asks for the nearest of the known words, if one is near.
+/// Suggests the nearest of the known words, if one is near.
 pub(crate) fn hint(word: &str, known: &[&str]) -> Option<String> {
     let close =
         known.iter().filter(|other| edits(word, other) <= 2).min_by_key(|other| edits(word, other))?;
@@ -312,7 +312,7 @@ fn plain(word: &str) -> Option<i64> {
     .filter(|number: &i64| number.abs() <= i64::from(u32::MAX))
 }
 
-/// `40ms`, `1.5s`.
+/// Parses `40ms`, `1.5s`.
 fn duration(word: &str) -> Option<Duration> {
     let split = word.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = word.split_at(split);
@@ -572,7 +572,7 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
     Ok(opening)
 }
 
-/// A TCP option that begins with `word`.
+/// Parses a TCP option that starts with `word`.
 fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> {
     Ok(Some(match word {
         "mss" => Choice::Mss(words.number("a segment size")?),
@@ -609,7 +609,7 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     Ok(Packet::Cut { packet: Box::new(whole), by: by.into(), without, backwards })
 }
 
-/// A packet as it was before anybody cut it.
+/// Parses a packet before fragmentation.
 fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     if words.takes("icmp") {
         return icmp(words);

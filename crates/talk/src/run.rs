@@ -1,4 +1,4 @@
-//! Running a talk: line by line, and a failure that says what was expected and what came.
+//! Runs a script line by line; a failure says what was expected and what arrived.
 
 use crate::script::{
     Call, Choice, Content, FLAGS, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When,
@@ -19,22 +19,22 @@ const RECENT: usize = 12;
 /// How long `eventually` waits.
 const EVENTUALLY: Duration = Duration::from_secs(3600);
 
-/// What came of a talk.
+/// The result of a script.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Why it failed; none: it kept to its lines.
+    /// Why it failed; `None` if it passed.
     pub failure: Option<Failure>,
-    /// What the stack does not have yet: nothing was run.
+    /// A feature that the stack lacks: nothing was run.
     pub waits_for: Option<String>,
-    /// The conversation as a talk.
+    /// The conversation as a script.
     pub trace: String,
-    /// What crossed the wire, as a pcap file of IP packets.
+    /// The packets on the wire, as a pcap file of IP packets.
     pub capture: Vec<u8>,
     /// Virtual time from the first line to the last.
     pub lasted: Duration,
 }
 
-/// Where and why a talk failed.
+/// Where and why a script failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// The file.
@@ -43,9 +43,9 @@ pub struct Failure {
     pub line: usize,
     /// What is wrong.
     pub message: String,
-    /// The line as it stands there.
+    /// The line of the script.
     pub expected: String,
-    /// What came, in the same notation; empty when nothing did.
+    /// What arrived, in the same notation; empty if nothing did.
     pub came: String,
     /// The last lines of the conversation.
     pub recent: String,
@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a line failed, and what came in its place.
+/// Why a line failed, and what arrived instead.
 struct Wrong {
     message: String,
     came: String,
@@ -84,7 +84,7 @@ impl From<&str> for Wrong {
     }
 }
 
-/// Runs a talk.
+/// Runs a script.
 pub fn run(talk: &Talk) -> Report {
     let mut runner = Runner { settings: Settings::new(), said: Vec::new(), world: None, mark: Instant::ZERO };
     let mut failure = None;
@@ -142,7 +142,7 @@ fn written(world: &World, log: &[Entry]) -> String {
             (_, false) => format!("+{}", length_of(at.since(before))),
         };
         before = *at;
-        // What goes on with a burst has the moment and the name of its first line.
+        // A line that continues a burst has the time and the connection of its first line.
         let goes_on = words.starts_with("& ");
         let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
         text += &format!("{when:<9} {label}{words}\n");
@@ -155,7 +155,7 @@ struct Runner {
     /// Lines that made the settings and declared connections, for the trace.
     said: Vec<String>,
     world: Option<World>,
-    /// The moment of the line before.
+    /// The time of the line before.
     mark: Instant,
 }
 
@@ -205,7 +205,7 @@ impl Runner {
         if self.world.is_some() { Err("settings stand before the first event".into()) } else { Ok(()) }
     }
 
-    /// The moments between which a line may happen.
+    /// Returns the times between which a line may happen.
     fn span(&mut self, when: When) -> Result<(Instant, Instant), Wrong> {
         self.world();
         let mark = self.mark;
@@ -224,7 +224,7 @@ impl Runner {
         }
     }
 
-    /// Lets time pass to an action or a check; nothing may come on the way, or wait, that no line has
+    /// Lets time pass until an action or a check; no packet or completion may occur or wait that no line has
     /// expected.
     fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Wrong> {
         self.mark = until;
@@ -412,7 +412,7 @@ impl Runner {
         }
     }
 
-    /// A handshake that is not told. The story begins when it is over.
+    /// Performs a handshake that is not part of the script, whose time starts afterwards.
     fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Wrong> {
         let is_first = self.world().log.is_empty();
         let mark = self.mark;
@@ -450,7 +450,7 @@ impl Runner {
             let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
-                // Another connection's handshake has asked for it already.
+                // The handshake of another connection has opened the listener already.
                 Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
@@ -481,7 +481,7 @@ impl Runner {
     }
 }
 
-/// Whether a line only looks.
+/// Returns whether a line only checks.
 fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
@@ -492,7 +492,7 @@ fn in_words(world: &World, seen: &Seen) -> String {
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
 }
 
-/// What `info` can ask.
+/// The words for which `info` can ask.
 const INFO_WORDS: [&str; 28] = [
     "state",
     "mss",
@@ -577,7 +577,7 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
     Ok(())
 }
 
-/// A state as RFC 9293 writes it.
+/// Returns a state's name in RFC 9293.
 fn state_in_words(state: State) -> &'static str {
     match state {
         State::SynSent => "SYN-SENT",
@@ -593,7 +593,7 @@ fn state_in_words(state: State) -> &'static str {
     }
 }
 
-/// In what a packet differs from what was wanted, in a sentence.
+/// Describes in a sentence how a packet differs from the expected one.
 fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
@@ -618,7 +618,7 @@ fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> 
 }
 
 fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, seen: &Seen) -> Option<String> {
-    // PSH is asked for where a line says so.
+    // PSH is compared only where a line names it.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
         let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
@@ -666,14 +666,14 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     None
 }
 
-/// All flags that are set, ACK too.
+/// Lists all flags that are set, including ACK.
 fn flags_in_words(flags: Flags) -> String {
     let all = FLAGS.into_iter().chain([("ACK", Flags::ACK)]);
     let words: Vec<&str> = all.filter(|(_, flag)| flags.has(*flag)).map(|(word, _)| word).collect();
     if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
-/// The IP header: what is said is compared.
+/// Compares the fields of the IP header that the line names.
 fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
     let Outside { time_to_live, dont_fragment, traffic_class } = wanted.outside;
     let its = seen.outside;
@@ -689,8 +689,8 @@ fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
     None
 }
 
-/// SACK blocks are always compared; other options on a SYN as a whole if any is said; else those that are
-/// said.
+/// SACK blocks are always compared; other options on a SYN completely if any is named; otherwise only those
+/// that are named.
 fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let none = Vec::new();
     let came_options = came.options.as_ref().unwrap_or(&none);

@@ -1,5 +1,5 @@
-//! What a talk says, read: lines of moments and events. Segments write themselves in the notation they are
-//! read from.
+//! A parsed script: lines of times and events. Segments are formatted in the notation in which they are
+//! parsed.
 
 use kiban_base::Setting;
 use kiban_tcpip::tcp::Nagle;
@@ -7,19 +7,19 @@ use kiban_tcpip::wire::tcp::Flags;
 use std::fmt;
 use std::time::Duration;
 
-/// A story.
+/// A script.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// The file's name, for messages.
     pub file: String,
-    /// The comment at the top: what the story tells, and the clause it comes from.
+    /// The comment at the top: what the script tests, and the clause on which it is based.
     pub head: String,
-    /// What the stack does not have yet: the story is read and skipped.
+    /// A feature that the stack lacks: the script is parsed and skipped.
     pub waits_for: Option<String>,
     pub(crate) lines: Vec<Line>,
 }
 
-/// One line of a story.
+/// One line of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) file: String,
@@ -31,22 +31,22 @@ pub(crate) struct Line {
     pub(crate) what: What,
 }
 
-/// The moment of a line.
+/// The time of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum When {
     /// That of the line before.
     Same,
-    /// So long after the story's beginning.
+    /// A time after the start of the script.
     At(Duration),
-    /// So long after the line before.
+    /// A time after the line before.
     After(Duration),
-    /// Some moment between, counted from the line before.
+    /// A range of times after the line before.
     Within(Duration, Duration),
     /// At last, within an hour.
     Eventually,
 }
 
-/// What happens, or must be so.
+/// An event or a check.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Set {
@@ -81,7 +81,7 @@ pub(crate) enum What {
     },
 }
 
-/// What a host may ask.
+/// A call of the host.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     Listen(u16),
@@ -121,7 +121,7 @@ pub(crate) enum Bytes {
     Literal(Vec<u8>),
 }
 
-/// A handshake that is not told.
+/// A handshake that is not part of the script.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub(crate) active: bool,
@@ -130,7 +130,7 @@ pub(crate) struct Opening {
     pub(crate) round_trip: Duration,
 }
 
-/// What stands behind an arrow.
+/// What follows an arrow.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Packet {
     Tcp {
@@ -148,12 +148,12 @@ pub(crate) enum Packet {
     },
     /// A whole IP packet.
     Raw(Vec<u8>),
-    /// What stands behind an IP header.
+    /// The payload of an IP packet.
     Payload {
         protocol: u8,
         bytes: Vec<u8>,
     },
-    /// A packet that comes in fragments of so many bytes.
+    /// A packet in fragments of this many bytes.
     Cut {
         packet: Box<Packet>,
         by: usize,
@@ -168,7 +168,8 @@ pub(crate) enum Packet {
     },
 }
 
-/// What a line says of the IP header; unsaid is usual for what arrives, and not compared for what leaves.
+/// The fields of the IP header in a line; by default, received packets have usual values, and sent ones are
+/// not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Outside {
     pub(crate) time_to_live: Option<u8>,
@@ -208,7 +209,7 @@ pub(crate) struct Quote {
     pub(crate) bytes: usize,
 }
 
-/// A number that a line may leave unsaid.
+/// A number that a line may leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Number {
     #[default]
@@ -217,13 +218,13 @@ pub(crate) enum Number {
     Is(i64),
 }
 
-/// A segment: with what a line says of it, or with all there is when it was on the wire.
+/// A segment: with the fields that a line names, or with all fields if it was on the wire.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) flags: Flags,
     pub(crate) sequence: Number,
     pub(crate) bytes: usize,
-    /// The run comes in segments of so many bytes.
+    /// The run is split into segments of this many bytes.
     pub(crate) by: Option<usize>,
     pub(crate) content: Content,
     pub(crate) acknowledgment: Number,
@@ -236,13 +237,13 @@ pub(crate) struct Segment {
     pub(crate) outside: Outside,
 }
 
-/// What the payload is.
+/// The contents of a payload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Content {
-    /// What belongs at its place in the stream.
+    /// The bytes of this position of the stream.
     #[default]
     Stream,
-    /// What must never be read.
+    /// Bytes that must never be delivered.
     Evil,
     Literal(Vec<u8>),
 }
@@ -440,7 +441,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A length of time as a person writes it.
+/// Formats a duration.
 pub(crate) fn length_of(length: Duration) -> String {
     let nanos = length.as_nanos();
     let (unit, word) = match nanos {
@@ -457,7 +458,7 @@ pub(crate) fn length_of(length: Duration) -> String {
     }
 }
 
-/// A talk that cannot be read: where and why.
+/// An error in a script: where and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
     /// The file.
@@ -466,7 +467,7 @@ pub struct Mistake {
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// The line as it stands there.
+    /// The line of the script.
     pub text: String,
     /// What is wrong.
     pub message: String,

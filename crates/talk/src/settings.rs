@@ -7,7 +7,7 @@ use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a talk may set beside `tcp.`.
+/// The settings of a script besides those of `tcp.`.
 const OTHERS: [&str; 9] = [
     "ip.mtu",
     "ip.family",
@@ -20,7 +20,7 @@ const OTHERS: [&str; 9] = [
     "peer.initial",
 ];
 
-/// What a talk may set.
+/// The settings of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) tcp: tcp::Config,
@@ -70,7 +70,7 @@ impl Settings {
                         SettingError::Unknown { .. } => unknown(&format!("tcp.{name}")),
                         error => error.to_string(),
                     })?;
-                    // Nothing cuts below: a segment is what the wire carries.
+                    // No lower layer segments: a segment is what is sent on the wire.
                     self.tcp.segment_bytes_max = self.tcp.mss.into();
                 }
                 None => return Err(unknown(name)),
@@ -86,12 +86,12 @@ impl Settings {
         Ok(())
     }
 
-    /// The board's address.
+    /// Returns the board's address.
     pub(crate) fn local(&self) -> IpAddr {
         self.host(1)
     }
 
-    /// A host of the net, by its last byte.
+    /// Returns a host of the network, by its last byte.
     pub(crate) fn host(&self, last: u8) -> IpAddr {
         if self.is_six {
             Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
@@ -100,7 +100,7 @@ impl Settings {
         }
     }
 
-    /// Returns the key of the board's random numbers: stories are told the same way each time.
+    /// Returns the key of the board's random numbers, the same in each run.
     #[expect(clippy::disallowed_methods, reason = "a story runs in virtual time")]
     pub(crate) fn key(&self) -> RngKey {
         RngKey::for_simulation(self.seed)
@@ -125,7 +125,7 @@ impl Settings {
     }
 }
 
-/// There is no setting of that name: the nearest, or where they stand.
+/// Returns the error for an unknown setting: with the nearest name, or where the settings are listed.
 fn unknown(name: &str) -> String {
     let mut known: Vec<String> = OTHERS.map(String::from).into();
     tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));

@@ -1,4 +1,4 @@
-//! The two sides of a connection as a talk sees them: relative numbers, and what belongs at each place of a
+//! The two sides of a connection as a script sees them: relative numbers, and the bytes of each position of a
 //! stream.
 
 use kiban_board::StreamId;
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     /// The window that the peer's segments carry when they do not say.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
-    /// What the host has written.
+    /// The bytes that the host has written.
     pub(crate) written: Vec<u8>,
     /// Bytes of the peer's stream that were written down, by their place.
     pub(crate) literals: BTreeMap<i64, u8>,
@@ -88,29 +88,30 @@ impl Connection {
         }
     }
 
-    /// Whether both SYNs carried timestamps (RFC 7323 §3.2).
+    /// Returns whether both SYNs carried timestamps (RFC 7323 §3.2).
     pub(crate) fn stamps(&self) -> bool {
         self.board.stamps && self.peer.stamps
     }
 
-    /// The byte of the peer's stream at a place.
+    /// Returns the byte of the peer's stream at a position.
     pub(crate) fn peer_byte(&self, place: i64) -> u8 {
         self.literals.get(&place).copied().unwrap_or_else(|| generated(place, 0x5a))
     }
 
-    /// The bytes of a datagram: the host's, or the peer's.
+    /// Returns the bytes of a datagram from the host or the peer.
     pub(crate) fn datagram(count: usize, of_host: bool) -> Vec<u8> {
         (1..=count as i64).map(|place| generated(place, if of_host { 0 } else { 0x5a })).collect()
     }
 
-    /// The next `count` bytes that the host writes.
+    /// Returns the next `count` bytes that the host writes.
     pub(crate) fn host_bytes(&self, count: usize) -> Vec<u8> {
         let begin = self.written.len() as i64 + 1;
         (begin..begin + count as i64).map(|place| generated(place, 0)).collect()
     }
 }
 
-/// A byte that differs from its neighbours, from those 256 or 1460 places away, and from the other side's.
+/// Returns a byte that differs from its neighbours, from those 256 or 1460 positions away, and from the other
+/// side's.
 fn generated(place: i64, side: u8) -> u8 {
     ((place as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8 ^ side
 }

@@ -1,9 +1,9 @@
 //! The world of a talk: one board, its host, a peer on the other end of a wire without length.
 //!
-//! Down      what the talk injects or the host calls is done at once, and the board is polled until it is
-//!           idle.
-//! Up        packets that leave and completions are kept, each with its moment, until the talk asks for them.
-//! Time      moves only when the talk says so, from deadline to deadline.
+//! Down      packets that the script injects and calls of the host are handled at once, and the board is
+//!           polled until it is idle.
+//! Up        packets that leave, and completions, are kept with their times until the script takes them.
+//! Time      passes only when the script says so, from deadline to deadline.
 //! Log       everything is written down in the notation of the talks, in the order in which it happened.
 
 use crate::packet;
@@ -20,9 +20,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Deadlines within one step of a talk; more means that the board never comes to rest.
+/// The most deadlines within one step of a script; more means that the board never becomes idle.
 const DEADLINES_MAX: usize = 100_000;
-/// How long a story's sessions have to end after it.
+/// How long a script's sessions may take to end after it.
 const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
 /// The name of connections that the talk has not declared.
 pub(crate) const OTHERS: &str = "others";
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
     pub(crate) outside: Outside,
 }
 
-/// A completion that the host was told.
+/// A completion for the host.
 pub(crate) struct Heard {
     pub(crate) at: Instant,
     pub(crate) label: String,
@@ -55,7 +55,7 @@ pub(crate) struct Entry {
 pub(crate) struct World {
     pub(crate) board: Board,
     pub(crate) now: Instant,
-    /// The story's beginning.
+    /// The start of the script.
     pub(crate) zero: Instant,
     local: IpAddr,
     settings: Settings,
@@ -63,9 +63,9 @@ pub(crate) struct World {
     pub(crate) left: VecDeque<Seen>,
     pub(crate) told: VecDeque<Heard>,
     pub(crate) log: Vec<Entry>,
-    /// What crossed the wire, for a capture.
+    /// The packets on the wire, for a capture.
     pub(crate) wire: Vec<(Instant, Vec<u8>)>,
-    /// Something that no talk can want: wrong bytes, a packet that cannot be read.
+    /// An error that no script can expect: wrong bytes, a packet that cannot be parsed.
     pub(crate) fault: Option<String>,
     listener: Option<u32>,
     socket: Option<SocketId>,
@@ -76,7 +76,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(settings: Settings) -> World {
-        // Not the origin: moments before the story's beginning exist, too.
+        // Not zero, because times before the start of the script exist, too.
         let now = Instant::ZERO + Duration::from_secs(1000);
         World {
             board: Board::new(&settings.board(), settings.key()),
@@ -114,7 +114,7 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// The connection of that name; the one without a name is there when it is asked for.
+    /// Returns the connection of a name; the one without a name is created on demand.
     pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
         let name = label.unwrap_or("");
         if name == OTHERS {
@@ -145,7 +145,7 @@ impl World {
     // ---- Time
     // -------------------------------------------------------------------------------------------------
 
-    /// Lets time pass to `until`, or until something has come that the talk has to see. Whether something
+    /// Lets time pass to `until`, or until something happens that the script has to see. Returns whether it
     /// has.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
         for _ in 0..DEADLINES_MAX {
@@ -359,7 +359,7 @@ impl World {
     // ---- What the peer sends
     // ----------------------------------------------------------------------------------
 
-    /// A burst arrives; the board answers when all of it is there.
+    /// Delivers a burst; the board answers when all of it has arrived.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
         let mut packets = Vec::new();
         let first = self.log.len();
@@ -379,7 +379,7 @@ impl World {
         Ok(())
     }
 
-    /// The packets that a line's words make.
+    /// Builds the packets of a line.
     fn lay_out(&mut self, label: Option<&str>, packet: &Packet) -> Result<Vec<Vec<u8>>, String> {
         let mut packets = Vec::new();
         match packet {
@@ -441,7 +441,7 @@ impl World {
         Ok(pdu)
     }
 
-    /// Says what the talk left unsaid, remembers what was said, and makes the bytes.
+    /// Fills in the fields that the line leaves out, remembers the others, and builds the bytes.
     fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
         let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
         let connection = &mut self.connections[index];
@@ -509,7 +509,7 @@ impl World {
     // ---- What the host does
     // -----------------------------------------------------------------------------------
 
-    /// A call of the host. The inner error is the board's refusal.
+    /// Makes a call of the host. The inner error is the board's refusal.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
@@ -611,7 +611,7 @@ impl World {
         })
     }
 
-    /// The host reads at once from now on, or only when the talk says so.
+    /// Sets whether the host reads at once, or only when the script says so.
     pub(crate) fn set_reads(&mut self, reads: bool) {
         self.reads = reads;
         if reads {
@@ -623,18 +623,18 @@ impl World {
         }
     }
 
-    /// What is known about a connection's stream; none when it has gone.
+    /// Returns TCP's state of a connection; `None` if it is gone.
     pub(crate) fn info(&mut self, index: usize) -> Option<kiban_tcpip::tcp::Info> {
         let stream = self.connections[index].stream?;
         self.board.host().info(stream).ok().map(|info| info.until(self.now))
     }
 
-    /// Everybody goes home, and who is never answered again gives up: whether all memory comes home, too.
+    /// Ends all connections, with no further answers from the peer. Returns whether all memory is freed.
     pub(crate) fn all_come_home(&mut self) -> Result<bool, String> {
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {
             if let Some(stream) = self.connections[index].stream.take() {
-                // What has ended already needs no end.
+                // A stream that has ended need not be aborted.
                 let _ = self.board.host().abort(stream);
             }
         }
@@ -647,7 +647,7 @@ impl World {
     }
 }
 
-/// The segments of a run; flags that end something stand on the last.
+/// Splits a run into segments; SYN, FIN and RST are set on the last.
 pub(crate) fn pieces(run: &Segment) -> Vec<Segment> {
     let (Some(by), Number::Is(begin)) = (run.by, run.sequence) else { return vec![run.clone()] };
     let ends = Flags::FIN | Flags::PSH;

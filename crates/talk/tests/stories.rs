@@ -1,4 +1,4 @@
-//! Every story under `talks` is kept to.
+//! Every script under `talks` passes.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn every_story_is_kept() {
     assert!(run > 200, "only {run} talks were run");
 }
 
-/// The index counts what is there.
+/// The index counts the scripts of each topic.
 #[test]
 fn the_index_names_every_topic_and_counts_its_stories() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
@@ -47,7 +47,7 @@ fn the_index_names_every_topic_and_counts_its_stories() {
     assert!(all >= 200, "only {all} stories");
 }
 
-/// The runner notices: a story that leaves out any one thing that happens is not kept.
+/// A script from which any one event is removed fails.
 #[test]
 fn whatever_a_story_leaves_out_is_noticed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
@@ -61,7 +61,7 @@ fn whatever_a_story_leaves_out_is_noticed() {
                 continue;
             }
             let mut others = lines.clone();
-            // Its moment stays.
+            // Its time remains.
             let when = lines[at].split_whitespace().next().filter(|word| word.starts_with(['+', '0']));
             let silence = format!("{} silence", when.unwrap_or_default());
             others[at] = &silence;
@@ -74,7 +74,7 @@ fn whatever_a_story_leaves_out_is_noticed() {
     assert!(left_out > 100, "only {left_out} lines were left out");
 }
 
-/// What a story is compared with is what came: every number that is said decides.
+/// Every number that a script names is compared.
 #[test]
 fn failures_say_what_was_expected_and_what_came() {
     let begin = "established mss 1460\n0ms <- seq 1:1461 ack 1\n";
@@ -113,7 +113,7 @@ fn failures_say_what_was_expected_and_what_came() {
     }
 }
 
-/// A setting or a profile that is not there: which are.
+/// An unknown setting or profile: the error lists the known ones.
 #[test]
 fn names_that_are_not_there_bring_those_that_are() {
     for (line, message) in [
@@ -129,7 +129,7 @@ fn names_that_are_not_there_bring_those_that_are() {
     }
 }
 
-/// A trace is a story: it is kept when it is run.
+/// A trace is a script, which passes when it is run.
 #[test]
 fn a_trace_can_be_run_again() {
     let text = "0ms listen 80\n<- SYN seq 0 win 65535 mss 1000\n-> SYN seq 0 ack 1\n+5ms <- ack 1\n\
@@ -144,7 +144,7 @@ fn a_trace_can_be_run_again() {
     assert_eq!(again.capture, report.capture);
 }
 
-/// So is that of every story.
+/// So is the trace of every script.
 #[test]
 fn every_trace_can_be_run_again() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");

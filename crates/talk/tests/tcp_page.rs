@@ -1,5 +1,5 @@
-//! `docs/tcp.md` says what of TCP's standards is kept. Whatever it names is there, and nothing of RFC 9293 is
-//! left out.
+//! `docs/tcp.md` lists TCP's requirements and how they are met. Everything that it names exists, and nothing
+//! of RFC 9293 is left out.
 
 use kiban_tcpip::tcp::{Config, PROFILES};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/tcp.md")).expect("docs/tcp.md")
 }
 
-/// What stands between backticks in the tables.
+/// Returns the text between backticks in the tables.
 fn named(page: &str) -> Vec<&str> {
     page.lines()
         .filter(|line| line.starts_with("| ") || line.contains("/`"))
@@ -22,7 +22,7 @@ fn named(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Every Rust file under `crates`, by path, with its text.
+/// Returns every Rust file under `crates`, by path, with its text.
 fn sources() -> BTreeMap<String, String> {
     fn search(folder: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -40,7 +40,7 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-/// Whether a text has a function of that name.
+/// Returns whether a text has a function of that name.
 fn has_function(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}(")) || text.contains(&format!("fn {name}<"))
 }
@@ -69,7 +69,7 @@ fn every_story_test_function_and_setting_that_the_page_names_is_there() {
             let found = ends_with(module);
             (1, found.iter().any(|(_, text)| has_function(text, function)))
         } else if let Some((file, function)) = name.split_once(".rs") {
-            // Of TCP's files the page leaves out their folder.
+            // The page leaves out the directory of TCP's files.
             let whole = ends_with(&format!("crates/{file}"));
             let of_tcp = ends_with(file).into_iter().filter(|(path, _)| path.contains("tcpip/src/tcp/"));
             let found: Vec<_> = whole.into_iter().chain(of_tcp).collect();
@@ -101,7 +101,7 @@ fn every_number_of_rfc_9293_has_one_row() {
             assert_eq!(rows, 1, "{kind}-{number}");
         }
     }
-    // What is said to be done is shown, and says where.
+    // A requirement marked as met names its code and its test.
     for row in page
         .lines()
         .filter(|line| ["| MUST-", "| SHLD-", "| MAY-"].iter().any(|begin| line.starts_with(begin)))
@@ -114,7 +114,7 @@ fn every_number_of_rfc_9293_has_one_row() {
     }
 }
 
-/// What is not kept is said at the beginning, in the order of the numbers.
+/// Requirements that are not met are listed first, in the order of the numbers.
 #[test]
 fn what_is_not_kept_is_said_first() {
     let page = page();
@@ -149,7 +149,7 @@ fn every_folder_of_stories_is_named() {
     }
 }
 
-/// The two tables of settings are the code's own; with `KIBAN_KEEP_SNAPSHOTS=1` they are written anew.
+/// The two tables of settings are generated from the code; `KIBAN_KEEP_SNAPSHOTS=1` writes them.
 #[test]
 fn the_settings_are_those_of_the_code() {
     let mut settings = String::from("| setting | default | what, and why so |\n|---|---|---|\n");

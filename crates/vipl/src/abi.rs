@@ -2,7 +2,7 @@
 //!
 //! Goal      the same bytes on both sides of the border; `tests/programs.rs` compiles the header's own
 //!           checks.
-//! Names     of the header, so that they can be looked up there. What they mean is said there, once.
+//! Names     those of the header, which documents them.
 
 #![expect(missing_docs, reason = "include/vipl.h documents these names")]
 #![expect(non_camel_case_types, reason = "C knows them by these names")]
@@ -22,7 +22,7 @@ pub type VIP_EVENT_HANDLE = VIP_PVOID;
 pub type VIP_MEM_HANDLE = u32;
 pub type VIP_RELIABILITY_LEVEL = u16;
 
-/// A `VIP_ULONG` in 64 bits.
+/// Extends a `VIP_ULONG` to 64 bits.
 #[allow(clippy::unnecessary_cast, reason = "it has 32 bits elsewhere")]
 pub(crate) const fn wide(number: VIP_ULONG) -> u64 {
     number as u64
@@ -32,7 +32,7 @@ pub const VIP_INFINITE: VIP_ULONG = 0xffff_ffff;
 pub const VIP_DESCRIPTOR_ALIGNMENT: usize = 64;
 pub const VIP_SMI_AUTODISCOVERY: VIP_ULONG = 1;
 
-/// What a call answers.
+/// The result of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub enum VIP_RETURN {

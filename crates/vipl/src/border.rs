@@ -2,7 +2,8 @@
 //!
 //! Goal      unsafe code in one place: a pointer of the program's is checked for null and alignment, and then
 //!           read or written whole, once.
-//! Limits    whether a pointer that is not null points to memory cannot be known here; `vipl.h` asks for it.
+//! Limits    whether a pointer that is not null points to memory cannot be checked here; `vipl.h` requires
+//!           it.
 
 use crate::abi::VIP_RETURN;
 use core::ptr::NonNull;
@@ -10,7 +11,7 @@ use kiban_os::ignore_poison;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What a call comes to: an error is the code that the program gets.
+/// The result of a call: an error is the code that the program gets.
 pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
 
 /// Runs a call. A panic is our fault, and must not run through frames of C.
@@ -22,13 +23,13 @@ pub(crate) fn call(work: impl FnOnce() -> Answer) -> VIP_RETURN {
     }
 }
 
-/// Where the program wants a result.
+/// A program's pointer for a result.
 #[derive(Clone, Copy)]
 pub(crate) struct Out<T>(NonNull<T>);
 
 impl<T> Out<T> {
     /// # Safety
-    /// If it is not null, `at` can be written for the length of the call.
+    /// If it is not null, `at` is valid for writes during the call.
     pub(crate) unsafe fn at(at: *mut T) -> Answer<Out<T>> {
         match NonNull::new(at) {
             Some(place) if place.is_aligned() => Ok(Out(place)),
@@ -37,8 +38,7 @@ impl<T> Out<T> {
     }
 
     pub(crate) fn put(&self, value: T) {
-        // SAFETY: it was promised when the place was taken that it can be written; what stands there is C's,
-        // which has nothing to drop.
+        // SAFETY: `at` was valid for writes when it was passed in; the C value there needs no drop.
         unsafe { self.0.write(value) }
     }
 }

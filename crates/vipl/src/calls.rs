@@ -1,7 +1,7 @@
 //! The calls of `include/vipl.h` and `include/vipl_kiban.h`, by the names that C knows.
 //!
-//! Each one checks its pointers, finds its objects and hands over to the module that knows what to do. What a
-//! call promises and asks for is said in the headers.
+//! Each call checks its pointers, finds its objects and calls the module that implements it. The headers
+//! document the calls.
 
 use crate::abi::*;
 use crate::border::{Answer, Out, call, read};
@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
 
-/// Defines calls: each a function of C's whose body runs inside the border. Bodies are unsafe where they take
-/// pointers on trust: every caller promises what `vipl.h` asks.
+/// Defines calls: C functions whose bodies run under [`border`](crate::border). Bodies that use the program's
+/// pointers are unsafe: every caller guarantees what `vipl.h` requires.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see `include/vipl.h` and `include/vipl_kiban.h`.")]
@@ -29,7 +29,7 @@ macro_rules! calls {
     )*};
 }
 
-/// Where a call wants a result.
+/// Checks the pointer for a result.
 macro_rules! out {
     ($at:expr) => {{
         // SAFETY: vipl.h asks for a pointer that is null or can be written.
@@ -37,7 +37,7 @@ macro_rules! out {
     }};
 }
 
-/// What the program has at a pointer.
+/// Reads the value at a program's pointer.
 macro_rules! given {
     ($at:expr) => {{
         // SAFETY: vipl.h asks for a pointer that is null or points to such a value.
@@ -256,7 +256,7 @@ calls! {
         let remote = NonNull::new(RemoteAddr).ok_or(BAD)?;
         let (attributes, request) = (out!(RemoteViAttribs), out!(ConnHandle));
         request.put(null_mut());
-        // SAFETY: vipl.h asks for addresses as long as they say, and room for the longest.
+        // SAFETY: vipl.h requires addresses of the lengths that they give, and room for the longest.
         let (told, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
         attributes.put(told);
         request.put(handle);
@@ -277,7 +277,7 @@ calls! {
         RemoteViAttribs: *mut VIP_VI_ATTRIBUTES,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(RemoteViAttribs));
-        // SAFETY: vipl.h asks for addresses as long as they say.
+        // SAFETY: vipl.h requires addresses of the lengths that they give.
         out.put(unsafe { connect::request(&vi, LocalAddr, RemoteAddr, timeout(Timeout))? });
         Ok(())
     }
@@ -291,7 +291,7 @@ calls! {
         Timeout: VIP_ULONG,
     ) {
         let vi = handles::vi(ViHandle)?;
-        // SAFETY: vipl.h asks for addresses as long as they say.
+        // SAFETY: vipl.h requires addresses of the lengths that they give.
         unsafe { connect::request_peer(&vi, LocalAddr, RemoteAddr, timeout(Timeout)) }
     }
 
@@ -334,7 +334,8 @@ calls! {
         NameLen: *mut VIP_ULONG,
     ) {
         let nic = handles::nic(NicHandle)?;
-        // SAFETY: vipl.h asks for an address as long as it says, and for as much room as it is told there is.
+        // SAFETY: vipl.h requires an address of the length that it gives, and as much room as the length
+        // says.
         unsafe { names::by_address(&nic, Address, Name, NameLen) }
     }
 
@@ -347,7 +348,7 @@ calls! {
     fn VipQuerySystemManagementInfo(NicHandle: VIP_NIC_HANDLE, InfoType: VIP_ULONG, SysManInfo: VIP_PVOID) {
         let nic = handles::nic(NicHandle)?;
         match InfoType {
-            // SAFETY: vipl.h asks for a list whose array is as long as it says.
+            // SAFETY: vipl.h requires a list whose array has the length that it gives.
             VIP_SMI_AUTODISCOVERY => unsafe { names::discover(&nic, SysManInfo.cast()) },
             _ => Err(BAD),
         }

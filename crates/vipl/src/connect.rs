@@ -1,8 +1,8 @@
-//! Connections: addresses in the program's memory, and who waits for whom.
+//! Connections: addresses in the program's memory, and waiting for requests.
 //!
-//! Waiting   a server takes requests at a discriminator from its first `VipConnectWait` on, also between two
-//!           of them: a client that comes a moment early stands in line. It ends when a wait's time is over
-//!           and nobody else waits.
+//! Waiting   a server accepts requests at a discriminator from its first `VipConnectWait` on, also between
+//!           two calls: a client that comes slightly early is queued. This ends when a wait times out and no
+//!           other thread waits.
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
 use crate::border::Answer;
@@ -22,13 +22,13 @@ use std::time::Duration;
 
 const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 
-/// An address out of the program's memory: host bytes and discriminator.
+/// Reads an address from the program's memory: host bytes and discriminator.
 ///
 /// # Safety
-/// If it is not null, `at` points to an address that is as long as it says.
+/// If it is not null, `at` points to an address of the length that it gives.
 unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
     let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
-    // SAFETY: an address begins with its two lengths; it need not be aligned, since old programs keep it in
+    // SAFETY: an address starts with its two lengths; it may be unaligned, because old programs keep it in
     // char arrays.
     let [host, discriminator] = unsafe { at.cast::<[u16; 2]>().read_unaligned() }.map(usize::from);
     if host > 256 || discriminator > nic.config.discriminator_bytes_max {
@@ -41,7 +41,7 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
     Ok((bytes, discriminator))
 }
 
-/// The same, of another NIC: with its host understood.
+/// Reads the address of another NIC, and parses its host.
 ///
 /// # Safety
 /// As [`read`].
@@ -52,7 +52,7 @@ unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> 
     Ok(Address { host, discriminator })
 }
 
-/// The host of an address.
+/// Reads the host of an address.
 ///
 /// # Safety
 /// As [`read`].
@@ -61,11 +61,10 @@ pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<
     Ok(unsafe { read_remote(nic, at)? }.host)
 }
 
-/// Writes an address into the program's memory; without a discriminator the one that stands there is left
-/// alone.
+/// Writes an address into the program's memory; without a discriminator, the one in memory is left unchanged.
 ///
 /// # Safety
-/// `at` has room for it.
+/// `at` has room for the address.
 pub(crate) unsafe fn write(
     nic: &Nic,
     at: NonNull<VIP_NET_ADDRESS>,
@@ -87,11 +86,11 @@ pub(crate) unsafe fn write(
     }
 }
 
-/// What a server is told: the client's attributes, and a handle to answer with.
+/// The result of a server's wait: the client's attributes, and a handle with which to answer.
 pub(crate) type Told = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
 
 /// # Safety
-/// `local` is null or an address as long as it says; `remote` has room for any address of this NIC.
+/// `local` is null or an address of the length that it gives; `remote` has room for any address of this NIC.
 pub(crate) unsafe fn wait(
     nic: &Arc<Nic>,
     local: *const VIP_NET_ADDRESS,
@@ -140,13 +139,13 @@ pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
     if handles::disown_request(&request.nic, Handle::of(pointer)).is_none() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    // Whoever has given up meanwhile need not be told.
+    // A client that has given up meanwhile needs no answer.
     let _ = request.nic.core.reject(&request.asked);
     Ok(())
 }
 
 /// # Safety
-/// `local` and `remote` are null or addresses as long as they say.
+/// `local` and `remote` are null or addresses of the lengths that they give.
 pub(crate) unsafe fn request(
     vi: &Vi,
     local: *const VIP_NET_ADDRESS,
@@ -172,7 +171,7 @@ pub(crate) unsafe fn request_peer(
 }
 
 pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
-    // In this order: what is pending now may be known a moment later.
+    // In this order: a request that is pending now may be known to the NIC a moment later.
     let is_pending = vi.nic.core.vi(vi.number)?.0 == ViState::ConnectPending;
     match vi.nic.core.peer_done(vi.number)? {
         Some(outcome) => Ok(told_of(&outcome?)),

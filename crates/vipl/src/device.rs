@@ -20,8 +20,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// Bytes of a host address in shared memory.
 const NAME_BYTES: usize = 16;
 
-/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `number`
-/// names a NIC that has no name. Nothing, when it cannot be read.
+/// Returns the devices of a name, to be tried in turn; `otherwise` is the value of `KIBAN_VI_DEVICE`, and
+/// `number` names a NIC without a name. Returns `None` if the name cannot be parsed.
 pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<Vec<Device>> {
     if is_board(name) {
         return on_board(name);
@@ -59,7 +59,8 @@ fn is_board(name: &str) -> bool {
     name == "board" || name.starts_with("board:") || name.starts_with("board@")
 }
 
-/// A board's TCP. Whoever is the first at an address is found at the usual port; the others only call.
+/// Returns the devices on a board's TCP. The first NIC at an address listens on the usual port; the others
+/// only connect.
 fn on_board(name: &str) -> Option<Vec<Device>> {
     let Ok(Device::Board { name: board, at }) = name.parse() else { return None };
     let has_port = name.split_once('@').is_some_and(|(_, place)| place.parse::<SocketAddr>().is_ok());
@@ -73,14 +74,14 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// `PORT`, `ADDRESS` or `ADDRESS:PORT`; without a port any that is free.
+/// Parses `PORT`, `ADDRESS` or `ADDRESS:PORT`; without a port any free one is used.
 fn socket(place: &str) -> Option<SocketAddr> {
     let port = place.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
     let address = || place.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 0));
     port.or_else(|| place.parse().ok()).or_else(address)
 }
 
-/// A host address as programs hold it.
+/// Returns a host address in the form that programs use.
 pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
     let mut bytes = host.to_bytes();
     if matches!(own, HostAddress::Name(_)) {
@@ -95,7 +96,7 @@ pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
     bytes
 }
 
-/// A host address as a program hands it over: of the same device as `own`.
+/// Parses a host address from a program: of the same device as `own`.
 pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress> {
     if bytes.len() != to_bytes(own, own).len() {
         return None;
@@ -111,7 +112,7 @@ pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress>
     }
 }
 
-/// The host that a word of a user's names: as a device is written, or in hexadecimal bytes between colons.
+/// Parses a host from a user's word: in the form of a device, or as hexadecimal bytes separated by colons.
 pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     let hexadecimal = || {
         let bytes: Option<Vec<u8>> = word
@@ -132,7 +133,7 @@ pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     }
 }
 
-/// `ADDRESS:PORT`, or `ADDRESS` with the usual port, of the same family as ours.
+/// Parses `ADDRESS:PORT`, or `ADDRESS` with the usual port, of the same family as ours.
 fn place(word: &str, usual: u16, local: &SocketAddr) -> Option<SocketAddr> {
     let with_port = || word.parse().ok();
     let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, usual));

@@ -65,14 +65,14 @@ fn describe(nic: &Nic, event: Event) -> VIP_ERROR_DESCRIPTOR {
     }
 }
 
-/// The memory of a descriptor went away before its answer could be written.
+/// Handles a descriptor whose memory was deregistered before its completion could be written.
 pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation: u32) {
     if lock(&nic.callbacks.errors).told.is_none() {
         return;
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
     let callbacks = nic.clone();
-    // Without a thread nobody is told; the program has the descriptor, and its code.
+    // Without a thread there is no callback; the program still gets the descriptor with its error code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;
         tell(

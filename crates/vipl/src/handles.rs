@@ -1,6 +1,6 @@
 //! Handles: what a program holds of the library's objects.
 //!
-//! Goal      a handle that was invented, or whose object has gone, is told apart from one that lives.
+//! Goal      an invalid handle, or one whose object is gone, is recognised.
 //! How       a handle is a number: 32 bits name a place in a table and its generation (`kiban_base::Slab`),
 //!           on 64-bit machines 32 more are a serial number that no other handle of this process bears. It is
 //!           looked up, never followed.
@@ -53,7 +53,7 @@ pub(crate) fn insert(object: Object) -> Answer<Handle> {
     Ok(Handle::new(number, serial))
 }
 
-/// Takes the name from an object.
+/// Removes a handle and returns its object.
 pub(crate) fn remove(handle: Handle) -> Option<Object> {
     let mut entries = writing(&TABLE.entries);
     entries.get(handle.number()).filter(|entry| handle.bears(entry.serial))?;
@@ -84,7 +84,7 @@ pub(crate) fn adopt(nic: &Nic, kind: Kind, number: u32, object: Object) -> Answe
     Ok(handle)
 }
 
-/// Forgets an object of a NIC that has gone: nobody finds it any more.
+/// Forgets an object of a NIC: it can no longer be found.
 pub(crate) fn disown(nic: &Nic, kind: Kind, number: u32) {
     if let Some(handle) = lock(&nic.numbers).of(kind).remove(&number) {
         remove(handle);

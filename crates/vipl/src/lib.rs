@@ -2,8 +2,8 @@
 //!
 //! Goal      programs written for the VI Architecture of 1998 compile against `include/vipl.h` and run on
 //!           kiban's NIC.
-//! Down      a call checks what it was given, copies what it needs out of the program's memory once, and
-//!           hands plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
+//! Down      a call checks its arguments, copies what it needs from the program's memory once, and passes
+//!           plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
 //! Up        answers are written to the program's memory just before it is told of them, and only while that
 //!           memory is still registered.
 //! Handles   are numbers that name a place, its kind and its generation (`handles.rs`): never an address.

@@ -2,8 +2,8 @@
 //!
 //! Goal      descriptors are read, and answers written, only where the program has registered memory under
 //!           the VI's tag.
-//! Twice     the NIC knows each region for moving data; it is kept here as well, by address, to check what
-//!           calls say of it and to hold it still while a descriptor in it is read or written.
+//! Twice     the NIC knows each region for moving data; it is also recorded here, by address, to check the
+//!           arguments of calls and to keep it registered while a descriptor in it is read or written.
 //! First tag NULL for a tag means the first one of the NIC, as on cLAN: programs that use none at all work,
 //! and so do
 //!           those that register memory under the one tag they made and leave their VIs without (ARMCI).
@@ -26,7 +26,7 @@ pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
     let number = match &mut memories.first_tag {
-        // Made for who came without a tag; it is still nobody's.
+        // Created for a program that passed no tag; the program has not got it yet.
         Some((number, given @ false)) => {
             *given = true;
             *number
@@ -53,7 +53,7 @@ pub(crate) fn destroy_tag(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Ans
     Ok(())
 }
 
-/// The NIC's number of a tag that a program names.
+/// Returns the NIC's number of a tag that a program names.
 pub(crate) fn tag_of(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Answer<u32> {
     if !pointer.is_null() {
         let tag = handles::tag(pointer).map_err(|_| VIP_RETURN::INVALID_PTAG)?;
@@ -95,8 +95,8 @@ pub(crate) fn register(
     if length > BLOCK_BYTES_MAX || memories.bytes.checked_add(length).is_none_or(|bytes| bytes > BYTES_MAX) {
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
-    // SAFETY: vipl.h asks for memory that stays until it is deregistered, and the NIC drops the region then;
-    // nobody has a Rust reference to memory of the program's.
+    // SAFETY: vipl.h requires memory that stays valid until it is deregistered, when the NIC drops the
+    // region; there is no Rust reference to the program's memory.
     let region = unsafe { Region::foreign(base, length, None) };
     let handle = nic.core.register(region, attributes)?;
     memories.by_handle.insert(handle, Memory { address, length, tag: attributes.tag });

@@ -1,8 +1,8 @@
 //! Name service: names for host addresses, and who is there.
 //!
-//! Order     a hosts file (the program's, else the one that `KIBAN_VI_HOSTS` names), then what the word says
-//!           by itself (an address; in shared memory the name of a NIC *is* its address), then, over UDP and
-//!           on a board, the system.
+//! Order     a hosts file (the program's, otherwise the one that `KIBAN_VI_HOSTS` names), then the word
+//!           itself (an address; in shared memory the name of a NIC *is* its address), then, over UDP and on
+//!           a board, the system's resolver.
 //! File      lines of `ADDRESS NAME ...`; `#` begins a comment; addresses of other devices are passed over.
 //! Left out  the system is not asked for the name of an address: what the file does not know is named by its
 //!           address.
@@ -20,7 +20,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 
 /// # Safety
-/// `path` is null or ends with a 0.
+/// `path` is null or ends with a NUL.
 pub(crate) unsafe fn start(nic: &Nic, path: *const VIP_CHAR) -> Answer {
     let path: Option<OsString> = if path.is_null() {
         std::env::var_os("KIBAN_VI_HOSTS").filter(|path| !path.is_empty())
@@ -43,12 +43,12 @@ pub(crate) fn stop(nic: &Nic) -> Answer {
     lock(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
 }
 
-/// What the system knows by a name, of our own family.
+/// Resolves a name by the system, for our address family.
 fn of_the_system(name: &str, port: u16, own: &SocketAddr) -> impl Iterator<Item = SocketAddr> {
     (name, port).to_socket_addrs().into_iter().flatten().filter(|place| place.is_ipv4() == own.is_ipv4())
 }
 
-/// Every address of a name, each once.
+/// Returns every address of a name once.
 fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
     let mut found: Vec<HostAddress> = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
@@ -77,7 +77,7 @@ fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
 }
 
 /// # Safety
-/// `name` is null or ends with a 0; `at` has room for an address of this NIC.
+/// `name` is null or ends with a NUL; `at` has room for an address of this NIC.
 pub(crate) unsafe fn by_name(
     nic: &Nic,
     name: *const VIP_CHAR,
@@ -99,8 +99,8 @@ pub(crate) unsafe fn by_name(
 }
 
 /// # Safety
-/// `at` is null or an address as long as it says; `name` has room for `*room` bytes, and `room` is null or
-/// valid.
+/// `at` is null or an address of the length that it gives; `name` has room for `*room` bytes, and `room` is
+/// null or valid.
 pub(crate) unsafe fn by_address(
     nic: &Nic,
     at: *const VIP_NET_ADDRESS,
@@ -125,7 +125,7 @@ pub(crate) unsafe fn by_address(
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
     let place = NonNull::new(name).ok_or(VIP_RETURN::INVALID_PARAMETER)?.cast::<u8>();
-    // SAFETY: the caller has promised room for as many bytes as it said, which is enough.
+    // SAFETY: the caller guarantees room for `*room` bytes, which is enough.
     unsafe {
         place.copy_from_nonoverlapping(NonNull::from(told.as_bytes()).cast(), told.len());
         place.add(told.len()).write(0);
@@ -133,10 +133,10 @@ pub(crate) unsafe fn by_address(
     Ok(())
 }
 
-/// Fills in who can be reached: this NIC, and what the hosts file knows.
+/// Lists the NICs that can be reached: this one, and those in the hosts file.
 ///
 /// # Safety
-/// `list` is null or valid, and its array has as many places as it says, each null or with room for an
+/// `list` is null or valid, and its array has the length that it gives; each entry is null or has room for an
 /// address.
 pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> Answer {
     // SAFETY: promised by the caller.

@@ -1,4 +1,4 @@
-//! NICs: opening, closing, bounds, and whose number is whose handle.
+//! NICs: opening, closing, limits, and the handles of their objects' numbers.
 
 use crate::abi::{VIP_CHAR, VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_RETURN, VIP_ULONG, service};
 use crate::border::{Answer, Out, writing};
@@ -15,12 +15,13 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-/// The bounds of a NIC that a program opens. Servers of the time waited at a discriminator for every client.
+/// Returns the limits of a NIC that a program opens. Servers of the 1990s waited at one discriminator for all
+/// clients.
 fn config() -> Config {
     Config { requests_max: 4096, ..Config::default() }
 }
 
-/// A timeout of the program's: milliseconds, or for ever.
+/// Converts a program's timeout: milliseconds, or no limit.
 pub(crate) fn timeout(milliseconds: VIP_ULONG) -> Duration {
     match milliseconds {
         crate::abi::VIP_INFINITE | VIP_ULONG::MAX => Duration::MAX,
@@ -37,7 +38,7 @@ impl From<RequestError> for VIP_RETURN {
             | RequestError::UnknownQueue
             | RequestError::UnknownPath
             | RequestError::BadAddress => VIP_RETURN::INVALID_PARAMETER,
-            // Whoever asked has given up, or its time was over.
+            // The client has given up, or its time was over.
             RequestError::UnknownRequest => VIP_RETURN::TIMEOUT,
             RequestError::InUse | RequestError::TooMany => VIP_RETURN::ERROR_RESOURCE,
             RequestError::BadState(_) => VIP_RETURN::INVALID_STATE,
@@ -45,7 +46,7 @@ impl From<RequestError> for VIP_RETURN {
             RequestError::TransferBytes => VIP_RETURN::INVALID_MTU,
             RequestError::Qos => VIP_RETURN::INVALID_QOS,
             RequestError::RdmaRead => VIP_RETURN::INVALID_RDMAREAD,
-            // What this VIPL has no code of its own for.
+            // Errors without a code of their own in this VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -61,7 +62,7 @@ impl From<ConnectError> for VIP_RETURN {
             ConnectError::Qos => VIP_RETURN::INVALID_QOS,
             ConnectError::Timeout => VIP_RETURN::TIMEOUT,
             ConnectError::Unreachable => VIP_RETURN::NOT_REACHABLE,
-            // What this VIPL has no code of its own for.
+            // Errors without a code of their own in this VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -91,7 +92,7 @@ fn open_first(devices: &[Device]) -> Result<kiban_vi_runtime::Nic, OpenError> {
 }
 
 /// # Safety
-/// `name` is null or ends with a 0.
+/// `name` is null or ends with a NUL.
 pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> Answer {
     out.put(core::ptr::null_mut());
     if name.is_null() {
@@ -141,7 +142,7 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // The memory is the program's again, whoever may still be on the way out of a call.
+    // The memory belongs to the program again, even if another thread is still returning from a call.
     for handle in writing(&nic.memories).take_all() {
         nic.core.deregister(handle).expect("it was registered, and we alone give it back");
     }

@@ -1,10 +1,10 @@
-//! Callbacks: lines of those who want to be called, and the threads that call them.
+//! Callbacks: queues of callbacks to be called, and the threads that call them.
 //!
-//! How       a queue whose line is not empty has a thread that waits for the queue as a program would, calls
-//!           the first in line, and ends when nobody is left. Callbacks may make any call.
+//! How       a queue with pending callbacks has a thread that waits for completions as a program would, calls
+//!           the first callback, and ends when none is left. Callbacks may make any call.
 //! End       `VipCloseNic` ends the waits and returns when no callback runs any more, but for the one it is
 //!           called from.
-//! Limits    a line has `LINE_MAX` places (`objects/callbacks.rs`).
+//! Limits    at most `LINE_MAX` callbacks per queue (`objects/callbacks.rs`).
 
 use crate::abi::{VIP_CQ_CALLBACK, VIP_RETURN, VIP_VI_CALLBACK};
 use crate::border::Answer;

@@ -46,13 +46,13 @@ pub(crate) fn resize(queue: &Queue, count: VIP_ULONG) -> Answer {
 /// A VI and whether its receive queue has something to collect.
 pub(crate) type Entry = (VIP_PVOID, VIP_BOOLEAN);
 
-/// The entry as the program gets it; nothing, if its VI has gone meanwhile.
+/// Returns the entry as the program sees it; `None` if its VI is gone.
 fn told(queue: &Queue, (vi, receives): (u32, bool)) -> Option<Entry> {
     let handle = queue.nic.handle_of(Kind::Vi, vi);
     (!handle.is_null()).then_some((handle, VIP_BOOLEAN::from(receives)))
 }
 
-/// The oldest entry, if there is one.
+/// Returns the oldest entry, if there is one.
 pub(crate) fn done(queue: &Queue) -> Answer<Option<Entry>> {
     while let Some(entry) = queue.nic.core.queue_done(queue.number)? {
         if let told @ Some(_) = told(queue, entry) {
@@ -62,7 +62,7 @@ pub(crate) fn done(queue: &Queue) -> Answer<Option<Entry>> {
     Ok(None)
 }
 
-/// The oldest entry, if there is one within the timeout.
+/// Returns the oldest entry, waiting for at most the timeout.
 pub(crate) fn wait(queue: &Queue, timeout: Duration) -> Answer<Entry> {
     let core = &queue.nic.core;
     let deadline = (timeout != Duration::MAX).then(|| core.now() + timeout);

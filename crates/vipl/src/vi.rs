@@ -1,4 +1,4 @@
-//! VIs: made, asked about, changed and ended.
+//! VIs: creating, querying, modifying and destroying.
 
 use crate::abi::{
     VIP_BOOLEAN, VIP_CQ_HANDLE, VIP_PVOID, VIP_RETURN, VIP_VI_ATTRIBUTES, VIP_VI_STATE, service,
@@ -50,7 +50,7 @@ fn attributes_of(nic: &Arc<Nic>, given: &VIP_VI_ATTRIBUTES) -> Answer<ViAttribut
     })
 }
 
-/// What a VI of ours is like, as the program gets it.
+/// Returns the attributes of a VI of ours as the program sees them.
 fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(attributes.reliability),
@@ -62,7 +62,7 @@ fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     }
 }
 
-/// What a VI of somebody else's is like. Its tag is its own business.
+/// Returns the attributes of a peer's VI, without its protection tag.
 pub(crate) fn told_of(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(remote.reliability),
@@ -74,7 +74,7 @@ pub(crate) fn told_of(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     }
 }
 
-/// The NIC's number of a completion queue, if one is named.
+/// Returns the NIC's number of a completion queue, if one is named.
 fn queue_of(nic: &Arc<Nic>, pointer: VIP_CQ_HANDLE) -> Answer<Option<u32>> {
     if pointer.is_null() {
         return Ok(None);
@@ -115,7 +115,7 @@ pub(crate) fn destroy(vi: &Vi) -> Answer {
     Ok(())
 }
 
-/// State, attributes, and whether the send queue and the receive queue are empty.
+/// Returns state, attributes, and whether the send queue and the receive queue are empty.
 pub(crate) fn query(vi: &Vi) -> Answer<(VIP_VI_STATE, VIP_VI_ATTRIBUTES, bool, bool)> {
     let (state, attributes, sends, receives) = vi.nic.core.vi(vi.number)?;
     let state = match state {
@@ -129,7 +129,7 @@ pub(crate) fn query(vi: &Vi) -> Answer<(VIP_VI_STATE, VIP_VI_ATTRIBUTES, bool, b
 
 pub(crate) fn set(vi: &Vi, given: &VIP_VI_ATTRIBUTES) -> Answer {
     let attributes = attributes_of(&vi.nic, given)?;
-    // What is posted was judged by what the VI was like.
+    // Posted descriptors were checked against the old attributes.
     let (_, _, sends, receives) = vi.nic.core.vi(vi.number)?;
     if !(sends && receives) {
         return Err(VIP_RETURN::INVALID_STATE);

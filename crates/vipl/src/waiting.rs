@@ -1,4 +1,4 @@
-//! What goes beyond the guide: how a queue waits, and what that has cost (`vipl_kiban.h`).
+//! Extensions to the guide: how a queue waits, and what that has cost (`vipl_kiban.h`).
 
 use crate::abi::{VIP_RETURN, VIP_ULONG, VIP_WAIT_REPORT, policy, wide};
 use crate::border::Answer;
@@ -7,7 +7,7 @@ use kiban_base::{Report, Wait};
 use kiban_vi_runtime::Queue;
 use std::time::Duration;
 
-/// A policy as the program names it.
+/// Converts a policy from the program.
 pub(crate) fn named(number: u32, spin: VIP_ULONG) -> Answer<Wait> {
     match number {
         policy::ADAPTIVE => Ok(Wait::Adaptive),
@@ -18,7 +18,7 @@ pub(crate) fn named(number: u32, spin: VIP_ULONG) -> Answer<Wait> {
     }
 }
 
-/// Polls for so many microseconds, then sleeps.
+/// Returns the policy that polls for this many microseconds, then sleeps.
 pub(crate) fn hybrid(spin: VIP_ULONG) -> Wait {
     Wait::Hybrid { spin: Duration::from_micros(wide(spin)) }
 }

@@ -1,13 +1,13 @@
 //! Work: from descriptors in the program's memory to the NIC, and back.
 //!
-//! Goal      a descriptor is read once, when it is posted, and judged in the copy: what the program does to
-//!           it afterwards changes nothing. Its answer is written once, before the program is handed it.
+//! Goal      a descriptor is read once, when it is posted, and checked in the copy: later changes by the
+//!           program have no effect. Its result is written once, before the program gets it back.
 //! Refused   what cannot be queued at all: crooked, outside registered memory of the VI's tag, posted
 //!           already.
-//! At fault  what can be queued but not done: it comes back in its turn, with a status. On a send: reserved
-//!           bits of `Control`, an operation that is none, no address segment where one belongs, immediate
-//!           data with a read, a `Length` that is not the sum. On a receive the `Length` of the last use may
-//!           stand: programs post again what came back.
+//! At fault  a descriptor that can be queued but not executed returns in its turn, with a status. For sends:
+//!           reserved bits of `Control`, an invalid operation, a missing address segment, immediate data with
+//!           a read, a `Length` that is not the sum. For receives, the `Length` of the last use may remain:
+//!           programs post descriptors again as they came back.
 //! Gone      if the descriptor's memory was deregistered meanwhile, the answer is not written: it is counted
 //!           as an error of protection on completion, and the program gets the pointer all the same.
 
@@ -33,7 +33,7 @@ const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more
+/// The segments at the time when the descriptor was posted. Filled in place: moving the array would cost more
 /// than the call.
 type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
@@ -54,9 +54,9 @@ fn copy(
     {
         return Err(BAD);
     }
-    // SAFETY: these bytes are aligned and lie in memory that the program has registered, and keeps until it
-    // deregisters it, for which it needs the lock that our caller holds. Another thread of the program's may
-    // be writing to it: then a volatile copy is some mixture of what was there, and all numbers are valid.
+    // SAFETY: these bytes are aligned and in memory that the program has registered, and keeps until it
+    // deregisters it, for which it needs the lock that our caller holds. Another thread of the program may
+    // write to it: then a volatile copy is a mixture of old and new bytes, and every value is valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
     let count = usize::from(control.SegCount);
     if count <= SEGMENTS_MAX {
@@ -77,7 +77,7 @@ fn copy(
     Ok(control)
 }
 
-/// What a descriptor asks for, and the first rule that it breaks.
+/// Decodes a descriptor, with the first rule that it breaks.
 fn judge<'a>(
     control: &VIP_CONTROL_SEGMENT,
     segments: &'a [DataSegment],
@@ -161,9 +161,9 @@ fn answer(nic: &Nic, done: Completion) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
         .is_some_and(|memory| memory.holds(at, CONTROL_BYTES));
     if is_there {
         let put = |field: usize, value: u32| {
-            // SAFETY: the control segment lies, aligned, in memory that is registered still, and the lock
-            // held keeps it so; the descriptor is the NIC's until this call hands it back, so nobody has a
-            // reference to it.
+            // SAFETY: the control segment is aligned and in memory that is still registered, because the lock
+            // is held; the descriptor belongs to the NIC until this call returns it, so there is no reference
+            // to it.
             unsafe { core::ptr::with_exposed_provenance_mut::<u32>(at + field).write_volatile(value) }
         };
         put(offset_of!(VIP_CONTROL_SEGMENT, Length), done.length);
@@ -181,7 +181,7 @@ fn answer(nic: &Nic, done: Completion) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
 /// A collected descriptor and its code.
 pub(crate) type Collected = (*mut VIP_DESCRIPTOR, VIP_RETURN);
 
-/// The next that is done, if one is.
+/// Returns the next completed descriptor, if there is one.
 pub(crate) fn done(vi: &Vi, direction: Direction) -> Answer<Option<Collected>> {
     let done = match direction {
         Direction::Send => vi.nic.core.send_done(vi.number),
@@ -190,7 +190,7 @@ pub(crate) fn done(vi: &Vi, direction: Direction) -> Answer<Option<Collected>> {
     Ok(done?.map(|done| answer(&vi.nic, done)))
 }
 
-/// The next that is done, if one is within the timeout.
+/// Returns the next completed descriptor, waiting for at most the timeout.
 pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<Collected> {
     let done = match direction {
         Direction::Send => vi.nic.core.send_wait(vi.number, timeout),
@@ -199,7 +199,7 @@ pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<C
     Ok(answer(&vi.nic, done?))
 }
 
-/// The next receive that is done, waited for in a way of this call.
+/// Returns the next completed receive, waiting with the policy of this call.
 pub(crate) fn wait_by(vi: &Vi, way: Wait, timeout: Duration) -> Answer<Collected> {
     Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, way, timeout)?))
 }

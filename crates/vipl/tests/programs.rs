@@ -2,10 +2,10 @@
 //! library, run.
 //!
 //! Goal      what `vipl.h` promises is kept by the library that programs link to, from C and from C++.
-//! How       `cc` and `c++` (or `CC` and `CXX`), warnings being errors; every program tells stories and ends
-//!           with 0.
-//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it
-//!           printed.
+//! How       `cc` and `c++` (or `CC` and `CXX`), with warnings as errors; every program runs its test cases
+//!           and exits with 0.
+//! Limits    a program that does not end in time is killed, and the last test case that it printed is the one
+//!           that hangs.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every C file of a folder, in order.
+/// Returns every C file of a directory, in order.
 fn sources(folder: &str) -> Vec<PathBuf> {
     let folder = home().join(folder);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -94,7 +94,7 @@ fn start(program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds a test program and has it tell its stories on each device.
+/// Builds a test program and runs it on each device.
 fn tell(name: &str, devices: &[&str]) {
     let program = build(&home().join("tests/c").join(name).with_extension("c"));
     for device in devices {
@@ -210,7 +210,7 @@ fn the_example_plays_ping_pong_between_two_programs() {
     }
 }
 
-/// Nothing but the calls: a library that exports more is in the way of others.
+/// Only the calls: a library that exports more could clash with others.
 #[test]
 fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     let headers = ["vipl.h", "vipl_kiban.h"].map(|header| {
@@ -277,8 +277,7 @@ fn a_header_alone_compiles_and_may_be_included_twice() {
 fn a_header_whose_layout_was_touched_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // A struct with one more field, made by a macro where the header says uint16_t: the checks have to
-    // notice.
+    // A struct with a wider field, made by a macro where the header says uint16_t: the checks must notice.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());

@@ -24,7 +24,7 @@ pub(crate) enum Callback {
     Entry(VIP_CQ_CALLBACK),
 }
 
-/// Who wants to be called for one queue, in order.
+/// The callbacks to be called for one queue, in order.
 #[derive(Default)]
 pub(crate) struct Line(Mutex<Waiting>);
 
@@ -36,7 +36,7 @@ struct Waiting {
 }
 
 impl Line {
-    /// Stands in line. True: the line needs a thread.
+    /// Adds a callback. Returns true if a thread must be started.
     pub(crate) fn stand(&self, context: Context, callback: Callback) -> Answer<bool> {
         let mut waiting = lock(&self.0);
         if waiting.calls.len() >= LINE_MAX {
@@ -46,7 +46,8 @@ impl Line {
         Ok(!core::mem::replace(&mut waiting.served, true))
     }
 
-    /// Serves the line until nobody is left, or `serve` fails: then nothing will come any more.
+    /// Serves callbacks until none is left, or `serve` fails, which means that there will be no more
+    /// completions.
     pub(crate) fn serve(&self, mut serve: impl FnMut(Context, Callback) -> Answer) {
         loop {
             let next = {
@@ -65,7 +66,7 @@ impl Line {
         }
     }
 
-    /// There is no thread for this line: whoever stands in it is sent away.
+    /// Drops all callbacks, because there is no thread for them.
     pub(crate) fn give_up(&self) {
         *lock(&self.0) = Waiting::default();
     }
@@ -89,19 +90,19 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Waits until no callback runs any more, but for the one that this is called from.
+    /// Waits until no callback runs, except for the one from which this is called.
     pub(crate) fn end(&self) {
         let threads = core::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
-                // A panic in it has been told; there is nothing more to say.
+                // A panic in it has been reported already.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// Whom a NIC tells.
+/// The program's handler for asynchronous errors.
 #[derive(Default)]
 pub(crate) struct Handler {
     pub(crate) told: Option<(Context, VIP_ERROR_HANDLER)>,

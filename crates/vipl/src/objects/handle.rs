@@ -15,17 +15,17 @@ impl Handle {
         Handle(serial << 32 | u64::from(number))
     }
 
-    /// Whether the handle bears this serial number, on machines whose handles have one.
+    /// Returns whether the handle has this serial number, on machines whose handles have one.
     pub(crate) fn bears(self, serial: u32) -> bool {
         usize::BITS < 64 || self.0 >> 32 == u64::from(serial)
     }
 
-    /// As the program gets it.
+    /// Returns the handle as the program sees it.
     pub(crate) fn as_pointer(self) -> VIP_PVOID {
         core::ptr::without_provenance_mut(self.0 as usize)
     }
 
-    /// As the program hands it over.
+    /// Converts a handle from the program.
     pub(crate) fn of(pointer: VIP_PVOID) -> Handle {
         Handle(pointer.addr() as u64)
     }
@@ -35,7 +35,7 @@ impl Handle {
     }
 }
 
-/// Hashes addresses and handles, which nobody chooses to do harm: a program has only itself to slow down.
+/// Hashes addresses and handles. No attacker chooses them: a program could only slow itself down.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Quick(u64);
 

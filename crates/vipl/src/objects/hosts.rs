@@ -1,4 +1,4 @@
-//! What a hosts file says.
+//! The contents of a hosts file.
 
 use crate::device::host_named;
 use kiban_vi_runtime::HostAddress;

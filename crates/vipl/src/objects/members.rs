@@ -1,4 +1,4 @@
-//! What is made on a NIC: protection tags, VIs, completion queues, and requests to connect.
+//! Objects of a NIC: protection tags, VIs, completion queues, and connection requests.
 
 use super::callbacks::Line;
 use super::nic::{Kind, Nic};
@@ -38,7 +38,8 @@ impl Vi {
         self.nic.handle_of(Kind::Vi, self.number)
     }
 
-    /// Whether a queue reports to a completion queue: then it is not waited for (VI Architecture 1.0).
+    /// Returns whether a queue reports to a completion queue: then it cannot be waited for (VI Architecture
+    /// 1.0).
     pub(crate) fn reports(&self, direction: Direction) -> bool {
         self.reports[direction as usize]
     }
@@ -52,7 +53,7 @@ pub(crate) struct Queue {
     pub(crate) line: Arc<Line>,
 }
 
-/// A request that a server has been told of.
+/// A connection request that a server has received.
 pub(crate) struct Request {
     pub(crate) nic: Arc<Nic>,
     pub(crate) asked: kiban_vi_runtime::Request,

@@ -1,4 +1,4 @@
-//! What a program has registered on a NIC.
+//! The memory that a program has registered with a NIC.
 
 use super::handle::QuickMap;
 use crate::abi::VIP_RETURN;
@@ -13,7 +13,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whether `length` bytes from `address` on lie within.
+    /// Returns whether `length` bytes from `address` on are within the region.
     pub(crate) fn holds(&self, address: usize, length: usize) -> bool {
         address
             .checked_sub(self.address)
@@ -22,12 +22,12 @@ impl Memory {
     }
 }
 
-/// What a NIC's program has registered, by handle.
+/// The regions of a NIC, by handle.
 #[derive(Default)]
 pub(crate) struct Memories {
     pub(crate) by_handle: QuickMap<u32, Memory>,
     pub(crate) bytes: usize,
-    /// The tag that NULL means, and whether the program has been given it.
+    /// The tag for which NULL stands, and whether the program has got it.
     pub(crate) first_tag: Option<(u32, bool)>,
 }
 

@@ -1,7 +1,7 @@
-//! What handles name: NICs, and what is made on them.
+//! The objects of handles: NICs, and the objects created on them.
 //!
-//! Purpose   the types alone, so that the calls' files need not know each other for them. A NIC knows its
-//!           members by their handles; each member holds its NIC.
+//! Purpose   only the types, so that the files of the calls need not import each other. A NIC knows its
+//!           objects by their handles; each object holds its NIC.
 
 pub(crate) mod callbacks;
 pub(crate) mod handle;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, RwLock};
 
-/// How many threads wait at each discriminator of a NIC.
+/// The number of threads that wait at each discriminator of a NIC.
 pub(crate) type Waiters = HashMap<Vec<u8>, usize>;
 
 /// A NIC that a program has opened.
@@ -36,17 +36,17 @@ pub(crate) struct Nic {
     pub(crate) callbacks: Callbacks,
 }
 
-/// The handles of what was made on a NIC.
+/// The handles of the objects of a NIC.
 #[derive(Default)]
 pub(crate) struct Numbers {
     pub(crate) tags: QuickMap<u32, Handle>,
     pub(crate) vis: QuickMap<u32, Handle>,
     pub(crate) queues: QuickMap<u32, Handle>,
-    /// Requests have no number that is told.
+    /// Requests have no number.
     pub(crate) requests: Vec<Handle>,
 }
 
-/// What a number of the NIC's is of.
+/// The kind of object that a NIC's number refers to.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Tag,
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 }
 
 impl Numbers {
-    /// The handles of one kind, by number.
+    /// Returns the handles of one kind, by number.
     pub(crate) fn of(&mut self, kind: Kind) -> &mut QuickMap<u32, Handle> {
         match kind {
             Kind::Tag => &mut self.tags,
@@ -70,7 +70,7 @@ impl Nic {
         self.handle.get().map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
     }
 
-    /// The handle of a number, for answers; null when it has none.
+    /// Returns the handle of a number, for results; null if it has none.
     pub(crate) fn handle_of(&self, kind: Kind, number: u32) -> *mut c_void {
         let mut numbers = lock(&self.numbers);
         numbers.of(kind).get(&number).map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
