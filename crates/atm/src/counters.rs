@@ -151,7 +151,7 @@ kiban_base::counters! {
         answers_out,
         /// Pings sent.
         pings_out,
-        /// Pings that came back.
+        /// Pings that were answered.
         pings_returned,
         /// Pings that timed out.
         pings_lost,

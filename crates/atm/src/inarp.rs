@@ -353,7 +353,7 @@ mod tests {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         run(&mut arp, seconds(8));
-        // It has been resting since the fifth second.
+        // No requests have been sent since the fifth second.
         arp.restart_requests(seconds(9));
         assert!(!arp.is_requesting());
         arp.restart_requests(seconds(10));

@@ -58,7 +58,7 @@ struct Arguments {
     /// Benchmarks to run; all when none is named.
     #[arg(value_name = "NAME", value_parser = FAMILIES.map(|family| family.name))]
     names: Vec<String>,
-    /// Show what there is and stop.
+    /// Lists the benchmarks and stops.
     #[arg(long)]
     list: bool,
     /// Only show that the benchmarks work, in less than a minute (also: KIBAN_BENCH_QUICK=1).

@@ -64,7 +64,7 @@ impl Up {
     }
 }
 
-/// Warns about a configuration that is valid but probably a mistake.
+/// Warns about a configuration that is valid but probably wrong.
 fn warn(plan: &Plan) {
     if let Some(service) = plan.unreachable_service() {
         let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; remove `host`";

@@ -6,7 +6,7 @@ use libc::{
     ENOLCK, ENOMEM, ENOSPC, c_long,
 };
 
-/// What a call does, as far as its faults are concerned.
+/// The kind of a call, as far as its faults are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// Reads from a file.
@@ -39,7 +39,7 @@ pub enum Family {
     Remove,
     /// Changes the size of a file.
     Size,
-    /// Reads a directory or what is known of a file.
+    /// Reads a directory or a file's metadata.
     Look,
     /// Gives a socket its address.
     Bind,
@@ -125,7 +125,7 @@ pub const CALLS: &[(c_long, &str, Family)] = &[
     (libc::SYS_flock, "flock", Family::Lock),
 ];
 
-/// What a descriptor is.
+/// The kind of file of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum File {
     /// A file or directory with a name.
@@ -149,7 +149,7 @@ pub struct Call {
     pub family: Family,
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// What the first argument is a descriptor of.
+    /// The kind of the first argument, a descriptor.
     pub file: File,
     /// Whether the call never waits: O_NONBLOCK or MSG_DONTWAIT.
     pub never_waits: bool,
@@ -159,14 +159,14 @@ pub struct Call {
     pub bytes: u64,
 }
 
-/// What happens to a call.
+/// The fault injected into a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Harm {
     /// It is not made, and returns this error.
     Errno(i32),
     /// It moves fewer bytes than it was asked to.
     Short,
-    /// It is made after so many other calls have stopped, or when nothing else moves.
+    /// The call is delayed until this many other calls have stopped, or until nothing else moves.
     Stall(u32),
     /// It is the last of its process (SIGKILL), and not made.
     Kill,
@@ -182,7 +182,7 @@ impl Call {
     /// are always possible.
     pub fn legal(&self) -> Vec<Harm> {
         if self.family == Family::Write && self.arguments[0] == 2 {
-            // Standard error: what a program says is what it is judged by.
+            // Standard error: tests judge a program by what it prints.
             return Vec::new();
         }
         let is_socket = matches!(self.file, File::Stream | File::Message);

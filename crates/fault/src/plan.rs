@@ -3,7 +3,7 @@
 use crate::calls::{Call, Family, File, Harm};
 use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
 
-/// What runs out, or goes on happening, for a while.
+/// What runs out, or keeps failing, for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No descriptor is free (EMFILE).
@@ -31,7 +31,7 @@ pub enum Plan {
     Nth {
         /// Which.
         call: u64,
-        /// How.
+        /// The variant of the fault.
         way: u64,
     },
     /// The process ends at its n-th call.
@@ -39,18 +39,18 @@ pub enum Plan {
         /// Which.
         call: u64,
     },
-    /// Something runs out for so many calls.
+    /// A resource runs out for this many calls.
     Spell {
-        /// What.
+        /// The resource.
         kind: Kind,
         /// From the n-th call on.
         from: u64,
-        /// How many calls.
+        /// The number of calls.
         calls: u64,
     },
-    /// Of so many calls one, by chance, fails, falls short or stalls; later ones are left alone.
+    /// One call in this many, chosen at random, fails, is cut short or is delayed.
     Sprinkle {
-        /// The chance's seed.
+        /// The seed of the random numbers.
         seed: u64,
         /// Of how many.
         one_in: u64,
@@ -117,7 +117,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether one harm is all that it does.
+    /// Returns whether the plan injects a single fault.
     pub fn is_single(&self) -> bool {
         matches!(self, Plan::Nth { .. } | Plan::Kill { .. })
     }

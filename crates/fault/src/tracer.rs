@@ -2,8 +2,8 @@
 //!
 //! State            a number for each call that stopped, a mark for each process whether its loader is done
 //!                  (the dynamic linker's own calls are not kiban's), the threads that are stalled.
-//! Stalls           counted in stops of other threads; when nothing has stopped for [`IDLE`], nobody will
-//!                  release the thread by moving, so it goes on.
+//! Stalls           are counted in stops of other threads; when nothing has stopped for [`IDLE`], no other
+//!                  thread will release the delayed one, so it continues.
 //! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this
 //!                  process.
 
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long nothing may stop before threads that are stalled go on.
+/// How long no thread may stop before delayed threads continue.
 const IDLE: Duration = Duration::from_millis(20);
 /// Notes of faults that are kept.
 const NOTES_MAX: usize = 200;
@@ -34,7 +34,7 @@ const PARTS_MAX: u64 = 64;
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// By itself, with this status.
+    /// It exited with this status.
     Code(i32),
     /// By a signal.
     Signal(i32),
@@ -76,7 +76,7 @@ struct Started {
     stderr: Option<ChildStderr>,
 }
 
-/// Says why programs cannot be traced here, if they cannot.
+/// Returns why programs cannot be traced here, if so.
 pub fn available() -> Result<(), String> {
     let mut traced = Traced::spawn(Command::new("true"), Plan::Watch).map_err(|error| {
         format!("no program can be traced: {error} (ptrace and seccomp filters are needed, in a container CAP_SYS_PTRACE)")
@@ -92,7 +92,7 @@ impl Traced {
     /// Starts a program. Its calls are counted, and the plan begins, when it is armed.
     ///
     /// # Errors
-    /// Whatever kept the program from being started, or from being traced.
+    /// The program could not be started or traced.
     pub fn spawn(command: Command, plan: Plan) -> io::Result<Traced> {
         let shared = Arc::new(Shared::default());
         let (tell_started, started) = mpsc::channel();
@@ -156,7 +156,7 @@ impl Traced {
         self.shared.memory_refused.load(Ordering::SeqCst)
     }
 
-    /// Returns what was injected, the first two hundred.
+    /// Returns the first two hundred injected faults.
     pub fn notes(&self) -> Vec<String> {
         self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -248,9 +248,10 @@ struct Tracer {
     threads: HashMap<i32, i32>,
     /// Processes whose loader is done.
     loaded: HashSet<i32>,
-    /// What a thread's call has to put back: words of memory, and the arguments, which a call preserves.
+    /// What must be restored after a thread's call: words of memory, and the arguments, which a call
+    /// preserves.
     restores: HashMap<i32, (Vec<Restore>, [u64; 6])>,
-    /// Threads that are stalled, and until which stop.
+    /// Threads that are delayed, and until which stop.
     stalled: Vec<(i32, u64)>,
     is_done: bool,
 }
@@ -329,7 +330,7 @@ impl Tracer {
             let process = process_of(thread);
             self.threads.insert(thread, process);
             self.lock_processes(|processes| processes.insert(process));
-            // A child of fork goes on where its parent was.
+            // A child of fork continues where its parent was.
             if process == thread {
                 self.loaded.insert(process);
             }
@@ -337,7 +338,7 @@ impl Tracer {
         match (signal, event) {
             (libc::SIGTRAP, libc::PTRACE_EVENT_SECCOMP) => return self.on_call(thread),
             (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => {
-                // Whichever thread called it, the process's first one goes on.
+                // Whichever thread called it, the process's first thread continues.
                 self.loaded.remove(&thread);
                 self.restores.remove(&thread);
             }
@@ -376,7 +377,7 @@ impl Tracer {
         }
     }
 
-    /// Does to a call what the plan says, and returns how its thread goes on: not at all while it is stalled.
+    /// Applies the plan to a call, and returns how its thread continues; `None` while it is delayed.
     fn meddle(&mut self, thread: i32) -> Option<u32> {
         let go_on = Some(libc::PTRACE_CONT);
         let pid = Pid::from_raw(thread);
@@ -574,7 +575,7 @@ impl Seen {
             })
     }
 
-    /// Whether the third argument is a length in bytes.
+    /// Returns whether the third argument is a length in bytes.
     fn has_length(&self) -> bool {
         matches!(
             self.number,
@@ -587,7 +588,7 @@ impl Seen {
         )
     }
 
-    /// Where the vector of a call is, and of how many parts.
+    /// Returns the address of a call's vector, and its number of parts.
     fn vector(&self) -> Option<(u64, u64)> {
         match self.number {
             libc::SYS_readv | libc::SYS_writev | libc::SYS_preadv | libc::SYS_pwritev => {
@@ -612,8 +613,8 @@ impl Seen {
         }
     }
 
-    /// Shortens a vector to so many bytes: what to put back later, and how many parts are left if a register
-    /// says that.
+    /// Shortens a vector to this many bytes. Returns what to restore later, and how many parts are left, if a
+    /// register holds that number.
     fn shorten(&self, bytes: u64) -> (Vec<Restore>, Option<u64>) {
         let Some((at, count)) = self.vector() else { return (Vec::new(), None) };
         let (mut left, mut restores) = (bytes, Vec::new());

@@ -104,7 +104,7 @@ pub struct Service {
     gate: Arc<AuthService>,
     locks: Arc<Mutex<Locks>>,
     unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
-    /// Rate limit for log lines about strangers.
+    /// Rate limit for log lines about unauthenticated connections.
     lines: Arc<Mutex<LogLimiter>>,
     lanes: RuntimePool,
     clock: Clock,
@@ -159,7 +159,7 @@ impl Service {
 
     fn admit(&self, number: u64, socket: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        // Authenticated associations stay; a stranger makes room.
+        // Authenticated associations stay; an unauthenticated one makes room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
             if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                 tracing::warn!(%peer, untold, "too many associations: refused");
@@ -207,7 +207,7 @@ impl Service {
         }
     }
 
-    /// Evicts the stranger that must go first, if there is one.
+    /// Evicts the unauthenticated connection that must go first, if there is one.
     fn evict(&self) -> bool {
         let evicted = lock(&self.unauthenticated).evict();
         let Some((origin, oldest)) = evicted else { return false };
@@ -311,7 +311,7 @@ struct Served {
     disk: DirectoryDisk,
     locks: SharedLocks,
     authenticator: PasswordAuthenticator,
-    /// Settings of the layers for a stranger.
+    /// Settings of the layers before authentication.
     tower: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
@@ -384,7 +384,7 @@ impl Served {
     }
 }
 
-/// However it ends, it is removed from the strangers.
+/// However it ends, it is removed from the unauthenticated connections.
 impl Drop for Served {
     fn drop(&mut self) {
         lock(&self.strangers).remove(self.number);

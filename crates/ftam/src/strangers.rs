@@ -1,9 +1,9 @@
-//! Connections that have not authenticated yet ("strangers").
+//! Connections that have not authenticated yet.
 //!
 //! Purpose    a host that opens thousands of silent connections displaces only its own.
 //! Operation  when there are too many, the origin that has most of them loses its oldest. An origin is an
 //!            IPv4 address, or the first 64 bits of an IPv6 address, which is what one subscriber has.
-//! Cost       each step is logarithmic in the number of strangers.
+//! Cost       each step is logarithmic in the number of connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,13 +19,13 @@ pub(super) fn origin_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The strangers, each with the means to close it.
+/// The unauthenticated connections, each with the means to close it.
 #[derive(Debug)]
 pub(super) struct Unauthenticated<T> {
     /// By connection number: the oldest has the lowest.
     all: BTreeMap<u64, (IpAddr, T)>,
     by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// Each origin with its number of strangers, in order of number.
+    /// Each origin with its number of connections, in order of number.
     crowds: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -36,7 +36,7 @@ impl<T> Default for Unauthenticated<T> {
 }
 
 impl<T> Unauthenticated<T> {
-    /// Adds a stranger; numbers must increase.
+    /// Adds a connection; numbers must increase.
     pub(super) fn add(&mut self, number: u64, address: IpAddr, away: T) {
         let origin = origin_of(address);
         self.all.insert(number, (origin, away));
@@ -46,7 +46,7 @@ impl<T> Unauthenticated<T> {
         self.crowds.insert((numbers.len(), origin));
     }
 
-    /// Removes a stranger that has authenticated, or is gone.
+    /// Removes a connection that has authenticated, or is gone.
     pub(super) fn remove(&mut self, number: u64) -> Option<T> {
         let (origin, away) = self.all.remove(&number)?;
         let numbers = self.by_origin.get_mut(&origin)?;
@@ -59,7 +59,7 @@ impl<T> Unauthenticated<T> {
         Some(away)
     }
 
-    /// Removes and returns the stranger that must go first.
+    /// Removes and returns the connection that must go first.
     pub(super) fn evict(&mut self) -> Option<(IpAddr, T)> {
         let &(_, origin) = self.crowds.last()?;
         let &oldest = self.by_origin.get(&origin)?.first()?;

@@ -14,7 +14,7 @@
 //! Options          `,key=value` each; `?key=value&key=value` means the same. `tun:kiban0,loss=1%,delay=5ms`
 //!                  needs no shell quoting. In a file name `%2C` is a comma, `%3F` a question mark, `%25` a
 //!                  percent sign.
-//! Errors           say what is wrong and what would be right.
+//! Errors           say what is wrong and how to correct it.
 //! Display          an address is written as it would be typed, with the options that differ from the
 //!                  default.
 
@@ -54,13 +54,13 @@ const UDP_MTU_BYTES: usize = 1452;
 /// The address of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Address {
-    /// What carries the units, and where.
+    /// The transport of the units, and its address.
     pub transport: Transport,
     /// The options.
     pub options: Options,
 }
 
-/// What carries a link's units.
+/// The transport of a link's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A TUN device: IP packets to and from this host's kernel.
@@ -129,7 +129,7 @@ pub struct Options {
     pub aal0: Vec<Vc>,
     /// Which records of a capture are replayed.
     pub take: RecordFilter,
-    /// When they are replayed.
+    /// The speed of a replay.
     pub speed: Speed,
     /// The file to record to.
     pub record: Option<PathBuf>,
@@ -155,7 +155,7 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-/// What is wrong with an address.
+/// An invalid address, with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressError(String);
 

@@ -36,10 +36,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Once this many bytes wait for a link, they are sent to it; what it does not take waits at the port, where
-/// it holds back the senders.
+/// Once this many bytes wait for a link, they are sent to it; what it does not accept waits at the port,
+/// which holds back the senders.
 const TX_QUEUE_BYTES: usize = 256 << 10;
-/// How late a cell of a long frame may leave: a frame of a slow circuit leaves in pieces.
+/// How late a cell of a long frame may leave: a frame on a slow circuit leaves in pieces.
 const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 
 /// What is attached to a port.

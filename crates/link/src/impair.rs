@@ -100,7 +100,7 @@ impl<C> Direction<C> {
         self.last = self.last.max(left + config.delay + jitter);
         let under_way = &mut self.in_transit;
         U::impair(unit.copy(), self.last, &mut self.harm, &mut |at, copy| {
-            // A unit that was held back goes behind those that overtook it.
+            // A delayed unit goes behind those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|other| other.0 <= at),
                 _ => under_way.len(),

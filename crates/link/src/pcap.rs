@@ -51,7 +51,7 @@ pub enum Speed {
     /// By their times, the first at once.
     #[default]
     Times,
-    /// As fast as they are taken.
+    /// As fast as possible.
     Fast,
 }
 
@@ -367,7 +367,7 @@ mod tests {
         Entry { nanoseconds, range, is_whole: true, is_sent }
     }
 
-    /// A block, highest byte first.
+    /// Returns a block in big-endian byte order.
     fn block(kind: u32, body: &[u8]) -> Vec<u8> {
         let length = (12 + body.len()) as u32;
         [&kind.to_be_bytes()[..], &length.to_be_bytes(), body, &length.to_be_bytes()].concat()

@@ -57,7 +57,7 @@ impl ReceivePage {
 
 /// A unit that links carry.
 pub trait Unit: Sized + Send + 'static {
-    /// The unit in memory of its own.
+    /// The unit in memory that does not belong to the board.
     type Copy: Send + 'static;
 
     /// Returns the length in bytes.
@@ -69,14 +69,14 @@ pub trait Unit: Sized + Send + 'static {
     /// Makes a unit of received bytes.
     ///
     /// # Errors
-    /// They are malformed, or there is no memory.
+    /// The bytes are malformed, or there is no memory.
     fn from_received(
         bytes: &[u8],
         page: &mut ReceivePage,
         lent: &mut LinkContext<'_>,
     ) -> Result<Self, UnitError>;
 
-    /// Returns a copy in memory of its own.
+    /// Returns a copy in memory that does not belong to the board.
     fn copy(&self) -> Self::Copy;
 
     /// Makes a unit of a copy; `None` if there is no memory.

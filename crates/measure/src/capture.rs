@@ -1,10 +1,10 @@
 //! A short capture of one TCP connection's packets (AF_PACKET).
 //!
-//! Goal      see who waited for whom; and a file that others can read.
-//! How       a packet socket hears of all interfaces and drops, in the kernel, what is not between the two
-//!           ports (a classic BPF program). It hands up packets from their IP header on, so that any kind of
-//!           interface will do. Packets wait in the socket's buffer until [`Capture::drain`] is called: no
-//!           thread, for captures of some hundred packets.
+//! Goal      find out which end waited for which, and write a file that other tools can read.
+//! How       a packet socket receives from all interfaces and drops, in the kernel, everything except packets
+//!           between the two ports (a classic BPF program). It delivers packets starting with their IP
+//!           header, so the kind of interface does not matter. Packets wait in the socket's buffer until
+//!           [`Capture::drain`] is called: there is no thread; this is for captures of some hundred packets.
 //! Once      a packet that crosses several interfaces of the host (a bridge, loopback) is kept from the first
 //!           of them alone, and from loopback as it arrives.
 //! Time      of the kernel, at the packet's passing, on the clock of the day: [`Capture::clock_stepped`]
@@ -26,7 +26,7 @@ pub const KEPT_BYTES: usize = 160;
 pub const FRAMES_MAX: usize = 20_000;
 /// Asked for the socket's buffer: some thousand packets.
 const BUFFER_BYTES: i32 = 16 << 20;
-/// How far the two clocks may part before the one of the day was set.
+/// How far the two clocks may diverge before the wall clock counts as set.
 const STEP_NANOS: u64 = 2_000_000;
 /// How far processors may disagree on the order of two packets.
 const DISORDER_NANOS: u64 = 1_000_000;
@@ -51,7 +51,7 @@ pub struct Frame {
     pub direction: Direction,
     /// It, from its IP header on, as far as kept.
     pub kept: Vec<u8>,
-    /// How long it was.
+    /// Its length.
     pub wire_bytes: u32,
 }
 
@@ -66,7 +66,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins: packets between these two ports from now on.
+    /// Starts to capture packets between these two ports.
     ///
     /// # Errors
     /// The system's; `PermissionDenied` without CAP_NET_RAW.
@@ -78,7 +78,7 @@ impl Capture {
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the file was just made, and is nobody else's.
+        // SAFETY: the descriptor was just opened and is not shared.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
         let program = between(local.port(), remote.port());
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
@@ -124,7 +124,7 @@ impl Capture {
         }
     }
 
-    /// What was captured so far.
+    /// Returns the packets captured so far.
     pub fn frames(&mut self) -> &[Frame] {
         self.drain();
         &self.frames
@@ -189,7 +189,7 @@ pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
     None
 }
 
-/// How far the clock of the day is from the monotone one.
+/// Returns the difference between wall clock and monotonic clock.
 pub(super) fn apart() -> u64 {
     let day = clock_gettime(ClockId::Realtime);
     (day.tv_sec as u64 * 1_000_000_000 + day.tv_nsec as u64).wrapping_sub(machine_nanos())
@@ -272,7 +272,7 @@ fn is_loopback(packet: &[u8]) -> bool {
     }
 }
 
-/// A capture file of packets (libpcap's, nanoseconds).
+/// Returns a capture file of packets (libpcap, nanoseconds).
 pub fn file(frames: &[Frame]) -> Vec<u8> {
     let header = pcap::FileHeader::new(pcap::LINK_TYPE_RAW);
     let mut file = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! Order     buffers decide the window scale and the MSS is told in the SYN, so both are set before `connect`
 //!           and before `listen`; a connection that is accepted inherits what its listener had.
-//! Doubling  Linux doubles a buffer that is asked for (socket(7)), for its own accounts; it has least and
-//!           greatest values (`net.core.wmem_max`). What it gave is in [`Given`].
+//! Doubling  Linux doubles a requested buffer size (socket(7)), for its own overhead, and limits it
+//!           (`net.core.wmem_max`). [`Given`] has the result.
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -13,10 +13,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Callers that wait to be accepted: with one, anybody who only connects keeps the right one out for a while.
+/// Connections that may wait to be accepted: with a backlog of one, any other connection would delay the
+/// right one.
 const BACKLOG: i32 = 16;
 
-/// What is asked of a connection. What is none stays as the system has it.
+/// The requested options of a connection. `None` leaves the system's default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     /// SO_SNDBUF, bytes.
@@ -28,7 +29,7 @@ pub struct Settings {
     /// TCP_NODELAY: Nagle's algorithm is off.
     #[serde(default)]
     pub no_delay: bool,
-    /// TCP_MAXSEG, bytes: at most so much payload in a segment.
+    /// TCP_MAXSEG, bytes: the most payload in a segment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u32>,
     /// TCP_CONGESTION, by its name.
@@ -36,10 +37,10 @@ pub struct Settings {
     pub congestion: Option<String>,
 }
 
-/// What the system made of it.
+/// The options that the system set.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Given {
-    /// SO_SNDBUF as the system tells it: twice what was asked for.
+    /// SO_SNDBUF as the system reports it: twice the requested size.
     pub send_bytes: u32,
     /// SO_RCVBUF, likewise.
     pub receive_bytes: u32,
@@ -104,7 +105,7 @@ pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
 
-/// What the system gave a connection.
+/// Returns the options that the system set on a connection.
 ///
 /// # Errors
 /// The system's.

@@ -14,7 +14,7 @@ pub fn weaken(ordering: Ordering) {
     WEAKENED.set(Some(ordering));
 }
 
-/// A fence, unless a canary takes `SeqCst` away.
+/// A fence, unless a canary removes `SeqCst`.
 pub(crate) fn fence(asked: Ordering) {
     if WEAKENED.get() != Some(asked) {
         loom::sync::atomic::fence(asked);

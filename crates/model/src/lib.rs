@@ -21,7 +21,7 @@
 //!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are
 //!             Relaxed everywhere order nothing.
 
-// The structures' own tests are their crate's, which has what they need.
+// The structures' own tests run in their crate, which has what they need.
 #![cfg(not(test))]
 
 extern crate alloc;
@@ -130,8 +130,8 @@ impl Drop for Watched {
     }
 }
 
-/// The depot goes while two slots are brought home: whoever comes last frees the memory, once, when nobody
-/// uses it any more.
+/// The pool is dropped while two slots are returned: the last one frees the memory, once, when it is no
+/// longer used.
 pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
     struct Out(NonNull<Slot<Watched>>);
     // SAFETY: as above.
@@ -170,7 +170,7 @@ pub fn the_last_reference_has_the_thing_alone() {
         shared.0.begin();
         let user = |shared: Arc<(References, loom::cell::UnsafeCell<i32>, loom::sync::atomic::AtomicU32)>| {
             let (references, thing, lasts) = &*shared;
-            // SAFETY: a reference is held, and nobody writes while one is.
+            // SAFETY: a reference is held, and nothing writes while there is one.
             thing.with(|thing| assert_eq!(unsafe { *thing }, 0));
             thread::yield_now();
             if references.release() {
@@ -280,10 +280,10 @@ pub fn the_holder_of_a_spin_lock_is_alone() {
     });
 }
 
-/// A driver's lock, and those who wait for it.
+/// A driver's lock, and the threads that wait for it.
 struct Turn {
     driver: loom::sync::Mutex<()>,
-    /// What is driven.
+    /// The machine that is driven.
     machine: loom::sync::Mutex<()>,
     followers: Followers,
     call: (loom::sync::Mutex<u64>, loom::sync::Condvar),
@@ -298,7 +298,7 @@ impl Turn {
         *self.call.0.lock().expect("nobody panics")
     }
 
-    /// Drives if nobody else does. Whether it did.
+    /// Drives if no other thread does. Returns whether it did.
     fn drive(&self) -> bool {
         let Ok(driver) = self.driver.try_lock() else { return false };
         drop(self.machine.lock().expect("nobody panics"));
@@ -311,8 +311,8 @@ impl Turn {
     }
 }
 
-/// Two threads drive or follow until each has driven: neither sleeps while nobody drives. `notes_late`: the
-/// number of the last call is noted after the lock was tried, which is a mistake.
+/// Two threads drive or follow until each has driven: neither sleeps while no thread drives. `notes_late`:
+/// the number of the last call is recorded after the lock was tried, which is a bug.
 pub fn nobody_sleeps_while_nobody_drives(notes_late: bool) {
     check(move || {
         let turn = Arc::new(Turn {
@@ -351,7 +351,7 @@ struct Waited {
     has_happened: loom::sync::Mutex<bool>,
     sleeping: loom::sync::Mutex<()>,
     sleepers: Waiters,
-    /// What has happened, and events that nobody has taken.
+    /// Whether there was an event, and the number of events not taken.
     channel: (loom::sync::Mutex<(bool, u32)>, loom::sync::Condvar),
 }
 
@@ -432,7 +432,7 @@ struct Link {
     before: Option<&'static Link>,
 }
 
-// SAFETY: the value is published, and from then on read alone: this is what is checked.
+// SAFETY: the value is published, and from then on only read: this is what is checked.
 unsafe impl Sync for Link {}
 
 impl Link {
@@ -447,7 +447,7 @@ impl Link {
     /// Reads this value and all before it, and counts them.
     fn read(&self) -> usize {
         core::iter::successors(Some(self), |link| link.before)
-            // SAFETY: nobody writes to what is published.
+            // SAFETY: nothing writes to a published value.
             .map(|link| link.value.0.with(|value| assert_eq!(unsafe { *value }, 1)))
             .count()
     }

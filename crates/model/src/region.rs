@@ -72,7 +72,7 @@ impl<'a> Base<'a> {
         std::ptr::null()
     }
 
-    /// The checker's memory knows by itself where words are.
+    /// The checker's memory itself records where words are.
     #[expect(clippy::extra_unused_type_parameters, reason = "pointers are cast so")]
     pub(crate) fn cast<T>(self) -> Base<'a> {
         self
@@ -111,7 +111,7 @@ impl<'a> SharedBytes<'a> {
     fn byte(&self, at: usize) -> u8 {
         match self {
             SharedBytes::Private(bytes) => bytes[at],
-            // SAFETY: the checker reports whoever writes meanwhile.
+            // SAFETY: the checker reports concurrent writes.
             SharedBytes::Shared(base, _) => base.memory.cell(base.at + at).with(|byte| unsafe { *byte }),
         }
     }
@@ -150,7 +150,7 @@ impl<'a> SharedRoom<'a> {
         assert!(at + bytes.len() <= self.1, "written beyond the room");
         for place in 0..bytes.len() {
             let value = bytes.byte(place);
-            // SAFETY: the checker reports whoever reads or writes meanwhile.
+            // SAFETY: the checker reports concurrent reads and writes.
             self.0.memory.cell(self.0.at + at + place).with_mut(|byte| unsafe { *byte = value });
         }
     }

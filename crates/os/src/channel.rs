@@ -188,14 +188,14 @@ impl PendingChannel {
     /// Calls a listener by its name, for a memory of `bytes`; `own` is the caller's name, or empty.
     ///
     /// # Errors
-    /// Nobody listens under that name, or the listener belongs to another user.
+    /// There is no listener of that name, or it belongs to another user.
     pub fn connect(name: &[u8], own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         validate_name(name)?;
         let file = names::file(name)?;
         let mut why = io::Error::from(io::ErrorKind::ConnectionRefused);
         for folder in names::folders() {
             match PendingChannel::connect_at(&folder.join(&file), own, bytes) {
-                // Nobody listens there, or the listener has gone.
+                // There is no listener, or it is gone.
                 Err(error) if is_nobody(&error) => why = error,
                 called => return called,
             }
@@ -309,7 +309,7 @@ impl PendingChannel {
     pub fn refuse(&self, why: &str) {
         let bytes = why.floor_char_boundary(NAME_BYTES_MAX);
         if let Some(socket) = &self.socket {
-            // Nobody reads the reason if the caller has gone.
+            // If the caller is gone, the reason is not read.
             let _ = send(socket, &[&why.as_bytes()[..bytes]], None);
         }
     }
@@ -321,7 +321,7 @@ impl AsFd for PendingChannel {
     }
 }
 
-/// Returns whether the error means that nobody listens at the address.
+/// Returns whether the error means that there is no listener at the address.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -550,7 +550,7 @@ mod tests {
         drop(callee);
         let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
         assert_eq!(told, long[..NAME_BYTES_MAX]);
-        // Nobody has to hear a caller out; and letters stay whole.
+        // The listener does not wait for callers, and characters are not split.
         let mut caller = call();
         door.try_accept().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
         let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();

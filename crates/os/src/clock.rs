@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_may_run_on_one_cpu_only() {
-        // Each test runs in a thread of its own, so this pins nobody else.
+        // Each test runs in a thread of its own, so this pins no other test.
         let cpu = allowed_cpus().expect("a thread may ask for its own CPUs")[0];
         pin_thread(cpu).expect("this CPU was allowed");
         assert_eq!(allowed_cpus().expect("a thread may ask for its own CPUs"), [cpu]);

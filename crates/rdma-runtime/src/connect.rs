@@ -122,7 +122,7 @@ impl Qp {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// Nobody listens at the address, the peer rejects, or the timeout expired.
+    /// There is no listener at the address, the peer rejects, or the timeout expired.
     pub fn connect(&self, to: Address, options: &Connect, timeout: Duration) -> Result<Connection, Error> {
         let (context, qp) = (self.context().clone(), self.number());
         let config = options.config();

@@ -238,7 +238,7 @@ impl SharedLink {
         self.channel.own_bell().arm();
     }
 
-    /// Returns whether nobody has rung the doorbell since [`SharedLink::arm`].
+    /// Returns whether the doorbell has not been rung since [`SharedLink::arm`].
     pub fn is_armed(&self) -> bool {
         self.channel.own_bell().is_armed()
     }

@@ -26,7 +26,7 @@ fn octets(count: usize) -> Vec<u8> {
     (0..count).map(|_| chance.draw() as u8).collect()
 }
 
-/// All cells that these octets fill.
+/// Returns all cells that these octets fill.
 fn cells(config: Config, octets: &[u8]) -> Vec<Cell> {
     let (mut sender, mut cells) = (Sender::new(config), Vec::new());
     let mut left = octets;
@@ -89,7 +89,7 @@ fn counts_go_round_and_a_cycle_has_one_pointer_at_most_and_one_at_least() {
     }
 }
 
-/// What a test case does to the cells, and the output: cells by number from 0, `-` for 47 dummies.
+/// What a test case does to the cells, and the output: cells by number from 0, `-` for 47 dummy octets.
 #[test]
 fn the_robust_algorithm_tells_lost_from_misinserted_cells() {
     let config = Config::of(Form::Stream);
@@ -236,7 +236,7 @@ fn stamps_come_out_as_they_went_in_and_a_lost_bit_loses_one() {
     assert_eq!(stamps(&cells), [Some(0), Some(5), None, Some(15), Some(4), Some(9)]);
 }
 
-/// A source that is off by so many parts in a million.
+/// Returns the clock rate of a source that is off by this many parts per million.
 fn source(bits_per_second: u64, ppm: f64) -> f64 {
     bits_per_second as f64 * (1.0 + ppm * 1e-6)
 }

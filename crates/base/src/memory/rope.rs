@@ -329,7 +329,7 @@ impl RopeQueue {
         }
     }
 
-    /// Removes and returns the first rope, or what is left of it.
+    /// Removes and returns the first rope, or its remainder.
     pub fn pop(&mut self) -> Option<Rope> {
         let rope = self.ropes.pop_front()?;
         self.bytes -= rope.len();

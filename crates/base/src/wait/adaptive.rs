@@ -58,7 +58,7 @@ pub(super) struct Adaptive {
     proposed: u64,
     /// Waits until the spin is recomputed.
     fresh: u8,
-    /// How long the last arrival had been waiting when it was found.
+    /// How long the last arrival had waited when it was found.
     late: u64,
     /// Recent average cost of a wait without naps, whether or not one was taken.
     without_nap: f32,

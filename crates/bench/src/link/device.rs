@@ -5,7 +5,7 @@ use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::interface;
 use std::net::IpAddr;
 
-/// The kernel's address, and that of who is behind the device.
+/// The kernel's address, and the address behind the device.
 pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
 pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
 /// The port at which the end behind the device receives bytes, and the port from which it sends them.

@@ -12,7 +12,7 @@
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
 //!           pinned to one processor; the stub or the board is pinned to the other; both spin. A fresh
 //!           namespace and device for every sample; sides take turns.
-//! Counted   payload bytes at whoever receives, from the first to the last.
+//! Counted   payload bytes at the receiver, from the first to the last.
 //! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own
 //!           limit.
 //! Attached  a program that uses the board through shared memory ([`attach`]), beside the board's own.
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // The line limits these, or they are no rates: who else is at work matters little.
+    // The line limits these, or they are not rates: other processes matter little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
     if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);

@@ -28,7 +28,7 @@ pub(super) fn free_port() -> String {
     listener.local_addr().expect("an address").port().to_string()
 }
 
-/// Waits until somebody listens on a port; not for ever.
+/// Waits until a port is listened on, with a time limit.
 fn wait_for_listener(port: &str) {
     let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
     let clock = Clock::new();

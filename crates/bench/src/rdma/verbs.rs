@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 const WINDOW: usize = 16;
 /// Receives that wait at the peer, each for a mebibyte.
 const RECEIVES: usize = 4;
-/// Short writes of one call, and how many are under way.
+/// Short writes per call, and the most in flight.
 const GATHERED: usize = 64;
 const GATHERED_WINDOW: usize = 512;
 

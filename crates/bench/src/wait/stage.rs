@@ -80,7 +80,7 @@ impl Traffic {
                 Traffic::Bursts { length, micros, pause_micros } => {
                     1000 * if at.is_multiple_of(length) { pause_micros } else { micros }
                 }
-                // Around a clock: what came late makes the next gap shorter.
+                // Relative to a clock: a late message makes the next gap shorter.
                 Traffic::Periodic { micros, jitter_micros } => {
                     let late = chance.below(2 * jitter_micros * 1000 + 1);
                     let gap = micros * 1000 + late - early;

@@ -160,7 +160,7 @@ impl AtmPort {
         }
     }
 
-    /// Handles received cells; what they complete becomes events.
+    /// Handles received cells; completed frames and replies become events.
     pub(crate) fn on_cells(&mut self, cells: &[TimedCell], cx: &mut Context<'_>) {
         let mut arrivals = core::mem::take(&mut self.arrivals);
         self.reassembly.cells(cells, cx, &mut arrivals);

@@ -7,7 +7,7 @@ use kiban_tcpip::ip::Prefix;
 
 /// An event of an ATM port.
 pub(crate) enum AtmEvent {
-    /// An IP packet, and the circuit on which it came.
+    /// An IP packet, and the circuit on which it arrived.
     Packet { circuit: u32, pdu: Pdu },
     /// A frame for a bridge, whole, without FCS.
     Frame { circuit: u32, pdu: Pdu },

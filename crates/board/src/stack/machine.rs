@@ -21,7 +21,7 @@ pub(crate) struct Stack {
     pub(crate) tx_queues: Vec<usize>,
     /// Ports between which packets pass: the host's and the one whose address it has.
     pub(crate) passages: Vec<(usize, usize)>,
-    /// Packets that pass in this burst: through which port, to whom.
+    /// Packets to be forwarded in this burst: the port, and the next hop.
     pub(crate) passing: Vec<(usize, Option<IpAddr>, Pdu)>,
     /// Frames for bridges in this burst: at which port, from which member.
     pub(crate) bridging: Vec<(usize, usize, Pdu)>,

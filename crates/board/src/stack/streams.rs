@@ -60,7 +60,7 @@ impl Stack {
         let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
             return self.write_up_to(id, bytes, usize::MAX);
         };
-        // TCP looks at every piece before the next one is there.
+        // TCP sees every piece before the next one is written.
         let mut written = 0;
         loop {
             let taken = self.write_up_to(id, &bytes[written..], chunk.max(1) as usize)?;

@@ -1,9 +1,9 @@
 //! Contents that are being written: a locked file, and the bytes to be appended to it.
 //!
 //! Purpose    data elements arrive in pieces of a TPDU's size; they are written in large gathering writes.
-//! Operation  whoever pumps an association writes out what is buffered ([`Contents::write_out`]) before it
-//!            waits for more. So the buffer never holds more than one read of a socket, and the memory of
-//!            that read is free again.
+//! Operation  the code that pumps an association writes buffered data ([`Contents::write_out`]) before it
+//!            waits for more. So the buffer never holds more than one read of a socket, whose memory is then
+//!            free again.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
 use super::places::disk_error;

@@ -376,7 +376,7 @@ impl Disk for DirectoryDisk {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let contents = real(places::create(new.as_fd(), &token, flags))?;
         if let Err(trouble) = lock(&contents) {
-            // Nobody has been given its token yet.
+            // Its token has not been returned yet.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
             return Err(trouble);
         }

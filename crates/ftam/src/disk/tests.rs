@@ -475,7 +475,7 @@ fn a_full_disk_is_told_and_changes_nothing() {
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
-        // It fits once, but not a second time behind what is there.
+        // It fits once, but not a second time after the existing contents.
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
         assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));

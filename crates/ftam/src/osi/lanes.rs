@@ -1,11 +1,11 @@
-//! Lanes: threads that drive associations, each with a runtime of its own.
+//! A pool of runtimes: threads that drive associations, each with a tokio runtime of its own.
 //!
 //! Purpose    an association stays on one processor, and no thread is woken without work. In one runtime of
 //!            several threads, an idle thread waits for events while another works; it wakes for each segment
 //!            that arrives, only to find that its association is already being driven.
-//! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`): the lane's other
-//!            associations move to a fresh thread meanwhile. This needs a multi-threaded runtime, so a lane
-//!            is one with a single thread.
+//! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`): the runtime's other
+//!            associations move to a fresh thread meanwhile. This needs a multi-threaded runtime, so each has
+//!            a single worker thread.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// A set of lanes.
+/// A pool of runtimes.
 #[derive(Debug)]
 pub struct RuntimePool {
     runtimes: Vec<Runtime>,
@@ -23,7 +23,7 @@ pub struct RuntimePool {
 }
 
 impl RuntimePool {
-    /// Creates one lane for each processor.
+    /// Creates one runtime for each processor.
     ///
     /// # Errors
     /// The system gives no threads or event descriptors.
@@ -35,9 +35,9 @@ impl RuntimePool {
         Ok(lanes)
     }
 
-    /// Adds a lane and its anchor, an idle blocking thread. While a runtime has one blocking thread,
-    /// `block_in_place` does without a fresh one if the system gives none, and the lane's other associations
-    /// wait; without an anchor tokio panics.
+    /// Adds a runtime and its anchor, an idle blocking thread. While a runtime has one blocking thread,
+    /// `block_in_place` does without a fresh one if the system refuses to create it, and the other
+    /// associations wait; without an anchor tokio panics.
     fn add(&mut self) -> io::Result<()> {
         let mut builder = Builder::new_multi_thread();
         let runtime =
@@ -54,13 +54,13 @@ impl RuntimePool {
         Ok(())
     }
 
-    /// Returns the lane of the association with this number.
+    /// Returns the runtime of the association with this number.
     pub fn of(&self, number: u64) -> &Handle {
         self.runtimes[(number % self.runtimes.len() as u64) as usize].handle()
     }
 }
 
-/// Registers a socket with a lane's event loop.
+/// Registers a socket with a runtime's event loop.
 ///
 /// # Errors
 /// The system cannot register another socket.

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Cheap, so that tests are quick.
+/// Returns a cheap hash, so that tests are fast.
 fn quick(password: &str) -> String {
     hash_with(password.as_bytes(), Params::new(64, 1, 1, None).unwrap()).unwrap()
 }

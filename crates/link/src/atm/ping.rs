@@ -52,7 +52,7 @@ impl Flow {
     }
 }
 
-/// A ping that came back.
+/// A ping that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// Its sequence number, from 0.
@@ -64,7 +64,7 @@ pub struct Answer {
 /// Why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A ping came back.
+    /// A ping was answered.
     Answer(Answer),
     /// Another thread woke the pinger.
     Woken,

@@ -50,7 +50,7 @@ impl AtmTcp {
     /// Waits for a peer, or connects to one; `cell_circuits` are AAL0.
     ///
     /// # Errors
-    /// Nobody listens there; or the address is not this host's, or it is in use.
+    /// The connection is refused; or the address is not this host's, or it is in use.
     pub fn open(
         role: Role,
         addresses: &[SocketAddr],

@@ -298,7 +298,7 @@ mod tests {
             (65_533, true, 0),
             (65_534, true, 0),
             (65_534, false, 0),
-            // The peer says nothing of order now.
+            // The peer sends no sequence numbers now.
             (0, true, 0),
             // 65535 is lost; 0 is none.
             (1, true, 1),

@@ -40,7 +40,7 @@ impl<U: Unit> TcpUnits<U> {
     /// Waits for a peer, or connects to one. The MTU is reported to the port.
     ///
     /// # Errors
-    /// Nobody listens there; or the address is not this host's, or it is in use.
+    /// The connection is refused; or the address is not this host's, or it is in use.
     pub fn open(
         role: Role,
         addresses: &[SocketAddr],

@@ -12,7 +12,7 @@
 //!                  one.
 //! Program          five instructions: a frame of the socket's queue goes to the socket, others to the
 //!                  kernel. A descriptor holds it, so that it is removed when the process ends.
-//! Wake             a ring's flags say when the kernel wants to be called; otherwise no call is made.
+//! Wake             a ring's flags say when the kernel needs a system call; otherwise none is made.
 //! Modes            the driver's native mode if it has one, otherwise the generic one; copying if the driver
 //!                  cannot share memory: the kernel chooses.
 
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Entries of each ring, and frames of each direction.
 pub(super) const RING: u32 = 1024;
-/// Bytes that the kernel keeps in front of what it receives (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel reserves in front of a received frame (`XDP_PACKET_HEADROOM`).
 pub(super) const HEADROOM: usize = 256;
 
 // `linux/bpf.h`.
@@ -38,7 +38,7 @@ const BPF_FUNC_REDIRECT_MAP: u32 = 51;
 const XDP_PASS: u32 = 2;
 /// `linux/if_link.h`: in the driver, or in front of the stack.
 const MODES: [u32; 2] = [1 << 2, 1 << 1];
-/// Where `struct xdp_md` has the queue.
+/// The offset of the queue in `struct xdp_md`.
 const RX_QUEUE_INDEX: u64 = 16;
 
 /// A mapping, unmapped when this value is dropped.
@@ -169,7 +169,7 @@ impl Xsk {
     /// Opens a socket on a queue of an interface, with frames of `frame_bytes`: 2048 or 4096.
     ///
     /// # Errors
-    /// What could not be done, and the system's error.
+    /// The step that failed, and the system's error.
     pub(super) fn open(index: u32, queue: u32, frame_bytes: usize) -> Result<Xsk, (&'static str, io::Error)> {
         let say = |what| move |error| (what, error);
         // SAFETY: socket(2) takes no pointers.

@@ -7,12 +7,11 @@ use std::time::Duration;
 /// A value that a turn guards and drives: it receives and sends when it is driven. All calls hold the turn's
 /// lock.
 pub trait Machine: Send + 'static {
-    /// Receives what has arrived, and sends what there is to send. Bounded: [`Machine::has_more`] says
-    /// whether work is left.
+    /// Receives and sends as much as possible. Bounded: [`Machine::has_more`] says whether work is left.
     fn drive(&mut self, now: Instant);
     /// Called after the caller had its chance to respond to what was received, and its look found nothing.
     fn settle(&mut self, now: Instant);
-    /// Sends what there is to send, after a caller's work.
+    /// Sends pending output, after a caller's work.
     fn flush(&mut self, now: Instant);
     /// Returns whether something that a thread may wait for has happened since the last call.
     fn take_progress(&mut self) -> bool;
@@ -50,7 +49,7 @@ pub enum WaitError {
 /// When the helper drives.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperPolicy {
-    /// How long nobody must have driven before the helper does; also its polling interval.
+    /// How long no thread must have driven before the helper does; also its polling interval.
     pub idle: Duration,
     /// The longest polling interval, used while another thread drives.
     pub tick_max: Duration,

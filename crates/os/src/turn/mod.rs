@@ -3,8 +3,7 @@
 //! Purpose          calls to a NIC, including blocking ones, from any thread: the thread that waits for data
 //!                  also receives it.
 //! Turn             the [`Machine`] has no thread of its own. A thread that works, looks or waits holds the
-//!                  machine's lock briefly and moves whatever there is to move. Nobody blocks while holding
-//!                  the lock.
+//!                  machine's lock briefly and drives it. No thread blocks while holding the lock.
 //! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the wait set, by its
 //!                  queue's policy ([`crate::wait`]). The others are followers: they sleep until the driver
 //!                  has news for one of them.
@@ -145,8 +144,8 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         if news {
             shared.call_followers();
         }
-        // A sleeping driver must wake for an earlier deadline, or for what has just happened. If the helper
-        // drives, nobody waits for the latter.
+        // A sleeping driver must wake for an earlier deadline, or for new events. If the helper drives, no
+        // thread waits for the latter.
         if earlier || news && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed)) {
             shared.wait_set.ring();
         }

@@ -1,4 +1,4 @@
-//! How each queue of a turn waits, and what it has learnt.
+//! The wait policy of each queue of a turn, and what it has learnt.
 //!
 //! Purpose          a policy for all queues, for one queue, or for one call; and statistics that can be read
 //!                  during a wait.

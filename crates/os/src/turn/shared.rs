@@ -247,7 +247,7 @@ impl<M: Machine, Q: QueueKey> Sleeper<Shared<M, Q>> for Shared<M, Q> {
             }
             let now = self.clock.now();
             let until = timeout.map_or(Instant::NEVER, |timeout| now + timeout);
-            // What has arrived meanwhile may have set a timer.
+            // An arrival in the meantime may have set a timer.
             held.sleeps_until = until.min(held.machine.deadline());
             timeout = (held.sleeps_until != Instant::NEVER).then(|| held.sleeps_until.since(now));
         }

@@ -1,17 +1,17 @@
-//! Stories of turns, with a machine that does nothing but what a story needs.
+//! Tests of turns, with a machine that does only what a test needs.
 
 use super::*;
 
-/// Longer than any story. A wait that missed its wake-up may still find what it looks for when this is over:
-/// stories ask what time it is then.
+/// Longer than any test. A wait that missed its wake-up may still find what it looks for when this is over:
+/// tests check the time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A machine: words that somebody put there, an alarm, and something that comes once unannounced.
+/// A machine: messages from the test, a timer, and an event that comes once without notice.
 #[derive(Default)]
 struct Desk {
     words: Vec<(usize, u32)>,
     news: bool,
-    /// When the alarm is due; it has rung so often.
+    /// When the timer expires, and how often it has.
     alarm: Option<Instant>,
     rung: u32,
     /// Comes at the first drive after a driver has armed its bells.
@@ -65,7 +65,7 @@ fn turn(desk: Desk) -> Turn<Desk, usize> {
     turn
 }
 
-/// Until it is so; a story that gets stuck fails.
+/// Waits for a condition; a test that gets stuck fails.
 fn until(turn: &Turn<Desk, usize>, what: &str, is_so: impl Fn(&Shared<Desk, usize>) -> bool) {
     let end = turn.now() + PATIENCE;
     while !is_so(&turn.shared) {
@@ -81,7 +81,7 @@ fn a_driver_sleeps(shared: &Shared<Desk, usize>) -> bool {
 #[test]
 fn what_turns_up_between_arming_and_sleep_is_not_slept_through() {
     let turn = turn(Desk { comes_late: true, ..Desk::default() });
-    // Nobody announces it: only who arms once more, and looks, sees it.
+    // There is no notification: only a thread that arms once more, and looks, sees it.
     let found = turn.wait(0, None, PATIENCE, |desk| (desk.armed > 1).then_some(desk.slept));
     assert_eq!(found, Ok(0), "armed again without a sleep");
 }
@@ -91,7 +91,7 @@ fn many_wait_and_each_hears_its_own() {
     const READERS: usize = 4;
     const WORDS: u32 = 200;
     for policy in [Wait::Poll, Wait::Interrupt, Wait::Adaptive] {
-        // Who polls on a core that others need waits for the scheduler with every word.
+        // A thread that polls on a core that others need waits for the scheduler with every message.
         let words = if policy == Wait::Poll { WORDS / 10 } else { WORDS };
         let turn = turn(Desk::default());
         turn.set_wait(policy);
@@ -130,7 +130,7 @@ fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
     assert!(turn.now() >= due, "not before it was due");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
-        // Not the helper, on a busy machine: who follows it looks again by itself.
+        // Not the helper on a busy machine: its follower looks again by itself.
         until(&turn, "who waits sleeps", |shared| {
             a_driver_sleeps(shared)
                 && !shared.helper_drives.load(Ordering::Acquire)
@@ -201,7 +201,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
     let panicked = std::thread::scope(|scope| {
         let driver = scope.spawn(|| {
             until(&turn, "nobody else drives", |shared| {
-                // The helper gives way to who works.
+                // The helper yields to working threads.
                 turn.work(|_, _| ());
                 let driver = shared.driver.try_lock();
                 assert!(driver.is_err(), "it panics as soon as it drives");
@@ -245,7 +245,7 @@ fn each_queue_has_its_policy_and_report_until_it_is_forgotten() {
     assert!(turn.wait_report(1).is_none(), "a call with a policy of its own teaches the queue nothing");
     assert_eq!(turn.wait(1, None, PATIENCE, |desk| (desk.armed < u32::MAX).then_some(())), Ok(()));
     assert!(turn.wait_report(1).is_none(), "what is there at once is not waited for");
-    // Nobody else drives, or the follower's place would learn nothing.
+    // No other thread drives, or the follower's queue would learn nothing.
     until(&turn, "a report", |_| {
         assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         turn.wait_report(1).is_some()

@@ -17,8 +17,8 @@
 //!                  callers receive descriptors, from the process that they call. A descriptor that waits in
 //!                  a socket and was never received is released without a flush.
 //! Bound            [`Closer::is_full`]: while more than `WAITING_MAX` files of a listener's peers wait, the
-//!                  listener accepts nobody. Each listener has a [`Closer`] of its own, so that the peers of
-//!                  one cannot block another.
+//!                  listener accepts no connections. Each listener has a [`Closer`] of its own, so that the
+//!                  peers of one cannot block another.
 //! Shortage         if the system gives no thread, files wait until any listener of this process accepts, or
 //!                  another file is to be closed: both try again for all closers.
 //! Old kernels      without close_range(2) (Linux 5.9), or if a sandbox refuses it, lingering sockets block

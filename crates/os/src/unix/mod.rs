@@ -139,7 +139,7 @@ impl Peer {
     /// memory.
     ///
     /// # Errors
-    /// Nobody listens there, or its backlog is full.
+    /// There is no listener, or its backlog is full.
     pub fn connect(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Peer> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;

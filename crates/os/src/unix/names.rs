@@ -189,9 +189,9 @@ fn shown(path: &Path) -> String {
 /// `takes_memory`: the board sends memory.
 ///
 /// # Errors
-/// `NotFound` and `ConnectionRefused`: nobody listens there. `WouldBlock`: too many callers wait to be
-/// accepted. `PermissionDenied`: the directory, the socket or the process that listens there is not to be
-/// trusted; the message says why.
+/// `NotFound` and `ConnectionRefused`: there is no listener. `WouldBlock`: too many callers wait to be
+/// accepted. `PermissionDenied`: the directory, the socket or the listening process cannot be trusted; the
+/// message says why.
 pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Peer> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());

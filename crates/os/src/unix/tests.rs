@@ -47,7 +47,7 @@ fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStrea
     far
 }
 
-/// Does some work that is not to wait for anybody.
+/// Does work that must not wait for any peer.
 fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, done) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
@@ -181,7 +181,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let mut half = door.accept().expect("it accepts").expect("somebody calls");
     let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
     let caller = honest.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
-    // One whose channel stands may do the same.
+    // An established channel may do the same.
     far.push(send_lingering(caller.socket(), b"\0", SendFlags::empty()));
     assert!(at_once(move || callee.is_gone()), "no descriptor is wanted there");
     assert!(far.into_iter().all(is_closed));
@@ -230,7 +230,7 @@ fn files_that_found_no_thread_are_closed_when_any_listener_accepts() {
     drop(peer);
     drop(caller);
     listener.closer.refuse_threads(false);
-    // Nobody calls the first one any more.
+    // No more calls to the first listener.
     assert!(beside.accept().is_ok_and(|caller| caller.is_none()));
     assert!(is_closed(far));
 }
@@ -262,7 +262,7 @@ fn where_the_system_refuses_files_none_is_sent() {
 #[test]
 fn a_path_has_one_listener_and_one_that_was_killed_makes_way() {
     let path = place("one");
-    // What a killed process leaves: a socket, and a lock that nobody holds.
+    // What a killed process leaves: a socket, and a lock that is not held.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     std::fs::write(path.with_extension("lock"), "").expect("a file");
     let open = || Listener::open(&path, SocketType::STREAM);

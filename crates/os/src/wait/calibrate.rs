@@ -7,7 +7,7 @@
 //!                  on learning from these values; bounds keep a disturbed machine from producing extreme
 //!                  ones.
 //! Once             per process, before the first wait: takes some milliseconds.
-//! Limits           with only one CPU, nobody can spin for a peer, and there is nothing to measure:
+//! Limits           with only one CPU, no thread can spin for a peer, and there is nothing to measure:
 //!                  [`ONE_CPU`].
 
 use super::sleepers::{self, EventSleeper, Sleeper, set_min_timer_slack};
@@ -78,7 +78,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
         };
         let place = Measurement { bell: &bell, sleeper: &sleeper, clock, rung: &rung };
         let ringer = start(cpus[0], ring, place).ok()?;
-        // Without a sleeper, the ringer's rings wake nobody, and it ends.
+        // Without a sleeper, the ringer wakes no thread, and ends.
         let slept = start(cpus[1], sleep, place).ok().and_then(|slept| slept.join().ok());
         Some((slept?, ringer.join().ok()?))
     })?;

@@ -5,8 +5,8 @@
 //!                  lie in memory shared by two processes.
 //! Order            arm the bell, look again, sleep, disarm, look ([`kiban_base::Bell`]): no wake-up is lost.
 //! Lost core        a jump of the tick counter inside the spin loop means that the core was lost, if the
-//!                  thread has also been switched away involuntarily ([`switched_away`]). The decision code
-//!                  is told of it. As long as the counter does not jump, no system call is made.
+//!                  thread has also been switched away involuntarily ([`switched_away`]). This is reported to
+//!                  the decision code. As long as the counter does not jump, no system call is made.
 //! Sharing          a thread that spins without end or for a fixed time offers its processor to others now
 //!                  and then ([`YieldLimiter`]), because the thread it waits for may be among them. The adaptive
 //!                  policy spins briefly, and learns from losing the core.

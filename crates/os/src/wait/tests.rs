@@ -157,7 +157,7 @@ fn offers_pause_after_slices_that_others_kept() {
     const MS: u64 = 1_000_000;
     let offers = YieldLimiter::default();
     let mut now = 1000 * MS;
-    // Somebody had it for so long: when it is offered again, from then.
+    // Another thread had the core for `length`: when the next offer is due, counted from then.
     let mut away = |pass: u64, length: u64| {
         let began = now.max(offers.next.load(Relaxed)) + pass;
         now = began + length;
@@ -165,10 +165,10 @@ fn offers_pause_after_slices_that_others_kept() {
         offers.next.load(Relaxed) - now
     };
     assert_eq!([away(0, 300), away(0, MS / 2)], [1000; 2], "whoever was waited for");
-    // Somebody else: sixteen times as long, and longer while that goes on, whatever is between.
+    // Another thread: sixteen times as long, and longer while that continues, whatever happens in between.
     assert_eq!([away(0, 3 * MS), away(5 * MS, 3 * MS)], [48 * MS, 96 * MS]);
     assert_eq!([away(MS, 300), away(MS, 300), away(MS, 3 * MS)], [1000, 1000, 192 * MS]);
-    // Who has stayed away for as long as the pause was is forgiven, though it was asked all the time.
+    // A thread that has not asked for as long as the pause was is forgiven.
     (0..200).for_each(|_| assert_eq!(away(MS, 300), 1000));
     assert_eq!(away(0, 3 * MS), 48 * MS);
     assert_eq!(away(0, 900_000 * MS), 10_000 * MS, "no longer than that");

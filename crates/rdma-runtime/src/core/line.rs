@@ -36,7 +36,7 @@ pub(super) struct Connection {
     pub(super) finished: bool,
     /// The peer has closed its direction after a message that waits for a receive.
     pub(super) left: bool,
-    /// The end is over.
+    /// The end has finished.
     pub(super) leaving: bool,
     /// Deadline for sending the Terminate and for the peer to close. The timer alone cannot identify its
     /// line: within five seconds, a program can connect so often that the number of a removed end is reused.

@@ -63,9 +63,9 @@ enum Timer {
     /// Nudges an initiator's peer, which may have missed the first message; with the number of earlier
     /// nudges.
     Nudge(u32, u32),
-    /// The time to close a line in order is over.
+    /// The time to close a line in order has expired.
     Farewell(u32),
-    /// The time for a detached stream to close in order is over.
+    /// The time for a detached stream to close in order has expired.
     Parted(u32),
     /// An offer of shared memory was not answered.
     Offer(u32),
@@ -340,7 +340,7 @@ impl Core {
             places.clear();
             if read > landed {
                 self.nic.arrive(end, &self.room[..read - landed], now);
-                // What follows the start frames uses shared memory, if both ends have it.
+                // Everything after the start frames uses shared memory, if both ends have it.
                 if self.change_over(end) {
                     return;
                 }

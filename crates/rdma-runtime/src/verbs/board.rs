@@ -76,7 +76,7 @@ impl EngineState {
         self.hear_connections(now)
     }
 
-    /// Delivers events, and sends what they cause: nobody else would before the next drive.
+    /// Delivers events and sends what they cause, which would otherwise wait until the next drive.
     fn go_on(&mut self, now: Instant) {
         while self.dispatch_events(now) {
             self.core.flush(now);

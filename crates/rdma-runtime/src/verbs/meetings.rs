@@ -1,5 +1,5 @@
-//! Out-of-band connection of two queue pairs that are both ready: who connects, who is accepted, and who
-//! waits ([`super::queue_pairs`]).
+//! Out-of-band connection of two queue pairs that are both ready: which side connects, which accepts, and
+//! which waits ([`super::queue_pairs`]).
 
 use super::board::EngineState;
 use super::ends::EndUse;

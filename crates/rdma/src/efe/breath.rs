@@ -16,7 +16,7 @@ use kiban_base::Instant;
 pub(super) struct DrainEpochs {
     flag: bool,
     number: u32,
-    /// Number of flows that have delivered something since the last breath.
+    /// The number of flows that have delivered anything since the last drain epoch.
     flows: u32,
     has_joined: bool,
     not_before: Instant,

@@ -221,7 +221,7 @@ mod tests {
 
     const BASE: u64 = 10_000;
 
-    /// A flow after rounds with these RTTs and an always full window.
+    /// Returns a flow after rounds with these RTTs and an always full window.
     fn after(trips: &[u64]) -> Congestion {
         let config = Config::default();
         let mut flow = Congestion::new(&config);

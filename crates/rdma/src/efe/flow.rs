@@ -52,7 +52,7 @@ pub(super) struct Halves {
     pub(super) receiver: Receiver,
 }
 
-/// What the flows of an endpoint share, for one call.
+/// The state that the flows of an endpoint share, for one call.
 pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     pub(super) counters: &'a mut EfeCounters,
@@ -88,7 +88,7 @@ pub(super) struct Flow {
     told_finished: bool,
     told_readable: bool,
     pub(super) wants_room: bool,
-    /// The breath flag of the peer's latest frames.
+    /// The drain flag of the peer's latest frames.
     pub(super) peer_drain_flag: bool,
 
     /// Number of unanswered probes, when the next is due, and whether it is for credit.
@@ -181,7 +181,7 @@ impl Flow {
         cx.events.push_back(Event::Connected { flow: self.number, greeting });
     }
 
-    /// Records that the peer was heard: restarts the probe timer.
+    /// Records that a frame of the peer arrived: restarts the probe timer.
     fn heard(&mut self, config: &Config, now: Instant) {
         self.probes = 0;
         self.probes_credit = false;

@@ -38,7 +38,7 @@ pub(super) struct Receiver {
     echo: Option<(u32, Instant)>,
     /// The peer's end has arrived in order, and everything before it was taken.
     pub(super) is_finished: bool,
-    /// The number of the breath in which this half last received something.
+    /// The number of the drain epoch in which this half last received something.
     pub(super) drain_epoch: u32,
 }
 

@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Two halves, and a path that loses every `lose_every`-th frame.
+    /// Runs two halves over a path that loses every `lose_every`-th frame.
     fn transfer(initial: u32, transmission: u32, segments: u32, lose_every: u64) -> (Vec<u32>, EfeCounters) {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let (mut sender, mut receiver) = (Sender::new(initial, &config), Receiver::new(initial, &config));

@@ -16,7 +16,7 @@
 //!                  buffers of a burst and of a frame are passed from stream to stream; the core keeps one
 //!                  spare of each. A stream whose message waits for a receive also holds what was read after
 //!                  it.
-//! Not implemented  timers: the driver gives up on peers that do not begin ([`Stream::is_starting`]).
+//! Not implemented  timers: the driver gives up on peers that do not start ([`Stream::is_starting`]).
 
 use super::mpa::{
     self, Agreed, Answer, Deframer, Front, Initiator, MarkerInserter, Responder, Rtr, SetupFault, Trailer,
@@ -566,7 +566,7 @@ impl Stream {
                     Ok(Validation::Done) => {
                         let trailer = mpa::trailer_bytes(length);
                         used += mpa::fpdu_bytes(length) - trailer;
-                        // Skip what has arrived of the trailer; the rest is skipped later.
+                        // Skip the part of the trailer that has arrived; the rest is skipped later.
                         let here = trailer.min(run.len() - used);
                         (self.trailer, used) = (trailer - here, used + here);
                     }
@@ -580,8 +580,8 @@ impl Stream {
                             self.landing = Some((placement, mpa::trailer_bytes(length)));
                             self.finish_landing(rnic, qp);
                         }
-                        // What follows is the rest of the payload or its trailer, not a frame; skip what has
-                        // arrived of the trailer.
+                        // The next bytes are the rest of the payload or its trailer, not a frame; skip the
+                        // part of the trailer that has arrived.
                         let here = self.trailer.min(run.len() - used);
                         self.trailer -= here;
                         return if self.ignores_input { run.len() } else { used + here };

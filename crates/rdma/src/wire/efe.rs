@@ -111,7 +111,7 @@ pub mod flag {
 pub mod reason {
     /// Requested by the upper layer.
     pub const HOST: u32 = 0;
-    /// Nobody listens for that service.
+    /// There is no listener for that service.
     pub const NO_SERVICE: u32 = 1;
     /// The flow is unknown, or has ended.
     pub const NO_FLOW: u32 = 2;
@@ -255,7 +255,7 @@ pub fn verify(header: &Header, frame: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// What two ends exchange when they connect.
+/// The data that two ends exchange when they connect.
 ///
 /// ```text
 /// flow 32 | key 32 | service 16 | longest segment 16 | greeting

@@ -124,7 +124,7 @@ impl RdmaWiring {
         };
     }
 
-    /// Moves what there is to move.
+    /// Moves as many bytes as possible.
     fn pump(&mut self, stack: &mut Stack) {
         let now = stack.now;
         if let Some((_, endpoint)) = &mut self.efe {

@@ -24,7 +24,7 @@ async fn asked(listener: &Listener) -> AssociateRequest {
     listener.accept().await.expect("it comes").request().await.expect("it asks")
 }
 
-/// Both ends of an association; the second is the responder.
+/// Returns both ends of an association; the second is the responder.
 async fn pair() -> (Association, Association) {
     let (listener, port) = listener();
     let parameters = Parameters::new(APPLICATION, &[SYNTAX, OTHER]);

@@ -73,7 +73,7 @@ const MMS_INITIATE: [u8; 40] = [
     0x08, 0x00, 0x00, 0x79, 0xef, 0x18,
 ];
 
-/// An F-INITIALIZE request: everything without recovery.
+/// Returns an F-INITIALIZE request that asks for everything but recovery.
 fn initialize(caller: &Caller) -> Vec<u8> {
     let document = |oid| ContentsTypeName::Document(DocumentTypeName(oid));
     let request = ftam::InitializeRequest {
@@ -118,7 +118,7 @@ struct Reply {
     results: Vec<ContextResult>,
     provider_reason: Option<ppdu::ProviderReason>,
     aare: Option<Box<Aare>>,
-    /// What went wrong, in words.
+    /// The error, in words.
     fault: Option<String>,
     silent: bool,
 }

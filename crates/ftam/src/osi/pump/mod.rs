@@ -1,7 +1,7 @@
 //! The pump: moves bytes between a socket and the protocol that runs on it.
 //!
-//! Purpose    one gathering write for all that waits to be sent, without copying payload; one read for all
-//!            that has arrived, into memory that is handed up without a copy.
+//! Purpose    one gathering write for everything that waits to be sent, without copying payload; one read for
+//!            everything that has arrived, into memory that is passed up without a copy.
 //! Operation  in turns: the end works; then the socket is written and read as far as possible.
 //! Reading    the read size begins small and grows as long as reads fill it, so that thousands of idle
 //!            connections use little memory.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// A relay that passes its events on.
+/// Returns a relay that passes its events on.
 fn relay(settings: Settings) -> (Arc<Relay>, mpsc::UnboundedReceiver<Event>) {
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Mutex::new(tell);
@@ -111,12 +111,12 @@ async fn whoever_does_not_take_units_is_waited_for() {
     tokio::join!(sends, takes);
 }
 
-/// Whether it is not done after a while.
+/// Returns whether it is not finished after a while.
 async fn timeout(what: impl Future<Output = ()>) -> bool {
     tokio::time::timeout(Duration::from_millis(300), what).await.is_err()
 }
 
-/// A packet with its XOT header.
+/// Returns a packet with its XOT header.
 fn packet(bytes: &[u8]) -> Vec<u8> {
     [&[0, 0, 0, bytes.len() as u8], bytes].concat()
 }
@@ -218,7 +218,7 @@ async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
         assert!(why.contains(words), "{words}: {why}");
     }
 
-    // Routers: that nobody is; that clear, close, talk nonsense, or say nothing.
+    // Routers: a closed port; routers that clear, close, send nonsense, or are silent.
     let (router, router_port) = bound();
     let (relay, mut told) = relay(settings);
     let ((one, dead), (two, alive)) = (bound(), bound());

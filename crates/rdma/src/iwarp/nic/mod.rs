@@ -42,7 +42,7 @@ pub const NUDGES_MAX: u32 = 6;
 pub enum ConnectError {
     /// The peer refused; with its private data.
     Rejected(Vec<u8>),
-    /// Nobody listens at the address, or there is no route to it.
+    /// There is no listener at the address, or no route to it.
     Unreachable,
     /// The peer did not answer in time.
     Timeout,
@@ -142,12 +142,12 @@ enum FlowPhase {
 struct End {
     below: Transport,
     qp: Option<u32>,
-    /// The listener that it came to.
+    /// The listener at which it arrived.
     listener: Option<u32>,
     /// Deadline for establishing the connection.
     until: Instant,
     is_established: bool,
-    /// The host was told of the failure.
+    /// The failure was reported to the host.
     failed: bool,
     /// Queued for service, since it may have to send something unknown to the core.
     is_scheduled: bool,

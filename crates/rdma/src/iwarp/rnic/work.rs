@@ -65,7 +65,7 @@ pub struct Binding {
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// What peers may do; local rights have no effect on a window.
+    /// The access of peers; local rights have no effect on a window.
     pub access: Access,
 }
 

@@ -69,7 +69,7 @@ pub(in super::super) struct Qp {
     /// Segments made, and how many of them, from the first on, the lower layer no longer holds.
     pub(in super::super) segments_out: u64,
     pub(in super::super) confirmed: u64,
-    /// What peers may do with memory through this queue pair.
+    /// The access that peers have through this queue pair.
     pub(in super::super) allows: Access,
     /// Writes, Sends and immediate data complete when the peer acknowledges their arrival; both ends
     /// acknowledge.

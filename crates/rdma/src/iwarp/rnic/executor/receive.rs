@@ -533,7 +533,7 @@ pub(in super::super) fn landing(
     found.map_err(|violation| on_invalidated(qp, tables.outputs, placement, violation))
 }
 
-/// Records that `bytes` bytes were stored where [`landing`] said.
+/// Records that `bytes` bytes were stored where [`placement_buffers`] said.
 pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &mut Placement, bytes: usize) {
     placement.placed += bytes;
     outputs.counters.direct_bytes += bytes as u64;

@@ -25,7 +25,7 @@ use crate::wire::rdmap::{
 use arrayvec::ArrayVec;
 use core::mem;
 
-/// Where segments go: the lower layer's end of the TO-LLP FIFO.
+/// The destination of segments: the lower layer's end of the TO-LLP FIFO.
 pub trait ToLlp {
     /// Returns the maximum segment length in bytes, header included (RFC 5041's MULPDU); at least 128.
     fn segment_bytes(&self) -> usize;

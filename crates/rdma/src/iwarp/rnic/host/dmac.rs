@@ -199,7 +199,7 @@ pub(in super::super) fn landing(
     Ok(())
 }
 
-/// Advances the cursor past `bytes` bytes stored where [`landing`] said.
+/// Advances the cursor past `bytes` bytes stored where [`placement_buffers`] said.
 pub(in super::super) fn skip(sges: &[Sge], cursor: &mut Cursor, mut bytes: usize) {
     while bytes > 0 {
         let Some(sge) = cursor.rest(sges) else { break };
