@@ -68,7 +68,7 @@ impl Recording {
         self.ends <= now || self.is_full() || self.tell.is_closed()
     }
 
-    /// Writes what is left, and informs the client.
+    /// Writes the remainder, and informs the client.
     fn end(mut self) -> Result<Captured, String> {
         let flushed = self.file.flush().map_err(|error| error.to_string());
         let Recording { port, path: file, packets, bytes, .. } = self;
@@ -162,7 +162,7 @@ impl CapturePoint {
         self.is_full.load(Ordering::Acquire)
     }
 
-    /// Ends a capture that is over, and returns its outcome.
+    /// Ends a capture that has finished, and returns its outcome.
     pub(crate) fn end(&self, now: Instant) -> Option<Result<Captured, String>> {
         self.end_if(|recording| recording.is_over(now))
     }

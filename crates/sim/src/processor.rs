@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) enum Stage {
     /// It is idle.
     Rest,
-    /// The batch has been paid for: the board is to be told.
+    /// The batch has been charged and is to be passed to the board.
     Heard,
     /// The board is to be drained.
     Drain,

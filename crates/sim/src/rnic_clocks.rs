@@ -433,7 +433,7 @@ mod tests {
         // Large ones do not.
         let end = |count| clocks.overlapped(&write(&[1456]).repeat(count)).end;
         assert_eq!(end(9) - end(8), 184);
-        // The other work resolver, with what it does between segments.
+        // The other work resolver, with its work between segments.
         let end = |count| clocks.overlapped(&arrival(&vec![64; count])).end;
         assert_eq!(end(9) - end(8), 23 + 11);
     }

@@ -168,7 +168,7 @@ fn content(stream: usize, index: u64, at: usize) -> u8 {
 }
 
 impl Star {
-    /// Hosts around a switch; what they send is in `streams`.
+    /// Creates hosts around a switch; they send `streams`.
     pub fn new(config: &StarConfig, streams: Vec<Stream>) -> Star {
         let chance = SimRng::from_seed(config.seed);
         let host = |number: usize| {

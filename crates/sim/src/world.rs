@@ -81,7 +81,7 @@ struct Site {
     /// Packets sent through a port that is not connected.
     packets_nowhere: u64,
     programs: Vec<Box<dyn Program>>,
-    /// Programs that have not been started: the last so many.
+    /// The number of programs, at the end of the list, that have not been started.
     fresh: usize,
     wake_at: Instant,
     /// Lines out of the board.

@@ -65,7 +65,7 @@ pub fn named(board: Option<&str>) -> io::Result<String> {
     board.map_or_else(only_board, |board| Ok(board.to_owned()))
 }
 
-/// Returns whether an error means that nobody listens at a socket.
+/// Returns whether an error means that there is no listener at a socket.
 pub fn is_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

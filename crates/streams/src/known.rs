@@ -300,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Closes a stream that nobody reads any more.
+    /// Closes a stream that is not read any more.
     pub fn give_up(&mut self, slot: u32) {
         self.request(Request::Close { slot });
     }

@@ -37,7 +37,7 @@ pub fn is_name(text: &str) -> bool {
 /// Returns whether a process listens on a socket file; a killed board leaves its file behind.
 ///
 /// # Errors
-/// It is not to be trusted ([`names::call`]).
+/// The socket cannot be trusted ([`names::call`]).
 pub fn has_listener(path: &Path) -> io::Result<bool> {
     let kind = match path.extension() {
         Some(end) if end == "sockets" => SocketType::SEQPACKET,

@@ -78,7 +78,7 @@ impl Board {
     /// Starts to connect. `from` is an address and port of the board; port 0 means any.
     ///
     /// # Errors
-    /// All streams of this attachment are in use, or the board has gone.
+    /// All streams of this attachment are in use, or the board is gone.
     pub fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
         let slot = self
             .0

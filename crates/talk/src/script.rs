@@ -114,7 +114,7 @@ pub(crate) enum Call {
     Receive(usize),
 }
 
-/// Bytes of a stream: so many of the generated ones, or these.
+/// Bytes of a stream: this many of the generated ones, or these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Bytes {
     Count(usize),
@@ -141,7 +141,7 @@ pub(crate) enum Packet {
         message: Message,
         quoting: Option<Quote>,
     },
-    /// A datagram of so many bytes between the connection's two ports.
+    /// A datagram of this many bytes between the connection's two ports.
     Udp {
         bytes: usize,
         wrong_sum: bool,
@@ -297,7 +297,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The flags that are written as words: ACK is said by `ack`.
+/// The flags that have words of their own; ACK is expressed by `ack`.
 pub(crate) const FLAGS: [(&str, Flags); 7] = [
     ("SYN", Flags::SYN),
     ("FIN", Flags::FIN),

@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     pub(crate) local_port: Option<u16>,
     pub(crate) board: Side,
     pub(crate) peer: Side,
-    /// The window that the peer's segments carry when they do not say.
+    /// The window of the peer's segments that name none.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
     /// The bytes that the host has written.

@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// Reads and checks what is there, at most `count` bytes: how many.
+    /// Reads and checks at most `count` bytes; returns how many.
     fn read(&mut self, index: usize, count: usize) -> usize {
         let Some(stream) = self.connections[index].stream else { return 0 };
         let mut buffer = vec![0; count.min(64 << 10)];

@@ -129,7 +129,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// One request of here, carried; what it says there.
+    /// Makes one request at this end, carries it, and returns its indication at the other end.
     fn here(&mut self, request: Request) -> Indication {
         self.here.request(request).unwrap();
         self.there.arrive(carried(self.here.poll_down().unwrap()));
@@ -149,7 +149,7 @@ impl Pair {
         pair
     }
 
-    /// Release collision.
+    /// Returns a pair in a release collision.
     fn collided() -> Pair {
         let mut pair = Pair::associated();
         pair.here.request(release()).unwrap();

@@ -71,7 +71,7 @@ fn told(link: &mut Link) -> Vec<Indication> {
     core::iter::from_fn(|| link.poll_up()).collect()
 }
 
-/// A DTE that is up.
+/// Returns a DTE whose link is up.
 fn connected(change: impl FnOnce(&mut Config)) -> Link {
     let mut config = Config::new(Role::Dte);
     change(&mut config);
@@ -239,7 +239,7 @@ fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
     assert_eq!(link.counters().dropped_while_busy, 1);
     assert_eq!(told(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
-    // The host may say it as well.
+    // The host may request it as well.
     link.request(Request::Busy(true)).expect("always");
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
     link.request(Request::Busy(false)).expect("always");

@@ -339,7 +339,7 @@ fn going_back_discards_what_was_under_way() {
 #[test]
 fn collisions_are_decided_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
-    // What each end asks for at once, and whether the initiator's prevails (X.225 §A.5.4.6.1).
+    // What each end requests at the same time, and whether the initiator prevails (X.225 §A.5.4.6.1).
     for (own, others, initiator_wins) in [
         ((Abandon, 0), (Restart, 10), true),
         ((Restart, 10), (Abandon, 0), false),
@@ -518,7 +518,7 @@ proptest! {
         let units = [Units::DUPLEX, ALL, ALL, Units::DUPLEX | Units::MINOR_SYNCHRONISE][usize::from(units)];
         let mut ends = pair_of(configs, units);
         let mut queues: [VecDeque<transport::Request>; 2] = Default::default();
-        // Data that were asked for and that came, until somebody resynchronises, which loses some.
+        // Data sent and received, until an end resynchronises, which loses some.
         let (mut asked, mut heard) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         let (mut harmed, mut whole) = (false, true);
         let told_of = |ends: &mut [Session; 2], heard: &mut [Vec<Vec<u8>>; 2]| {
@@ -566,7 +566,7 @@ proptest! {
             }
             told_of(&mut ends, &mut heard);
         }
-        // All that is under way arrives.
+        // Everything in transit arrives.
         while queues.iter().any(|queue| !queue.is_empty()) {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {

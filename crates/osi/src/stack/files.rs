@@ -1,4 +1,4 @@
-//! The wiring of the file protocol: FTAM's machine on a tower.
+//! The wiring of the file protocol: FTAM's machine on the other layers.
 //!
 //! Purpose    the mapping between the machine's requests and the primitives of ACSE and presentation, both
 //!            ways, in one file.
@@ -20,7 +20,7 @@ use crate::{Selectors, acse, network, presentation};
 use alloc::vec::Vec;
 use kiban_base::Instant;
 
-/// FTAM's machine and the tower below it.
+/// FTAM's machine and the layers below it.
 #[derive(Debug)]
 pub struct Files {
     machine: Machine,
@@ -67,7 +67,7 @@ impl Files {
         self.tower.set_tsdu_bytes_max(bytes);
     }
 
-    /// Does what is due, and moves data between machine and tower until nothing moves.
+    /// Handles what is due, and moves data between machine and layers until nothing moves.
     pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) {
         self.expire(now);
         while self.step(now, meter) {}
@@ -93,8 +93,8 @@ impl Files {
         self.tower.expire(now);
     }
 
-    /// Moves one item: in the tower while anything moves there, then one request down, then one indication of
-    /// the tower up. Returns true if anything has moved.
+    /// Moves one item: in the lower layers while anything moves there, then one request down, then one of
+    /// their indications up. Returns true if anything has moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.tower.step(now, meter) {
             return true;
@@ -119,7 +119,7 @@ impl Files {
         moved
     }
 
-    /// Converts a request of the machine to one of the tower.
+    /// Converts a request of the machine to one of the lower layers.
     fn lower(&mut self, request: below::Request) -> Request {
         use presentation::Request as P;
         match request {

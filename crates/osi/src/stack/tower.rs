@@ -28,7 +28,7 @@ use kiban_base::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-/// Configuration of the layers of a tower.
+/// Configuration of the layers of a stack.
 #[derive(Clone, Default, Debug)]
 pub struct StackConfig {
     /// Configuration of transport.

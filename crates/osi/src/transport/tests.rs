@@ -321,7 +321,7 @@ proptest! {
                 }
             }
         }
-        // All that is under way arrives; then both are open or neither is.
+        // Everything in transit arrives; then both ends are open or neither is.
         for _ in 0..2000 {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {
@@ -341,7 +341,7 @@ proptest! {
         if !harmed {
             prop_assert_eq!(ends[0].is_open(), ends[1].is_open());
             for side in 0..2 {
-                // In order, nothing twice; what was under way at the end may be lost.
+                // In order and without duplicates; data in transit at the end may be lost.
                 prop_assert!(asked[1 - side].starts_with(&heard[side]));
                 prop_assert!(!ends[side].is_open() || asked[1 - side] == heard[side]);
             }

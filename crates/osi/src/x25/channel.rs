@@ -33,7 +33,7 @@ pub(super) struct Arrived {
 pub(super) struct Channel {
     pub(super) number: u16,
     pub(super) is_permanent: bool,
-    /// Whether the host has been told of the call.
+    /// Whether the call has been indicated to the host.
     pub(super) is_known: bool,
     pub(super) call: Call,
     pub(super) reset: Reset,

@@ -18,7 +18,7 @@ fn config(role: Role) -> Config {
     Config { channels, ..Config::new(role) }
 }
 
-/// A layer whose link is up and which has restarted.
+/// Returns a layer whose link is up and which has restarted.
 fn ready(role: Role) -> Layer {
     let mut layer = Layer::new(config(role));
     layer.arrive(Below::Up, T0);
@@ -58,7 +58,7 @@ fn ours(diagnostic: u8) -> Cause {
     Cause { cause: 0, diagnostic: Some(diagnostic) }
 }
 
-/// Everything passes between two layers until nothing moves.
+/// Carries everything between two layers until nothing moves.
 fn run(one: &mut Layer, two: &mut Layer) {
     loop {
         let mut moved = false;
@@ -118,7 +118,7 @@ fn two_ends_restart_call_send_and_clear() {
     let taken = Indication::Data { channel: 10, data: unit.into(), qualifier: true, delivery: true };
     assert_eq!(told(&mut dce), [taken]);
     run(&mut dte, &mut dce);
-    // D: it is told when it was taken, not before.
+    // D bit: delivery is confirmed when the packet was taken, not before.
     assert_eq!(told(&mut dte), [Indication::Delivered { channel: 10 }]);
 
     dce.request(Request::Clear { channel: 10, cause: ours(241), user_data: b"bye".to_vec() }, T0)
@@ -280,7 +280,7 @@ fn what_is_wrong_in_a_call_clears_it() {
         say(&mut layer, &[0x10, packet[1], 0x17]);
         assert_eq!((told(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
-    // Answers that do not fit what was asked for; a DCE has a cause of its own.
+    // Answers that do not match the request; a DCE has a cause of its own.
     let rows: [(FastSelect, &[u8], u8); 4] = [
         (FastSelect::No, &[0, 0, 1], 39),
         (FastSelect::Restricted, &[0, 0], 42),
@@ -356,7 +356,7 @@ fn a_dce_explains_what_it_cannot_place() {
         let mut layer = ready(Role::Dce);
         say(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[&[0x10, 0, 0xf1][..], explained].concat()]);
-        // A DTE reads that and says nothing of the kind itself.
+        // A DTE accepts the DCE's cause, but never sends it.
         let mut layer = ready(Role::Dte);
         say(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
@@ -435,7 +435,7 @@ fn bounds_hold() {
     say(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
     say(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
     assert_eq!(sent(&mut layer).last(), Some(&vec![0x10, 5, 0x1b, 0, 163]));
-    // Without anybody to look, and without a link that takes packets.
+    // With a host that takes no indications, and a link that takes no packets.
     for _ in 0..10_000 {
         for packet in [
             &[0x10, 5, 0x00, 1][..],

@@ -153,7 +153,7 @@ impl Validator<'_> {
                 toml::Value::String(word) => word.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(is_on) => is_on.to_string(),
-                // No setting has such a value; the error of the setting says what it expects.
+                // No setting has such a value; the setting's own error says what it expects.
                 other => format!("a {}", other.type_str()),
             };
             let at = value.span().start;

@@ -7,9 +7,9 @@
 //! Tie       when no address has more than one, a caller whose address has none replaces the address that
 //!           has gone longest without moving `EARNING_BYTES`, if that is at least `TENURE`. An address that
 //!           moves twice as much per tenure, at a steady rate, keeps its place. Any other caller is refused.
-//! Account   of each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
-//!           the last session of the address ends and goes on with the next, for `MEMORY`, so that a new
-//!           connection does not begin a new tenure. A caller with such an account can displace only an
+//! Account   for each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
+//!           the last session of the address ends and continues with the next, for `MEMORY`, so that a new
+//!           connection does not start a new tenure. A caller with such an account can displace only an
 //!           address whose account is longer by a tenure, so a displaced address cannot immediately displace
 //!           those that displaced it.
 //! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no place is free.

@@ -406,7 +406,7 @@ impl Relay {
             self.is_connected = self.socket.calls().peer_addr().is_ok();
         }
         if self.tells_why && !self.is_open && self.has_hung_up() {
-            // Nobody waits for the stream any more.
+            // The other end of the stream is gone.
             return Next::Cut;
         }
         if !self.is_connected || !self.is_open {

@@ -115,7 +115,7 @@ impl Peer {
         self.user.work(self.end.machine(), room);
         self.hear(now);
         let moved = self.end.settle(now, &mut ());
-        // The session of TCP is there already.
+        // The TCP session exists already.
         let asks = self.end.connection_action() == ConnectionAction::Connect;
         if asks {
             self.end.connected(now, &mut ());

@@ -21,7 +21,7 @@ pub struct Tally {
     pub carried: u64,
     /// Cells known to be lost.
     pub lost: u64,
-    /// Cells that arrived with a payload that nobody sent, or twice.
+    /// Cells with an unknown payload, and duplicates.
     pub strange: u64,
     /// The delay of each cell that arrived, in nanoseconds.
     pub delays: Vec<u64>,

@@ -20,7 +20,7 @@ const ROOM: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(2);
 /// The greatest deviation of the rate from the nominal one.
 const TOLERANCE_PPM: u32 = 1000;
-/// Marks of what was read when; then every second is forgotten.
+/// Records of when how much was read; when there are too many, every second is dropped.
 const MARKS_MAX: usize = 512;
 
 /// The result of a clock recovery.
@@ -29,7 +29,7 @@ pub struct Recovered {
     /// By how much the octets were read faster than nominal, over the last quarter of the time, parts in a
     /// million.
     pub ppm: f64,
-    /// By how much the buffer fell below what was to wait, milliseconds.
+    /// By how much the buffer fell below its intended level, milliseconds.
     pub below_ms: f64,
     /// By how much it rose above.
     pub above_ms: f64,

@@ -1,7 +1,7 @@
 //! ICMP errors received about our packets, and checks before we send any.
 //!
 //! Purpose          decode the quoted packet as carefully as one from the wire, to find the session or socket
-//!                  it belongs to. Nothing else in it is trusted: anybody who can guess addresses and ports
+//!                  it belongs to. Nothing else in it is trusted: any host that guesses addresses and ports
 //!                  can forge it, so TCP checks the sequence number as well (RFC 5927 §4).
 
 use crate::ip::IcmpErrorKind;

@@ -189,7 +189,7 @@ fn without_recovery_nothing_is_left_behind() {
 #[test]
 fn a_note_that_cannot_be_read_now_is_not_forgotten() {
     let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
-    // Where the responder looks for what is too old; where the transfer is to go on.
+    // Once while the responder looks for expired dockets, once while the transfer resumes.
     for fetches in 0..2 {
         let cut = |cut| {
             let mut ground = Ground::new();

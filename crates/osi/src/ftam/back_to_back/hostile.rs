@@ -1,4 +1,4 @@
-//! Peers that say what they like.
+//! Peers that send arbitrary FPDUs.
 
 use super::*;
 use crate::ftam::State;
@@ -15,7 +15,7 @@ fn pick<T: Clone>(chance: &mut SimRng, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize].clone()
 }
 
-/// Any FPDU of an initiator, with parameters that are sometimes sensible.
+/// Returns any FPDU of an initiator, with parameters that are sometimes valid.
 fn any(chance: &mut SimRng) -> Pdu {
     let name = pick(chance, &["f", "f", "f", "f", "new", "d", "d/g", "..", "", "a//b"]);
     let access = AccessRequest(pick(chance, &[0xff, 0xff, 0xff, 1, 4, 8, 0x20, 0xffff, 0]));
@@ -169,7 +169,8 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
                     Up::Data(vec![value(context, DataElement::Value { tag, contents }.into_rope())])
                 }
                 _ => {
-                    // What the table has no cell for ends the association: most are asked for where they fit.
+                    // An FPDU that is not allowed in the state ends the association: most are chosen where
+                    // they are allowed.
                     let tries = if chance.below(200) == 0 { 1 } else { 30 };
                     let pdu = (0..tries)
                         .map(|_| any(&mut chance))

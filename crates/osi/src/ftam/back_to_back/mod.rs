@@ -97,7 +97,7 @@ struct Pair {
     caller: Machine,
     called: Machine,
     serial: u32,
-    /// How much may still cross, before the line is cut.
+    /// How much may still be carried before the line is cut.
     left: Option<u32>,
     events: Vec<Event>,
 }
@@ -131,7 +131,7 @@ impl Pair {
         pair
     }
 
-    /// What the services below make of a request, at the other end.
+    /// Converts a request to the indication that the services below deliver at the other end.
     fn carry(&mut self, request: Down) -> Option<Up> {
         Some(match request {
             Down::Associate(associate) => Up::Associate(associate),
@@ -158,8 +158,8 @@ impl Pair {
         })
     }
 
-    /// What both have sent and the other has not seen, as session has it when one of them resynchronises:
-    /// what the other end has sent is void; of two that meet, abandoning wins, and else the caller.
+    /// Takes what both have sent and the other has not received. If one of them resynchronises, what the
+    /// other end has sent is discarded; if both do, abandoning prevails, and otherwise the calling end.
     fn sent(&mut self) -> [Vec<Down>; 2] {
         let mut ours: Vec<Down> = core::iter::from_fn(|| self.caller.poll_down()).collect();
         let mut theirs: Vec<Down> = core::iter::from_fn(|| self.called.poll_down()).collect();
@@ -177,7 +177,7 @@ impl Pair {
         [ours, theirs]
     }
 
-    /// One round: whether anything crossed. False for ever once the line is cut.
+    /// Performs one round. Returns whether anything was carried; always false once the line is cut.
     fn round(&mut self, ground: &mut Ground) -> bool {
         let mut crossed = false;
         for (by_caller, sent) in [true, false].into_iter().zip(self.sent()) {

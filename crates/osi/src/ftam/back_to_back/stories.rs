@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// So many bytes of a file are not read at once.
+/// Too many bytes of a file to be read at once.
 const LONG_BYTES: usize = 300_000;
 
 #[test]
@@ -34,7 +34,7 @@ fn every_document_comes_back_as_it_was() {
         assert_eq!(pair.job(&mut ground, append), Ok(Outcome::Done), "{document:?}");
         assert_eq!(ground.there.contents(&path("theirs")).unwrap(), [&contents[..], contents].concat());
     }
-    // What is stored as records can be had as plain text.
+    // Contents stored as records can be read as plain text.
     let simple = Job::Get { remote: "theirs".into(), local: path("back"), document: Some(text(27)) };
     assert_eq!(pair.job(&mut ground, simple), Ok(Outcome::Done));
     pair.close(&mut ground);
@@ -352,7 +352,7 @@ fn two_who_want_one_file_are_kept_apart() {
     first.initiator.start(put("mine", "f", BINARY), &mut first.caller, &mut ground.here).unwrap();
     (0..6).for_each(|_| _ = first.round(&mut ground));
     assert!(first.initiator.progress().0 > 0 && first.initiator.is_busy());
-    // Who reads has what was there; who writes has to wait.
+    // A reader gets the old contents; a writer has to wait.
     assert_eq!(second.job(&mut ground, get("f", "x")), Ok(Outcome::Done));
     assert_eq!(ground.here.contents(&path("x")), Some(&b"old"[..]));
     for job in [put("mine", "f", BINARY), Job::Rename { remote: "f".into(), to: "f".into() }] {

@@ -1,4 +1,4 @@
-//! Many jobs, by chance, beside a plain model.
+//! Many random jobs, compared with a simple model.
 
 use super::*;
 

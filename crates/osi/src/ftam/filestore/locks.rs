@@ -29,7 +29,7 @@ pub enum Lock {
     Shared,
     /// It acts; others may not.
     Exclusive,
-    /// It does not act; nobody may.
+    /// The user does not perform the action, and no other user may.
     NoAccess,
 }
 

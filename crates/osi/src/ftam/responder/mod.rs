@@ -3,7 +3,7 @@
 //!
 //! Purpose          every confirmed service is answered, with the standard's diagnostic if it fails; contents
 //!                  are read and written in pieces, never faster than the association takes them.
-//! Operation        `work` handles the machine's indications, uses the disk, the locks and the doorkeeper
+//! Operation        `work` handles the machine's indications, uses the disk, the locks and the authenticator
 //!                  that the caller passes in, and answers through the machine. It never blocks: [`Progress`]
 //!                  says what it waits for.
 //! Modules          `regimes` state of each regime, `select` selection and attributes, `open` the open regime
@@ -63,7 +63,7 @@ kiban_base::counters! {
         bytes_in,
         /// Transfers recovered.
         recovered,
-        /// Setbacks that were dropped because nobody fetched them.
+        /// Failure reports that were dropped because they were not fetched.
         failure_reports_dropped,
         /// Answers that the machine rejected: a defect of this responder.
         internal_errors,

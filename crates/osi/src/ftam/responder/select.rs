@@ -186,7 +186,7 @@ impl Responder {
             return Err(permanent(ErrorIdentifier::REQUESTED_ACCESS_INCONSISTENT));
         }
         let entry = match (&selected.fresh, &selected.entry) {
-            // Nobody else has seen it yet: its attributes are those of its creation.
+            // No other user has seen it yet: its attributes are those of its creation.
             (Some(_), Some(entry)) => entry.clone(),
             _ => store.disk.stat(&selected.path).map_err(trouble)?,
         };

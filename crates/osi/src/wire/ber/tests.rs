@@ -135,7 +135,7 @@ fn every_form_that_the_standard_allows_is_read() {
     check_read("23 80 0303000a3b 0305045f291cd0 0000", Ok(BitString::new(hex("0a3b5f291cd0"), 4)));
     check_read("bf0e 80 4e0161 0000", Err::<Choice, _>(Malformed::Alternative));
     check_read("bfa000 80 6e80 1901 61 0000 0000", Ok(Choice::Wrapped(Title("a".into()))));
-    // Trailing zeros, bits that are not known, bits beyond what is unused.
+    // Trailing zeros, unknown bits, bits beyond the unused ones.
     check_read("84 06 07 40 00000080", Ok(Units(2 | 1 << 32)));
     check_read("84 02 06 ff", Ok(Units::READ | Units::WRITE));
     check_read("84 0a 00 00 00 00 00 00 00 00 01 ff", Ok(Units::FAR));
@@ -411,7 +411,7 @@ fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8
         let form = forms.next().unwrap();
         let is_anything = element.tag == Tag::context(7) || element.tag == Tag::EXTERNAL;
         if is_anything {
-            // What is kept as it was sent is not written anew.
+            // A value that is kept as received is not encoded again.
             out.extend_from_slice(element.whole());
             continue;
         }

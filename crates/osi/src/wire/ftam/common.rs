@@ -121,7 +121,7 @@ asn1! {
         SHARED(1),
         /// This user only.
         EXCLUSIVE(2),
-        /// Nobody may.
+        /// No one may.
         NO_ACCESS(3),
     }
 

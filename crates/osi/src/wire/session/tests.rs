@@ -5,7 +5,7 @@ use kiban_base::Bytes;
 use kiban_base::Malformed;
 use proptest::prelude::*;
 
-/// Hexadecimal digits; `__` is the number of bytes behind it.
+/// Parses hexadecimal digits; `__` is the number of bytes after it.
 fn hex(text: &str) -> Vec<u8> {
     if let Some((front, behind)) = text.split_once("__") {
         let behind = hex(behind);
@@ -66,7 +66,7 @@ fn whole(text: &str) -> Enclosed {
     Enclosed::whole(rope(text))
 }
 
-/// SPDUs of ISODE, libiec61850 and josistack; user data is truncated.
+/// Returns SPDUs of ISODE, libiec61850 and josistack; user data is truncated.
 fn captured() -> Vec<(&'static str, &'static str, Spdu)> {
     vec![
         (
@@ -260,7 +260,7 @@ fn long_lengths_have_the_extended_form() {
         assert_eq!(bytes.to_vec()[at], code, "{length}");
         assert_eq!(Tsdu::read(bytes), Ok(Tsdu { first: spdu, then: None }));
     }
-    // Three octets for a length that one could say are as good.
+    // A length in three octets is valid even if one would do.
     assert_eq!(alone("0a ff0004 c1ff0000"), Spdu::Disconnect(Enclosed::default()));
     assert_eq!(alone("0a ff0005 c1ff0001 aa"), Spdu::Disconnect(whole("aa")));
 }
@@ -288,7 +288,7 @@ fn liberties_are_taken_well() {
     let bytes =
         "0d __ c101aa 1402 e002 0503 1601fe 3301 07 3301 01 1a00 7f02 0102 d300 1301 00 0a00 3400 3c00";
     assert_eq!(alone(bytes), Spdu::Connect(Box::new(expected)));
-    // Defaults when nothing is there.
+    // Defaults for absent parameters.
     let Spdu::Connect(empty) = alone("0d 00") else { panic!("a CONNECT") };
     assert_eq!((empty.versions, empty.units), (Versions::V1, Units::DEFAULT));
     let Spdu::Refuse(empty) = alone("0c 00") else { panic!("a REFUSE") };

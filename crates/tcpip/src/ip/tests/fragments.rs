@@ -21,7 +21,7 @@ fn roomy(reassembly: ReassemblyConfig) -> Bench {
     bench
 }
 
-/// A fragment of a datagram from the peer.
+/// Returns a fragment of a datagram from the peer.
 fn fragment(identification: u16, from: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     packet(payload, |header| {
         header.identification = identification;
