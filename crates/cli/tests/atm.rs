@@ -16,7 +16,7 @@ const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether the test has a network namespace of its own; a line says why not.
+/// Returns whether the test has a network namespace of its own; prints why not.
 fn enter() -> bool {
     match enter_new_namespace() {
         Ok(()) => true,
@@ -77,7 +77,7 @@ impl Place {
             assert!(log.read_line(&mut line).expect("text") > 0, "{arguments:?}: {all}");
             all += &line;
         }
-        // Nobody reads the rest; it must not stand in the way.
+        // The rest is not needed, but must be read so that the writer does not block.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Running { child, out }
     }
@@ -85,7 +85,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Nobody reads what is left.
+        // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -109,7 +109,7 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// What else it prints until it ends.
+    /// Returns everything else that it prints until it ends.
     fn rest(&mut self) -> String {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("text");
@@ -208,7 +208,7 @@ fn a_board_pings_who_pings_it() {
     let mut child = child.stdout(Stdio::piped()).spawn().expect("the program was built");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
-    // It is there when its first ping has come back.
+    // It is ready when its first ping has been answered.
     assert!(out.read_line(&mut line).expect("text") > 0);
     for more in [&[][..], &["--segment"]] {
         let mut arguments =
@@ -225,7 +225,7 @@ fn a_board_pings_who_pings_it() {
     let last: Value = serde_json::from_str(rest.lines().last().expect("a summary")).expect("JSON");
     assert_eq!(last["summary"]["answered"].as_u64(), Some(6), "{last}");
     let [sent, received] = ["sent", "received"].map(|key| last["summary"][key].as_u64().expect("a number"));
-    // One may have been under way.
+    // One may have been in flight.
     assert!(received <= sent && sent <= received + 1, "{last}");
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
     for (arguments, says) in [
@@ -715,7 +715,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], padded);
     assert_eq!(next(), (101, short.clone()));
-    // The answer goes where the question came from, and nowhere else.
+    // The reply goes to the sender of the request, and nowhere else.
     let answer = frame(mac(1), mac(2), &[7; 100]);
     send(101, &answer);
     assert_eq!(next(), (100, answer));
@@ -757,7 +757,7 @@ fn lines_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// The cells of a frame, as they are on the line.
+/// Returns the cells of a frame, as they are on the line.
 fn cells(vc: Vc, sdu: &[u8]) -> Vec<[u8; 53]> {
     let mut crc = kiban_base::crc::Crc32Aal5::new();
     crc.update(sdu);

@@ -13,7 +13,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(KIBAN).arg("lab").args(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
-/// What a command prints that has to come out well.
+/// Returns the output of a command that must succeed.
 fn good(arguments: &[&str]) -> String {
     let output = kiban(arguments);
     assert!(output.status.success(), "{arguments:?} {output:?}");
@@ -24,7 +24,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("one JSON value")
 }
 
-/// An empty folder, with a plan in it.
+/// Creates an empty directory with a plan in it.
 fn folder(name: &str, plan: &str) -> (PathBuf, String) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -86,7 +86,7 @@ fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
     }
     let kept = lines(&out);
     let outcome = json(&good(&arguments));
-    // A kill may cut one line; its trial is made again.
+    // A kill may truncate one line; its trial is repeated.
     let made = outcome["made"].as_u64().expect("a count") as usize;
     assert!((CELLS - kept..=CELLS - kept + 4).contains(&made), "{kept} were kept, {outcome}");
     assert_eq!(outcome["found"].as_u64().expect("a count") as usize + made, CELLS);
@@ -122,7 +122,7 @@ fn shards_merge_into_the_same_bytes_however_many_one_of_them_killed() {
         results.insert((records(Path::new(&merged)), good(&["summary", &merged])));
     }
     assert_eq!(results.len(), 1);
-    // A part alone is not whole, and says so.
+    // A part alone is incomplete, and the error says so.
     let part = kiban(&["merge", &text(&place.join("part")), &text(&place.join("3-of-7"))]);
     assert_eq!(part.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&part.stdout).contains("of 60 trials have a record"), "{part:?}");
@@ -330,7 +330,7 @@ fn script(place: &Path, scheduler: &str, plan: &str, out: &Path) -> PathBuf {
 
 #[test]
 fn gnu_parallel_makes_the_shards_and_they_are_merged() {
-    // A name that a shell has to be told not to split.
+    // A name that must be quoted in a shell.
     let (place, plan) = folder("parallel it's here", MAP);
     let there = Command::new("parallel").arg("--version").output();
     if !there.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU parallel")) {
@@ -366,7 +366,7 @@ fn a_job_array_of_slurm_makes_a_shard_a_job() {
     assert_eq!(lines(Path::new(&merged)), CELLS);
 }
 
-/// With an `hq` that does what is said of `hq submit --array`: the command once for each number, which is in
+/// With an `hq` that behaves like `hq submit --array`: runs the command once for each number, which is in
 /// HQ_TASK_ID.
 #[test]
 fn a_task_array_of_hyperqueue_submits_itself_and_merges() {

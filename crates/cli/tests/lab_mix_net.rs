@@ -1,8 +1,8 @@
 //! `kiban lab mix --to` as two users run it: over loopback, and between two network namespaces with a token
 //! bucket between.
 //!
-//! Goal      what fits is carried whole; what does not is told as lost and late; a contract is judged of each
-//!           path by itself; a peer that dies costs no more than what it had not told.
+//! Goal      traffic that fits is carried completely; the rest is reported as lost and late; each path is
+//!           policed by its own contract; when a peer dies, only what it had not reported is lost.
 //! Skipped   what needs namespaces, without the right to make them (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without
 //!           tbf.
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use two_hosts::{FAR, Folder, Network, Server, kiban};
 
-/// A plan of three sites with wide contracts, or those that are said.
+/// Writes a plan of three sites with wide contracts, or with the given ones.
 fn plan(folder: &Folder, seconds: f64, paths: &str, flows: &str) -> String {
     let sites: String =
         ["here", "there", "yonder"].map(|name| format!("[[site]]\nname = \"{name}\"\n")).concat();
@@ -157,7 +157,7 @@ fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
         let (keeps, breaks) = (named(&made, "keeps"), named(&made, "breaks"));
         assert_eq!((&keeps["cells_lost"], &keeps["cells_policed"]), (&0.into(), &0.into()), "{made:#}");
         let (cells, policed) = (figure(breaks, "cells"), figure(breaks, "cells_policed"));
-        // What a shaped path cannot send in time finds its queue full.
+        // Cells that a shaped path cannot send in time find its queue full.
         let full = figure(&made["network"], "cells_dropped_full");
         assert_eq!(figure(breaks, "cells_lost"), policed + full, "{made:#}");
         assert_eq!(full > 0.0, more.starts_with("shape"), "{made:#}");
@@ -173,7 +173,7 @@ fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
     }
 }
 
-/// Datagrams that this host has sent, whoever did.
+/// Returns the number of datagrams that this host has sent, from any process.
 fn datagrams_sent() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").expect("Linux says it");
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));

@@ -16,7 +16,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use two_hosts::{FAR, Folder, Network, Server, TOKEN, kiban};
 
-/// Two hosts with a token bucket of 135 Mbit/s in each direction.
+/// Creates two hosts with a token bucket of 135 Mbit/s in each direction.
 fn network(letter: char, mtu: u32) -> Option<Network> {
     let network = Network::new(letter, mtu)?;
     if ![&network.near, &network.far].into_iter().all(|side| Network::bucket(side, "135mbit")) {
@@ -25,7 +25,7 @@ fn network(letter: char, mtu: u32) -> Option<Network> {
     Some(network)
 }
 
-/// A verb of `kiban lab` that needs a token.
+/// Runs a command of `kiban lab` that needs a token.
 fn lab(namespace: Option<&str>, folder: &Folder, arguments: &[&str]) -> Output {
     let mut command = kiban(namespace);
     command.arg("lab").args(arguments).args(["--token-file", &folder.path("token")]);
@@ -36,7 +36,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// What a sweep takes on a machine that others use too.
+/// Options of a sweep on a busy machine.
 const UNGUARDED: [&str; 5] = ["--json", "--quiet", "--foreign-cores", "100", "--seconds"];
 
 /// Cells of a map as (buffer, message, cell).
@@ -98,7 +98,7 @@ fn the_region_is_found(
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
 
-    // What reads runs reads this one, without a session.
+    // Commands that read runs can read this one, without a session.
     let page = Path::new(&out).join("page.html");
     let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
@@ -120,7 +120,7 @@ fn the_region_is_found(
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
 }
 
-/// A verb that reads a folder, and needs no token.
+/// Runs a command that reads a directory, and needs no token.
 fn reader(verb: &[&str], more: &[&str]) -> Output {
     let mut command = kiban(None);
     command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
@@ -229,7 +229,7 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
     assert!(page.contains("8 of 8 trials have a record"));
 }
 
-/// A short sweep of loopback, into a folder.
+/// Runs a short sweep over loopback, into a directory.
 fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
     let list = ["sweep", &server.at, "--messages", "100..800/100", "--buffers", "0", "--nagle", "off"];
     lab(None, folder, &[&list[..], &["--out", out], more, &UNGUARDED, &["0.02"]].concat())

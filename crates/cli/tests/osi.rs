@@ -9,7 +9,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program was built")
 }
 
-/// An echo in a process of its own, where it answers, and what it says.
+/// An echo server process, its address, and its output.
 struct Server(Child, String, BufReader<ChildStderr>);
 
 impl Server {
@@ -88,7 +88,7 @@ fn what_transport_refuses_for_is_told() {
             let mut socket = socket.expect("it comes");
             let _ = socket.read(&mut [0; 100]);
             let _ = socket.write_all(refusal);
-            // Who refuses leaves it to the other to close.
+            // The refusing side leaves the close to the other.
             let _ = socket.read_to_end(&mut Vec::new());
         }
     });

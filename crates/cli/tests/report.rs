@@ -34,8 +34,8 @@ fn page() -> String {
     std::fs::read_to_string(&made().page).expect("the page was written")
 }
 
-/// What is virtual is exact, so the whole text is kept and compared. With `KIBAN_KEEP_SNAPSHOTS=1` keeps what
-/// came out.
+/// Virtual-time results are exact, so the whole text is recorded and compared. `KIBAN_KEEP_SNAPSHOTS=1`
+/// records it.
 #[test]
 fn the_tables_are_those_that_were_kept() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
@@ -50,7 +50,7 @@ fn the_tables_are_those_that_were_kept() {
         before == text,
         "all.txt has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the difference"
     );
-    // Some published values are missed, and said to be.
+    // Some published values are missed, and reported as missed.
     assert_eq!(made().output.status.code(), Some(1));
     assert!(text.contains("MISSED"));
 }
@@ -93,7 +93,7 @@ fn the_readmes_pictures_are_what_the_program_makes() {
     }
 }
 
-/// The first of some commands that is there.
+/// Returns the first of some commands that is installed.
 fn there(names: &[&str]) -> Option<String> {
     let works = |name: &&&str| {
         let version =
@@ -103,7 +103,7 @@ fn there(names: &[&str]) -> Option<String> {
     names.iter().find(works).map(|name| (*name).to_owned())
 }
 
-/// What a browser says of a page; none without a browser. `name` is that of a folder for its pictures.
+/// Returns a browser's view of a page, or `None` without a browser. `name` is the directory for its pictures.
 fn browsed(page: &Path, name: &str) -> Option<Value> {
     let (Some(node), Some(chromium)) =
         (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
@@ -121,7 +121,7 @@ fn browsed(page: &Path, name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
-/// What holds for every page.
+/// Checks what holds for every page.
 fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =
@@ -172,7 +172,7 @@ fn a_browser_finds_everything_and_asks_nobody() {
     assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
 }
 
-/// `kiban lab report` writes such a page of a run.
+/// `kiban lab report` writes such a page for a run.
 #[test]
 fn a_browser_opens_the_page_of_a_run() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("run-page");

@@ -53,7 +53,7 @@ fn maps_are_rows_cells_and_pictures() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--json", "--svg", svg]);
-    // Two published values are missed, and said to be.
+    // Two published values are missed, and reported as missed.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
@@ -94,7 +94,7 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "rdma-nic", "--json", "--svg", svg]);
-    // The read request's latency is missed, and said to be.
+    // The read request's latency is missed, and reported as missed.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
@@ -113,7 +113,7 @@ fn the_osi_board_has_figures_tasks_and_this_machine() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--svg", svg]);
-    // By how much session's time grows is missed, and said to be.
+    // The growth of session's time is missed, and reported as missed.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");

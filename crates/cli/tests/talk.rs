@@ -8,7 +8,7 @@ fn kiban(arguments: &[&str]) -> Output {
     command.args(arguments).current_dir(env!("CARGO_TARGET_TMPDIR")).output().expect("the program starts")
 }
 
-/// A talk of this test's own.
+/// Writes a script for this test.
 fn talk(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).expect("a file for the test");
@@ -71,7 +71,7 @@ fn a_trace_is_a_talk_though_the_story_failed() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\n#   the talk says  +40ms -> ack 12\n"), "{text}");
-    // It ends where the story failed, with what came: so it is kept.
+    // A failing script's trace ends at the failure, with what arrived: so it passes.
     let output = kiban(&["talk", &talk("again.talk", &text)]);
     assert!(output.status.success(), "{output:?}");
 }
@@ -95,7 +95,7 @@ fn without_the_source_tree_one_is_told_where_stories_are() {
     assert!(told.contains("source tree") && told.contains("name files"), "{told}");
 }
 
-/// What help texts name in the source tree is there.
+/// Paths that help texts name exist in the source tree.
 #[test]
 fn paths_in_help_texts_exist() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -8,7 +8,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program starts")
 }
 
-/// A folder of this test's own, empty.
+/// Creates an empty directory for this test.
 fn folder(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);
@@ -36,7 +36,7 @@ fn a_file_of_ones_own_arrives_whole_both_ways() {
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        // What a bare stream carried just before is no limit for what comes after.
+        // The rate of a bare stream just before is no limit for later rows.
         assert!(row["clock"] == "real" || row["limit_percent"].as_f64().unwrap() < 100.0);
     }
     // sha256sum of the same bytes, by another program.
@@ -74,7 +74,7 @@ fn a_file_that_cannot_be_read_is_a_clear_error() {
     }
 }
 
-/// tshark on a capture, told how to read AAL5; its lines.
+/// Runs tshark on a capture, with options for AAL5; returns its lines.
 fn tshark(capture: &std::path::Path, arguments: &[&str]) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "erf.aal5_type:llc multiplexed", "-r"])

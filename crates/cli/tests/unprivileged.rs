@@ -1,7 +1,7 @@
 //! What README promises: three lines make `ib_write_bw` run where there are no privileges at all.
 //!
-//! Goal      a user who is nobody, in a user and a network namespace that were just made, where nothing is
-//!           set up but the loopback interface.
+//! Goal      the user nobody, in a new user namespace and a new network namespace, where nothing is
+//!           configured except the loopback interface.
 //! Needs     perftest, iproute2, util-linux; a system on which users may make namespaces (Ubuntu 24.04 has to
 //!           be told: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
 
@@ -52,7 +52,7 @@ impl Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        // Nobody reads what is left.
+        // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

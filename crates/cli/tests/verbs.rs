@@ -19,7 +19,7 @@ fn fill(folder: &Path) {
     assert!(output.status.success(), "{}", told(&output));
 }
 
-/// A folder with the libraries.
+/// Creates a directory with the libraries.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);

@@ -8,7 +8,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program was built")
 }
 
-/// A service in a process of its own, where it listens, and what it says after that.
+/// A service process, its address, and its later output.
 struct Server {
     child: Child,
     at: String,

@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         u32::from(self.short()) << 16 | u32::from(self.short())
     }
 
-    /// Up to `count` bytes.
+    /// Takes up to `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
         let (front, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;

@@ -1,4 +1,4 @@
-//! Keys of what is under attack.
+//! Keys of the machines under attack.
 
 use kiban_base::RngKey;
 

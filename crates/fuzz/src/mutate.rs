@@ -16,7 +16,7 @@ pub struct Search {
     target: Target,
     chance: SimRng,
     seen: HashSet<u64>,
-    /// What has shown something new, the seeds first.
+    /// Inputs that have reached new features; the seeds come first.
     pub kept: Vec<Vec<u8>>,
 }
 

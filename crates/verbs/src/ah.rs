@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         // SAFETY: promised by the caller.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the handle came from `give`; posted work has copied its GID.
+        // SAFETY: the handle came from the call that created it; posted work has copied its GID.
         unsafe { take_back::<Ah>(ah) };
         Ok(())
     })

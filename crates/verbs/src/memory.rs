@@ -307,7 +307,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             None => domain.context.engine.dealloc_pd(domain.number).map_err(refused)?,
         }
         domain.context.release();
-        // SAFETY: the pointer came from `give`, and is not used again.
+        // SAFETY: the pointer came from the call that created the object, and is not used again.
         unsafe { take_back::<Pd>(pd) };
         Ok(())
     })
@@ -341,7 +341,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
             return Err(libc::EBUSY);
         }
         thread.context.release();
-        // SAFETY: the pointer came from `give`, and is not used again.
+        // SAFETY: the pointer came from the call that created the object, and is not used again.
         unsafe { take_back::<Td>(td) };
         Ok(())
     })
@@ -427,7 +427,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
         region.context.release();
-        // SAFETY: the pointer came from `give`, and is not used again.
+        // SAFETY: the pointer came from the call that created the object, and is not used again.
         unsafe { take_back::<Mr>(mr) };
         Ok(())
     })
@@ -543,7 +543,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
         window.context.release();
-        // SAFETY: the pointer came from `give`, and is not used again.
+        // SAFETY: the pointer came from the call that created the object, and is not used again.
         unsafe { take_back::<Mw>(mw) };
         Ok(())
     })

@@ -27,7 +27,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Two ports of UDP that nobody uses.
+/// Returns two free UDP ports.
 fn ports() -> [u16; 2] {
     let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
     sockets.map(|socket| socket.local_addr().expect("it is bound").port())
@@ -81,7 +81,7 @@ impl Board {
         !self.running.has_ended()
     }
 
-    /// Whether it is as it was with nobody there: sessions, memory, descriptors.
+    /// Returns whether sessions, memory and descriptors are as they were before the first client.
     fn comes_to_rest(&self, place: &Place, name: &str, before: (&Value, usize)) -> Result<(), String> {
         let mut last = String::new();
         let is_clean = until(|| {
@@ -108,7 +108,7 @@ fn status(place: &Place, name: &str) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// What is the same whenever nobody is there.
+/// Returns the part of the status that is the same whenever there are no clients.
 fn rests(status: &Value) -> String {
     let services = status["services"].as_array().into_iter().flatten();
     let sessions: Vec<_> = services.map(|service| service["sessions"].as_u64()).collect();
@@ -130,7 +130,7 @@ fn preloaded(place: &Place) -> Command {
     command
 }
 
-/// Whoever ends well has all; whoever does not has the beginning.
+/// A client that exits successfully has everything; otherwise it has a prefix.
 fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     ended.judge(who)?;
     if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
@@ -152,7 +152,7 @@ fn served(ended: &Ended, who: &str) -> Result<(), String> {
     }
 }
 
-/// An honest client of each kind.
+/// Checks that an honest client of each kind is served.
 fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     let ended = Running::honest(connect(place, "lab"), sent).ended();
     served(&ended, "an attached client")?;
@@ -166,7 +166,7 @@ fn remember(running: &Running, seen: &mut Seen) {
     seen.notes = running.traced.notes();
 }
 
-/// A board under a plan, from its start or when it is ready.
+/// Runs a board under a plan, from its start or once it is ready.
 fn board_under(
     plan: Plan,
     at_once: bool,
@@ -261,7 +261,7 @@ fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command,
             return Err(format!("the board has ended: {}", board.running.err()));
         }
         board.comes_to_rest(&place, "lab", (&before.0, before.1))?;
-        // Not after each: that they come to rest says nearly as much.
+        // Not after each run: that the board becomes idle says nearly as much.
         if seed.is_multiple_of(7) { serves(&place, &sent) } else { Ok(()) }
     });
 }
@@ -312,7 +312,7 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
             board.running.signal("-TERM");
         }
         board.running.ended().judge("the board").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
-        // What it left behind keeps no other from its name.
+        // The remains of the old board do not block its name.
         let mut next = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
         assert!(next.is_ready(), "allocation {n}: {}", next.running.err());
     }

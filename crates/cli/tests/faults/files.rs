@@ -137,7 +137,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
         if server.running.has_ended() {
             return Ok(());
         }
-        // Somebody honest.
+        // An honest client.
         let ended = Running::honest(put(&place, SIZES[1], &server.file("last")), &[]).ended();
         if !ended.is_well() {
             // It may have been killed at a late call.
@@ -147,7 +147,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             };
         }
         confirmed.push(("last".into(), SIZES[1]));
-        // Contents that were cut stay until they are gone on with.
+        // Interrupted contents remain until the transfer is resumed.
         for (name, size) in resumable {
             let ended = Running::honest(resume(&place, size, &server.file(&name)), &[]).ended();
             // If the request that begins was lost, or the answer that ends it, the server knows of no
@@ -164,8 +164,8 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             confirmed.push((name, size));
         }
         let left = || std::fs::read_dir(root.join(".kiban-ftam/new")).map_or(0, Iterator::count);
-        // What could not be removed may stay; the operator is told how to clear it (docs/ftam.md).
-        // Removing takes an unlinkat; an openat2 for the folder, and the file's lock, before it.
+        // Files that could not be removed may stay; the operator learns how to remove them (docs/ftam.md).
+        // Removing takes an unlinkat; before it, an openat2 for the directory, and the file's lock.
         let was_kept =
             |note: &String| ["unlinkat", "openat2", "flock"].iter().any(|call| note.contains(call));
         let was_kept = server.running.traced.notes().iter().any(was_kept);
@@ -216,7 +216,7 @@ fn a_client_of_a_filestore_that_fails_or_dies_at_any_call_harms_neither_side() {
         let ended = Running::honest(put(&place, SIZES[2], &server.file("kept")), &[]).ended();
         assert!(ended.is_well(), "{}", ended.err);
     }
-    // Threads of its own begin with the first clients.
+    // Its own threads start with the first clients.
     let before = server.running.descriptors();
     Soak::new("ftam client", 5).run(|plan, seed, seen| {
         let gets = seed.is_multiple_of(2);

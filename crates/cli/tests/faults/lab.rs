@@ -7,7 +7,7 @@ use std::process::Command;
 
 const TOKEN: &str = "faults 7b0c1f53a94e8d26 of the laboratory";
 
-/// Round trips of two sizes.
+/// Measures round trips of two sizes.
 fn client(place: &Place, server: &str) -> Command {
     let mut command =
         place.kiban(&["lab", "delay", server, "--quiet", "--json", "--count", "5", "--sizes", "1,20000"]);
@@ -15,7 +15,7 @@ fn client(place: &Place, server: &str) -> Command {
     command
 }
 
-/// A server under a plan goes on, or says why not; whoever comes when the faults are over is served.
+/// Runs a server under a plan: it continues, or says why not; a client that comes after the faults is served.
 fn server_under(place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
     let command =
         place.kiban(&["lab", "serve", "--quiet", "--listen", "127.0.0.1:0", "--token-file", "token"]);
@@ -40,7 +40,7 @@ fn server_under(place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Re
         let next = Running::honest(client(place, &at), &[]).ended();
         match next.is_well() {
             true => Ok(()),
-            // It was about to end; whether it may have is judged below.
+            // It was about to end; whether it was allowed to is checked below.
             false if until(|| server.has_ended()) => Ok(()),
             false => Err(format!("the next client is not served: {:?}: {}", next.end, next.err)),
         }

@@ -3,9 +3,9 @@
 //!
 //! Purpose          no panic, no hang, no leak, nothing lost that was confirmed, and the next honest client
 //!                  is served.
-//! How              programs run under `kiban_fault`, which injects what a plan says; a plan comes from a
-//!                  seed, or is "the n-th call fails". A *scenario* is a short run with an outcome that can
-//!                  be judged.
+//! How              programs run under `kiban_fault`, which injects the faults of a plan; a plan is derived
+//!                  from a seed, or is "the n-th call fails". A *scenario* is a short run with an outcome
+//!                  that can be checked.
 //! Seeds            `make test` runs 200, and a few values of n; `make soak TIME=600` (or SEEDS=10000) runs
 //!                  more; a failure names its seed, and `make soak SEED=17` runs it alone. Scenarios share
 //!                  the seeds in turn.

@@ -1,13 +1,13 @@
-//! The n-th allocation fails. Rust ends such a process (`handle_alloc_error`), unless the code has asked in a
-//! way that may fail; what is judged is that its peers are whole, that nothing confirmed is lost, and that
-//! the next process serves.
+//! The n-th allocation fails. Rust aborts such a process (`handle_alloc_error`) unless the code uses a
+//! fallible allocation. The tests check that its peers are not affected, that nothing confirmed is lost, and
+//! that the next process serves.
 
 use crate::place::compile;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The variable that says which allocation fails.
+/// The environment variable with the number of the allocation that fails.
 pub(crate) const VARIABLE: &str = "KIBAN_REFUSE_ALLOCATION";
 
 static REFUSER: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! A program under a plan, what it said, and whether that is how a program may end.
+//! A program under a plan, its output, and whether it may end like that.
 
 use kiban_fault::{End, Plan, Traced};
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Nobody reads what is left.
+        // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Running {
     is_refused: bool,
 }
 
-/// How a program ended, and what it said.
+/// How a program ended, and its output.
 pub(crate) struct Ended {
     pub(crate) end: Option<End>,
     pub(crate) out: Vec<u8>,
@@ -100,7 +100,7 @@ impl Running {
         Running { traced, out, err, readers, is_killed_by_plan, is_refused }
     }
 
-    /// One that runs without faults.
+    /// Runs a program without faults.
     pub(crate) fn honest(command: Command, input: &[u8]) -> Running {
         Running::start(command, Plan::Watch, false, input)
     }
@@ -114,7 +114,7 @@ impl Running {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        // Who has been killed may take a moment to go.
+        // A killed process may take a moment to disappear.
         let is_killed = self.is_killed_by_plan && self.traced.harms() > 0;
         self.traced.wait(if is_killed { PATIENCE } else { Duration::ZERO }).is_some()
     }
@@ -133,7 +133,7 @@ impl Running {
     }
 
     /// Waits for its end, or for that of the board at the other end of its stream: then there is nothing to
-    /// judge. It hears nothing of a board that is gone until its own TCP gives up, minutes later.
+    /// check. It does not learn that a board is gone until its own TCP gives up, minutes later.
     pub(crate) fn ended_beside(&mut self, board: &mut Running) -> Option<Ended> {
         until(|| self.has_ended() || board.has_ended());
         if board.has_ended() && !self.has_ended() {
@@ -158,7 +158,7 @@ impl Running {
         std::fs::read_dir(format!("/proc/{}/fd", self.traced.process)).map_or(0, Iterator::count)
     }
 
-    /// Its descriptors by what they are, for messages.
+    /// Lists its descriptors with their targets, for messages.
     pub(crate) fn listed(&self) -> String {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.traced.process));
         let mut names: Vec<String> = entries
@@ -191,11 +191,11 @@ impl Ended {
     /// well.
     pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
         let said = self.err.trim();
-        // A process that is refused memory may end, with these words and no others (docs/security.md): those
-        // of the global allocator (std::alloc::handle_alloc_error), of std's for a thread that gets no signal
-        // stack, before any code of kiban's runs in it, and of glibc's where it cannot note the destructor of
-        // a thread-local variable (__cxa_thread_atexit_impl). All abort. Whoever judges also looks whether
-        // what was confirmed is whole, and whether the next process serves.
+        // A process that cannot get memory may abort, with these messages and no others (docs/security.md):
+        // those of the global allocator (std::alloc::handle_alloc_error), of std for a thread without a
+        // signal stack, before any code of kiban runs in it, and of glibc if it cannot register the
+        // destructor of a thread-local variable (__cxa_thread_atexit_impl). The caller also checks that
+        // confirmed data is complete, and that the next process serves.
         let count = |word| said.matches(word).count();
         let stacks = count("std/src/sys/pal/unix/stack_overflow.rs");
         let aborts = ["memory allocation of", "failed to register TLS destructor: out of memory"];
@@ -228,7 +228,7 @@ mod libc_numbers {
     pub(super) const SIGKILL: i32 = 9;
 }
 
-/// Asks until it is so, or says what was not.
+/// Polls a condition; returns whether it became true in time.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let clock = kiban_os::Clock::new();
     let end = clock.now() + PATIENCE;
@@ -241,7 +241,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Lets some time go by: nobody tells of what is asked for here.
+/// Waits a moment, because there is no notification of what is polled here.
 pub(crate) fn glance() {
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     let _ = never.recv_timeout(Duration::from_millis(2));

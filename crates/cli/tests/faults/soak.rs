@@ -1,4 +1,4 @@
-//! Which seeds and which n are run, and what is said of them.
+//! Chooses the seeds and the n that are run, and reports the results.
 
 use kiban_fault::Plan;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ const SCENARIOS: u64 = 8;
 const SEEDS: u64 = 200;
 /// Values of n of `make test`, in each scenario.
 const STEPS: u64 = 8;
-/// Failures that are told.
+/// The number of failures that are reported.
 const FAILURES_MAX: usize = 5;
 
 static CLOCK: LazyLock<kiban_os::Clock> = LazyLock::new(kiban_os::Clock::new);
@@ -19,7 +19,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// Whether programs can be traced; a line says why not.
+/// Returns whether programs can be traced; prints why not.
 pub(crate) fn can_trace() -> bool {
     static CAN: LazyLock<Result<(), String>> = LazyLock::new(kiban_fault::available);
     if let Err(why) = &*CAN {
@@ -28,7 +28,7 @@ pub(crate) fn can_trace() -> bool {
     CAN.is_ok()
 }
 
-/// What a run found: how many calls its plan saw, and what was injected.
+/// The result of a run: how many calls its plan saw, and what was injected.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) calls: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Soak {
 }
 
 impl Soak {
-    /// `place` is the scenario's among all, from 0.
+    /// `place` is the number of the scenario, from 0.
     pub(crate) fn new(name: &'static str, place: u64) -> Soak {
         assert!(place < SCENARIOS, "SCENARIOS has to count it");
         Soak { name, place, failures: Vec::new(), runs: 0, harms: 0, calls: 0 }

@@ -37,7 +37,7 @@ fn client(port: &str) -> Command {
     program(&["client", "127.0.0.1", port, "20"])
 }
 
-/// A server, and its port.
+/// Starts a server; returns it and its port.
 fn server(plan: Plan, at_once: bool) -> (Running, String, bool) {
     let port = free_port();
     let mut server = Running::start(program(&["server", "127.0.0.1", &port]), plan, at_once, &[]);

@@ -190,14 +190,14 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     let runtime = format!("XDG_RUNTIME_DIR={}", place.at("root").display());
     let told = place.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
     assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
-    // So are they where they are without that variable.
+    // Without that variable they are private, too.
     let user = if rustix::process::geteuid().is_root() { "/run" } else { "/tmp" };
     let none = ["env", "-u", "XDG_RUNTIME_DIR"];
     let told = place.refuses(&none, &["--root", user, "--users", "/etc/hostname"]);
     assert!(told.contains(&format!("the directory of kiban's sockets {user}/kiban")), "{told}");
     let told = place.refuses(&none, &["--root", ".", "--users", "users.toml"]);
     assert_eq!(told.matches("users.toml").count(), 1, "{told}");
-    // What is beside the root, or around it, harms nobody; links in it lead nowhere.
+    // Files beside the root or around it do no harm; links out of it are not followed.
     fs::remove_file(place.at("root/innocent")).expect("removed");
     fs::remove_file(place.at("root/users.toml")).expect("removed");
     let server = place.serve(&[], &[]);
@@ -273,8 +273,7 @@ fn refuses_file(place: &Place, tls: &[&str], there: &str) {
     }
 }
 
-/// Whoever moves files about on the host makes nothing of the server's own one that peers may fetch or
-/// change.
+/// Moving the server's own files into the root does not allow peers to read or change them.
 #[test]
 fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
     let place = Place::new();
@@ -287,7 +286,7 @@ fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
     refused("hard");
     fs::rename(place.at("users.toml"), place.at("root/moved")).expect("moved");
     refused("moved");
-    // Others are taken over, and the old ones are still nobody's.
+    // New users files are loaded, and the old ones are still not served.
     fs::rename(place.at("new.toml"), place.at("users.toml")).expect("moved");
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there").success());
@@ -347,13 +346,13 @@ fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
     let contents = noise(8_000_000);
     fs::write(place.at("here"), &contents).expect("written");
     let checks = ["--checkpoint-bytes", "200000", "-q", "--json"];
-    // Cut twice: the program connects again by itself.
+    // The connection is cut twice: the program reconnects by itself.
     let relay = Relay::new(server.port, [3_000_000, 2_500_000].map(cut_up).to_vec());
     let there = remote(relay.port, "there");
     let said = place.run(&[&["put"], &checks[..], &["here", &there]].concat());
     same(&place.at("root/there"), &contents);
     assert!(said.contains("\"transfers\""), "{said}");
-    // Cut once without a second attempt: another process goes on.
+    // The connection is cut once, without a retry: another process resumes.
     let cut_down = |down| Fate::Cut { up: u64::MAX, down };
     let relay = Relay::new(server.port, [5_000_000, 4_500_000].map(cut_down).to_vec());
     let there = remote(relay.port, "there");
@@ -361,7 +360,8 @@ fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
     assert!(first.status.code() == Some(1), "{first:?}");
     assert!(String::from_utf8_lossy(&first.stderr).contains("--resume"), "{first:?}");
     assert!(!place.at("back").exists(), "a get is not seen before it is whole");
-    // What the second may take is less than the file: it can only succeed if it does not begin anew.
+    // The second may transfer less than the file: it can only succeed if it does not start from the
+    // beginning.
     let said = place.run(&[&["get", "--resume", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
     same(&place.at("back"), &contents);
     assert!(said.contains("\"resumed\":true"), "{said}");
@@ -464,7 +464,7 @@ fn a_listing_is_asked_for_again_when_the_association_is_lost() {
     let told = place.run(&["ls", "--json", &here(&cut())]);
     let report: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(report["entries"].as_array().map(Vec::len), Some(200), "{told}");
-    // What the responder refuses is no loss: it is asked once.
+    // A refusal is not a loss: the request is sent once.
     let before = server.log.count("refused");
     place.fails(&["stat", &remote(server.port, "nothing")], "nothing: ");
     server.log.wait_count("refused", before + 1);

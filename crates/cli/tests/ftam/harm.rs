@@ -76,7 +76,7 @@ fn what_the_host_does_not_allow_is_refused_and_left_alone() {
     fs::write(root.join("fixed/there"), b"old").expect("written");
     fs::write(root.join("closed"), b"nobody's").expect("written");
     fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o0)).expect("set");
-    // What holds for root as well: a mount that is read only, and a process without capabilities.
+    // Errors that root gets, too: a read-only mount, and a process without capabilities.
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let Some(before) = namespace(script, root.join("fixed").to_str().expect("text")) else { return };
     let server = place.serve(&before, &[]);
@@ -109,7 +109,7 @@ fn a_get_is_of_one_state_of_the_file_or_of_none() {
     let server = place.serve(&[], &[]);
     let contents = noise(8_000_000);
     let file = place.at("root/there");
-    // Shortened, longer, written over: told. Another one in its place: what was begun is read to its end.
+    // Truncated, extended, overwritten: reported. Replaced by another file: the old one is read to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
         ("shortened", |file| {
@@ -169,7 +169,7 @@ fn a_peer_that_stops_in_the_middle_is_cut_and_can_go_on() {
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
     same(&place.at("root/there"), b"old");
     assert_eq!(place.left(), 1, "what came waits to be gone on with");
-    // Nobody holds the file any more.
+    // The file is not locked any more.
     place.run(&["stat", &remote(server.port, "there")]);
     relay.go_on();
     said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; use --resume to continue");
@@ -301,7 +301,7 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
     let mut all = Vec::with_capacity(crowd);
     for number in 0..crowd {
         let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
-        // Who was sent away already cannot be told anything.
+        // A client that was disconnected already cannot be written to.
         let _ = socket.write_all(says[number % says.len()]);
         all.push(socket);
         if number % (crowd / 4) == crowd / 8 {
@@ -312,7 +312,7 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
     same(&place.at("back"), &noise(1_000_000));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     assert!(grown < 200 << 10, "{crowd} connections took {grown} KiB");
-    // 1024 strangers with two descriptors each, and what the server has by itself.
+    // 1024 unauthenticated connections with two descriptors each, and the server's own.
     assert!(server.descriptors() < 2200, "{} descriptors", server.descriptors());
     let mut gone = 0;
     for socket in &mut all {
@@ -347,7 +347,7 @@ fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
     fs::write(place.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
-    // As the server sees it, and as it stands in the address.
+    // The name as the server sees it, and as it is written in the address.
     let names = [
         ("../secret", "..%2fsecret"),
         ("d/..", "d%2f.."),
@@ -387,7 +387,7 @@ fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
         let told: String = name.chars().take(256).collect();
         server.log.refused(3000, &told);
     }
-    // What looks like a way out and is a name like others.
+    // Names that look like a path upwards, but are ordinary names.
     for written in ["..%5csecret", "%252e%252e", "%ef%bc%8e%ef%bc%8e", "...", "~", "$HOME"] {
         place.run(&["put", "-q", "here", &remote(server.port, written)]);
         place.run(&["rm", &remote(server.port, written)]);
@@ -446,7 +446,7 @@ fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
     }
 }
 
-/// What is longer than 32 bits can say, with `KIBAN_HARM_LARGE` set: it needs 9 GiB of room and a minute.
+/// A file longer than 4 GiB, with `KIBAN_HARM_LARGE` set: needs 9 GiB of space and a minute.
 #[test]
 fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() {
     if std::env::var_os("KIBAN_HARM_LARGE").is_none() {

@@ -27,7 +27,7 @@ impl Log {
         self.0.1.notify_all();
     }
 
-    /// All that has come.
+    /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.0.0.lock().expect("nobody panics").clone()
     }
@@ -45,7 +45,7 @@ impl Log {
         find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
     }
 
-    /// Waits until so many lines have this message.
+    /// Waits until this many lines have the message.
     pub(crate) fn wait_count(&self, message: &str, count: usize) {
         let is_one = |line: &&Value| line["fields"]["message"] == message;
         let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
@@ -61,7 +61,7 @@ impl Log {
         })
     }
 
-    /// How many lines have this message.
+    /// Returns how many lines have the message.
     pub(crate) fn count(&self, message: &str) -> usize {
         self.lines().iter().filter(|line| line["fields"]["message"] == message).count()
     }
@@ -79,14 +79,14 @@ impl Server {
         self.child.id()
     }
 
-    /// A number of `/proc/PID/status`, kB.
+    /// Returns a number from `/proc/PID/status`, kB.
     pub(crate) fn status_kib(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with(key)).expect("a line of it");
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
-    /// How many descriptors it has.
+    /// Returns the number of its descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
@@ -226,13 +226,13 @@ impl Place {
         said(self.try_run(arguments), words);
     }
 
-    /// What is on its way, or was left, beside files of the root.
+    /// Returns the number of unfinished or abandoned files in the root.
     pub(crate) fn left(&self) -> usize {
         fs::read_dir(self.at("root/.kiban-ftam/new")).map_or(0, Iterator::count)
     }
 }
 
-/// It failed, and said so in these words.
+/// Checks that it failed with these words.
 pub(crate) fn said(output: Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && error.contains(words), "not «{words}»: {output:?}");
@@ -251,18 +251,18 @@ pub(crate) fn same(one: &Path, bytes: &[u8]) {
     assert!(fs::read(one).unwrap_or_else(|error| panic!("{}: {error}", one.display())) == bytes);
 }
 
-/// What happens to a connection when so many bytes have come from one side.
+/// What happens to a connection after this many bytes from one side.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
     /// All passes.
     Pass,
     /// Both ends are cut.
     Cut { up: u64, down: u64 },
-    /// Nothing passes any more, and nobody is told, until [`Relay::go_on`].
+    /// No more bytes pass, without notice, until [`Relay::go_on`].
     Hold { up: u64, down: u64 },
 }
 
-/// Passes bytes on between whoever connects and a server.
+/// A relay between clients and a server.
 pub(crate) struct Relay {
     pub(crate) port: u16,
     state: Arc<State>,
@@ -272,13 +272,14 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// How many ways are held, whether they may go on, and how many came while the server was away.
+    /// How many directions are held, whether they may continue, and how many clients came while the server
+    /// was away.
     held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
 
 impl Relay {
-    /// One that does to each connection in turn what is said, and passes later ones on.
+    /// Creates a relay that applies one fate to each connection in turn, and then passes bytes unchanged.
     pub(crate) fn new(server: u16, fates: Vec<Fate>) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -288,7 +289,7 @@ impl Relay {
             let mut fates = fates.into_iter();
             for client in listener.incoming() {
                 let client = client.expect("accepted");
-                // Whoever connects while the server is away is cut.
+                // A client that connects while the server is away is disconnected.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
                     shared.held.lock().expect("nobody panics").2 += 1;
                     shared.bell.notify_all();
@@ -309,7 +310,7 @@ impl Relay {
         Relay { port, state }
     }
 
-    /// Bytes that came from clients, and from the server.
+    /// Returns the bytes from clients, and from the server.
     pub(crate) fn passed(&self) -> (u64, u64) {
         (self.state.up.load(Ordering::Relaxed), self.state.down.load(Ordering::Relaxed))
     }
@@ -321,14 +322,14 @@ impl Relay {
         assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
     }
 
-    /// Waits until somebody has come while the server was away.
+    /// Waits until a client has come while the server was away.
     pub(crate) fn wait_turned_away(&self) {
         let held = self.state.held.lock().expect("nobody panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);
         assert!(waited.expect("nobody panics").0.2 > 0, "nobody came");
     }
 
-    /// Lets pass what was held.
+    /// Passes the bytes that were held.
     pub(crate) fn go_on(&self) {
         self.state.held.lock().expect("nobody panics").1 = true;
         self.state.bell.notify_all();

@@ -90,7 +90,7 @@ pub(crate) fn kiban(namespace: Option<&str>) -> Command {
     command
 }
 
-/// `kiban lab serve` in a process of its own.
+/// A `kiban lab serve` process.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) at: String,

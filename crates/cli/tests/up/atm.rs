@@ -15,7 +15,7 @@ fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     )
 }
 
-/// No link was lost, and no cell was wrong.
+/// Checks that no link was lost, and no cell was wrong.
 fn is_sound(board: &Board<'_>) -> Value {
     let status = board.status();
     for port in status["ports"].as_array().expect("ports") {
@@ -73,7 +73,7 @@ fn a_session_of_the_kernels_lives_through_a_board_that_is_killed() {
     for round in 0..2 {
         far_board.signal("-KILL");
         assert_eq!(far_board.wait(), None, "it has not ended by itself");
-        // Said to nobody, and said again by the kernel until somebody is there.
+        // Sent while the board is away, and retransmitted by the kernel until it is back.
         session.write_all(b"meanwhile").expect("the kernel keeps it");
         far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
         let mut heard = [0; 9];

@@ -33,7 +33,7 @@ async fn echoes(stream: &mut Stream, words: &[u8]) {
     assert!(heard == words);
 }
 
-/// A story of clients, on a runtime that stays in the namespace.
+/// Runs a test of clients, on a runtime that stays in the namespace.
 fn story(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
@@ -107,7 +107,7 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         }
         assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
         drop(listener);
-        // What cannot be.
+        // Requests that cannot succeed.
         let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("nobody listens");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
@@ -165,7 +165,7 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
     let words = noise(4 << 20, 3);
     let (mut sent, mut heard) = (0, Vec::new());
     until(&board, Some(&stream), || {
-        // Behind the end there is nobody to write to.
+        // After the end, writes fail.
         let rest = &words[sent..];
         let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("it takes it") };
         sent += written;
@@ -184,7 +184,7 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
     });
     assert!(heard == words && stream.is_drained());
     drop(stream);
-    // Somebody calls; it is cut off without ceremony.
+    // The board connects, and the stream is aborted.
     let listener = board.listen(at(BOARD, 6000)).expect("a free port");
     let again = board.listen(at(BOARD, 6000)).expect_err("it is taken");
     assert_eq!(again.kind(), std::io::ErrorKind::AddrInUse);
@@ -298,7 +298,7 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
-    // Any port: it says which.
+    // Any port: it prints which.
     let mut listens = place.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
@@ -342,7 +342,7 @@ fn who_asks_for_more_streams_than_there_are_is_told_so() {
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
-        // Who has a place keeps it.
+        // Clients with a place keep it.
         for client in [seven, eighth] {
             echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
         }

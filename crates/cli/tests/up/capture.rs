@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A record that has begun.
+/// Starts a capture and waits until it runs.
 fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = place.command(&[&["capture"], arguments].concat());
     let mut child =
@@ -19,7 +19,7 @@ fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     (child, said)
 }
 
-/// What it said at its end, and whether all was well.
+/// Returns its last output, and whether it succeeded.
 fn ended((mut child, mut said): (Child, BufReader<ChildStderr>)) -> (String, bool) {
     let mut told = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut told).expect("text");

@@ -37,7 +37,7 @@ fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     control.push(SendAncillaryMessage::ScmRights(&files));
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
     if let Err(error) = sent {
-        // SO_PASSRIGHTS (Linux 6.16); and who has been cut off already.
+        // SO_PASSRIGHTS (Linux 6.16); or the client has been disconnected already.
         assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
     }
     sent.is_ok()
@@ -58,7 +58,7 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
 /// The folder of the board that [`attacker`] attacks.
 const ATTACKED: &str = "KIBAN_ATTACKED";
 
-/// An attacker in a process of its own.
+/// An attacker process.
 struct Attacker {
     child: std::process::Child,
     said: BufReader<std::process::ChildStderr>,
@@ -87,7 +87,7 @@ impl Attacker {
     /// The same, unless it cannot: why not.
     fn may(&mut self, what: &str) -> Result<usize, String> {
         let to = self.child.stdin.as_mut().expect("it is piped");
-        // One that has ended has said why.
+        // An attacker that has ended has printed why.
         let _ = writeln!(to, "{what}");
         let mut said = String::new();
         loop {
@@ -114,7 +114,8 @@ impl Drop for Attacker {
     }
 }
 
-/// The attacker: does what it reads, a word a line, and says when it is done. It forks nobody.
+/// The attacker: executes the commands that it reads, one per line, and reports when it is done. It does not
+/// fork.
 #[test]
 #[ignore = "descriptors_that_linger_hold_up_neither_the_board_nor_its_clients runs it in a process of its own"]
 fn attacker() {
@@ -215,7 +216,7 @@ fn begin_on_older_kernel(place: &Place, board: &Command) -> std::process::Child 
     command.stdout(Stdio::null()).stderr(log).spawn().expect("it is this program")
 }
 
-/// An honest client is served.
+/// Checks that an honest client is served.
 fn honest(place: &Place) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -327,7 +328,7 @@ fn a_pipe_is_no_configuration_to_be_read_again() {
     );
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
-    // At the start, when nobody is served, one is waited for.
+    // At the start, before any client is served, the board waits for the file.
     let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::place::KIBAN);
     let output = crate::place::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
@@ -422,7 +423,7 @@ fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
     let board = place.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
-    // Whoever only looks is no offender.
+    // Clients that only check whether the service is there are not offenders.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
@@ -452,7 +453,7 @@ fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
-    // One too many hears what the limit is.
+    // One client too many is told the limit.
     let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&place, "lab.streams", stream)).collect();
     let mut said = [0; 256];
     let last = call(&place, "lab.streams", stream);

@@ -1,5 +1,5 @@
-//! The directory of a board's sockets, which nobody else may be able to enter or replace: boards and their
-//! clients judge it.
+//! The directory of a board's sockets, which no other user may enter or replace: boards and their clients
+//! check it.
 
 use crate::place::{KIBAN, Place, enter, ip, run, spawn, text};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -70,7 +70,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             continue;
         }
         prepare();
-        // An impostor, who would be asked.
+        // An impostor that clients might call.
         let names = ["lab.sock", "lab.streams", "lab.sockets"];
         let impostors = names.map(|name| UnixListener::bind(folder.join(name)).expect("room"));
         for arguments in [
@@ -84,7 +84,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             let output = place.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{what}: {arguments:?}: {told}");
-            // A board takes what is its own, where a client of root's asks anybody.
+            // A board accepts only its own user's directory, while a client of root calls any user's.
             let owner = ["it belongs to user 65534", words[1]];
             let words = if what == "another user's" && arguments[0] == "up" { owner } else { words };
             assert!(words.iter().all(|words| told.contains(words)), "{what}: {arguments:?}: {told}");
@@ -103,7 +103,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
         let _ = std::fs::remove_dir_all(&folder);
         let _ = std::fs::remove_dir_all(place.0.join("theirs"));
     }
-    // One that is made by the board is good.
+    // A directory created by the board is good.
     let mut board = place.up(CONFIG);
     assert_eq!(board.status()["name"], "lab");
     assert!(place.kiban(&["down"]).status.success());

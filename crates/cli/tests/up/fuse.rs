@@ -18,7 +18,7 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const HEADER_BYTES: usize = 40;
-/// More than the longest request: the system demands so much room.
+/// More than the longest request: the kernel requires this much room.
 const ROOM_BYTES: usize = 256 << 10;
 
 /// A file of such a mount.
@@ -49,7 +49,8 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        // By force, so that who waits goes on, this process at its end among them. It is busy all the same.
+        // A forced unmount, so that waiting calls return, including this process's own. It reports busy all
+        // the same.
         let _ = rustix::mount::unmount(&self.at, UnmountFlags::FORCE);
     }
 }
@@ -77,7 +78,7 @@ fn serve(device: &OwnedFd) {
         let mut reply = words(&[16 + body.len() as u32, error as u32]);
         reply.extend(unique.to_ne_bytes());
         reply.extend(body);
-        // A request that was given up has nobody who waits.
+        // The caller of a cancelled request is gone.
         let _ = rustix::io::write(device, &reply);
     }
 }
@@ -86,7 +87,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What there is to know of the root (1), or of a file (2).
+/// Returns the attributes of the root (1), or of a file (2).
 fn attributes(node: u64) -> Vec<u8> {
     let mode = if node == 1 { 0o040_755 } else { 0o100_644 };
     let mut all = [0; 22];

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const SOURCE: &str = "[[service]]\nkind = \"source\"\nlisten = \"10.9.0.2:19\"\n";
 
-/// What a service has counted.
+/// Returns a counter of a service.
 fn served(status: &Value, service: usize, name: &str) -> u64 {
     status["services"][service]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
@@ -37,8 +37,8 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
         for _ in 0..2 {
             ip(&format!("link set {name} down"));
             let refused = counted(&board.status(), "send_errors");
-            // What the kernel still has is read, so that the board has something to say to who does not hear
-            // it.
+            // Read what the kernel still has, so that the board has data to send to a peer that does not
+            // acknowledge.
             session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
             board.until("something was refused", |status| {
                 while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
@@ -59,7 +59,7 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
     }
 }
 
-/// Bytes of chance, some of them in the form of something: a header that promises what is not there.
+/// Returns random bytes, some of them in the form of a packet: for example a header with a wrong length.
 fn garbage(chance: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     let length = 1 + chance.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
     let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
@@ -178,7 +178,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
             _ => [&label, &label[..4], &label[..3], &[0; 4]],
         };
         for number in 0..count {
-            // What the system throws away is as good as lost on the way.
+            // A datagram that the system drops counts as lost on the way.
             let _ = peer.send_to(&garbage(&mut chance, number, &forms), ("127.0.0.1", port));
         }
     }
@@ -200,7 +200,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
         assert_eq!(port["losses"], if number < 7 { 0 } else { 1 }, "{port}");
     }
     let port = |number: usize| &status["ports"][number];
-    // Each has said what was wrong: the link what is none of its units, the port and IP the rest.
+    // Each layer reports its own errors: the link malformed units, the port and IP the rest.
     for number in [5, 6] {
         assert!(port(number)["link_counters"]["malformed"].as_u64() > Some(100), "{}", port(number));
     }
@@ -230,13 +230,13 @@ fn who_does_not_read_holds_no_more_than_a_share() {
         let out = served(status, 0, "bytes_out");
         out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
     });
-    // Of what is sent each has a floor that is never refused, which may be all there is; of what is received
-    // nothing is held.
+    // In the transmit memory each session has a floor that is never refused, which may be all there is;
+    // received data is not held.
     for pool in ["receive_bytes", "pdus"] {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // Who reads is served meanwhile; where no page was left for it, as soon as those who have long taken
+    // A peer that reads is served meanwhile; if no page was left for it, as soon as peers that have long read
     // nothing are given up.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
@@ -279,10 +279,10 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
         assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
         let mut there: Vec<TcpStream> =
             (0..places).map(|_| far.accept().expect("the board connects").0).collect();
-        // Those who have a place speak; the others are told that there is none.
+        // Clients with a place are served; the others are told that there is none.
         let mut heard = 0;
         for (number, stream) in crowd.iter_mut().enumerate() {
-            // One that was refused has heard of it when it connected, hears of it here, or when it reads.
+            // A refused client learns it when it connects, here, or when it reads.
             let said = stream.as_mut().map_err(|error| error.kind());
             let said =
                 said.and_then(|stream| stream.write_all(&[number as u8]).map_err(|error| error.kind()));
@@ -303,7 +303,7 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
                     assert_eq!(word, [number as u8]);
                     heard += 1;
                 }
-                // An end: it has heard of the reset before.
+                // An end: the reset had been received before.
                 Err(error) => assert!(
                     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
                     "{number}: {error}"
@@ -330,8 +330,8 @@ fn a_board_without_files_refuses_and_lives_on() {
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
-    // Who came last is one for whom there was no file; it may have heard so before it knew that it was
-    // connected.
+    // The last client is one for which no descriptor was left; it may have learnt that before it knew that it
+    // was connected.
     let heard = match &mut crowd[59] {
         Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
         Err(error) => Err(error.kind()),
@@ -437,7 +437,7 @@ fn who_says_nothing_keeps_nobody_out() {
         assert!(figures("127.0.0.1:9100").contains("kiban_info"));
         drop(silent);
     }
-    // One that says nothing does not hold its place for long, either.
+    // A silent client does not keep its place for long, either.
     let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");

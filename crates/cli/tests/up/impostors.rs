@@ -54,7 +54,7 @@ struct Theirs {
 }
 
 impl Theirs {
-    /// None where the test is not root's.
+    /// Returns `None` if the test does not run as root.
     fn new(test: &str) -> Option<Theirs> {
         if !enter() || !rustix::process::geteuid().is_root() {
             println!("skipped: it takes root to become somebody else");
@@ -96,14 +96,14 @@ impl Theirs {
         }
     }
 
-    /// What root's client says; 124 if it has not ended after half a minute.
+    /// Returns the output of root's client; exit code 124 if it has not ended after half a minute.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command.args(["30", crate::place::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.place.0);
         command.current_dir("/").output().expect("it is installed")
     }
 
-    /// A command fails with these words, and in time.
+    /// Checks that a command fails with these words, and in time.
     fn fails(&self, arguments: &[&str], words: &[&str]) {
         let output = self.kiban(arguments);
         let told = text(&output);
@@ -122,7 +122,7 @@ fn hex(line: &str) -> String {
     format!("{line}\n").bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a terminal obeys: of an escape sequence, of C1, of bidirectional text.
+/// Characters that a terminal interprets: an escape sequence, C1 controls, bidirectional text.
 const EVIL: &str = "\u{1b}]0;t\u{7}\r\u{9b}2J\u{7f}\u{202e}";
 const SHOWN: &str = "\\u{1b}]0;t\\u{7}\\r\\u{9b}2J\\u{7f}\\u{202e}";
 
@@ -230,7 +230,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
         theirs.fails(arguments, &["lab.s", "it is a link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
-    // What the user cannot have made: another name of root's socket.
+    // A socket that the user cannot have created: another name of root's socket.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");

@@ -13,7 +13,7 @@ const RUNS_MAX: usize = 10;
 struct Server(Child);
 
 impl Server {
-    /// It has begun to listen when it says so.
+    /// It listens when it says so.
     fn begin(begin: impl FnOnce(Command) -> Child) -> Server {
         let mut command = Command::new("iperf3");
         command.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped());
@@ -39,7 +39,7 @@ impl Drop for Server {
     }
 }
 
-/// What iperf3 measured: bit/s that arrived, and bytes.
+/// Returns iperf3's result: bit/s at the receiver, and bytes.
 fn measured(output: &Output) -> (f64, f64) {
     let told: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)));

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A file of so many bytes, and its hash.
+/// Writes a file of this many bytes; returns its hash.
 fn file(path: &Path, bytes: u64) -> [u8; 32] {
     let (mut source, mut hash) = (Bulk { left: bytes, next: bytes }, Sha256::new());
     let mut file = File::create(path).expect("there is room");
@@ -147,7 +147,7 @@ fn files_come_and_go_over_every_link_and_mtu() {
             if options.is_empty() {
                 assert!(out < packets, "{what}: {out} units of {packets} packets");
             } else {
-                // Half of what came is answered at most, by an acknowledgement each.
+                // At most half of the packets that arrive are answered, by an acknowledgement each.
                 assert!((packets..3 * packets).contains(&out), "{what}: {out} units of {packets} packets");
             }
         }
@@ -211,7 +211,7 @@ fn a_thousand_connections_are_open_at_once_and_each_hears_its_own_words() {
     assert_eq!(counters["bytes_in"], counters["bytes_out"]);
 }
 
-/// One ping: whether it was answered with what it said.
+/// Sends one ping; checks that the reply has the same contents.
 fn ping(arguments: &[&str]) -> String {
     let output = run("ping", &[&["-n", "-c", "1", "-W", "20"], arguments, &["10.9.0.2"]].concat());
     let told = text(&output);
@@ -270,7 +270,7 @@ fn pings_of_every_size_and_with_options_are_answered() {
     }
 }
 
-/// Connects with options in every packet, says a megabyte to the echo, and hears it back.
+/// Connects with options in every packet, sends a megabyte to the echo service, and reads it back.
 const WITH_OPTIONS: &str = "
 import socket, sys, threading
 socket.setdefaulttimeout(60)
@@ -343,7 +343,7 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
         let frame = change_last_echo(&mut bytes, &packets);
         std::fs::write(&record, bytes).expect("there is room");
         assert!(read(&record)[frame].is_wrong(), "{link}: {frame}");
-        // All that was to be judged is there.
+        // Everything that should be checked is in the record.
         let count = |what: &str, least: usize, is_so: &dyn Fn(&Packet, bool) -> bool| {
             let found =
                 packets.iter().filter(|packet| is_so(packet, packet.of("ip.src") == "10.9.0.2")).count();
@@ -376,7 +376,7 @@ fn change_last_echo(bytes: &mut [u8], packets: &[Packet]) -> usize {
     last
 }
 
-/// The severity of a mistake, as Wireshark has it.
+/// Wireshark's severity of an error.
 const ERROR: u64 = 0x0080_0000;
 const SUMS: [&str; 3] = ["tcp.checksum.status", "ip.checksum.status", "icmp.checksum.status"];
 const FIELDS: [&str; 14] = [
@@ -404,7 +404,7 @@ impl Packet {
         !self.of("_ws.malformed").is_empty()
     }
 
-    /// Whether Wireshark calls something of it a mistake.
+    /// Returns whether Wireshark reports an error.
     fn is_wrong(&self) -> bool {
         self.any("_ws.expert.severity", |severity| severity >= ERROR)
             || SUMS.iter().any(|sum| self.any(sum, |status| status == 0))
@@ -422,7 +422,7 @@ impl Packet {
         self.0.get(place).map_or("", String::as_str)
     }
 
-    /// Whether one of a field's numbers is so.
+    /// Returns whether one of a field's numbers satisfies a condition.
     fn any(&self, field: &str, is_so: impl Fn(u64) -> bool) -> bool {
         self.of(field).split(',').filter_map(|value| value.parse().ok()).any(is_so)
     }

@@ -1,4 +1,4 @@
-//! What the stories share: a folder, a board that is ready, another host, words that are said and heard.
+//! Shared by the tests: a directory, a running board, another host, data sent and received.
 
 use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) const PORT: &str = "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = 
     host_address = \"10.9.0.1/24\"\n";
 pub(crate) const ECHO: &str = "[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.2:7\"\n";
 
-/// Whether the test has a network namespace of its own; a line says why not.
+/// Returns whether the test has a network namespace of its own; prints why not.
 pub(crate) fn enter() -> bool {
     match enter_new_namespace() {
         Ok(()) => true,
@@ -57,12 +57,12 @@ impl Place {
         command
     }
 
-    /// A board that is ready, as the service manager would hear it.
+    /// Starts a board and waits until it reports that it is ready.
     pub(crate) fn up(&self, config: &str) -> Board<'_> {
         self.up_by(config, spawn)
     }
 
-    /// The same, begun by somebody who may say something more.
+    /// Like [`Place::up`], with a function that starts the process.
     pub(crate) fn up_by(&self, config: &str, begin: impl FnOnce(Command) -> Child) -> Board<'_> {
         let file = self.write("board.toml", config);
         let path = self.0.join("notify.sock");
@@ -85,7 +85,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Nobody reads what is left.
+        // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -97,7 +97,7 @@ pub(crate) struct Board<'a> {
 }
 
 impl Board<'_> {
-    /// The next thing that the service manager hears.
+    /// Waits for the next message to the service manager.
     pub(crate) fn expect(&self, what: &str) {
         let mut bytes = [0; 64];
         let count = loop {
@@ -134,7 +134,7 @@ impl Board<'_> {
         assert!(status.success());
     }
 
-    /// Stops it, until it is told to go on (`-CONT`).
+    /// Stops it, until it is continued (`-CONT`).
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
         let path = format!("/proc/{}/task", self.child.id());
@@ -171,7 +171,7 @@ pub(crate) fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// Says something, and hears as much.
+/// Sends a text, and reads as many bytes.
 pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
     stream.write_all(text).expect("it takes it");
     let mut heard = vec![0; text.len()];
@@ -194,7 +194,7 @@ pub(crate) fn copy_program(to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The hash of all that comes.
+/// Returns the hash of all bytes read.
 pub(crate) fn digest_of(from: &mut impl Read) -> [u8; 32] {
     let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 20]);
     while let count @ 1.. = from.read(&mut piece).expect("it comes") {
@@ -209,11 +209,11 @@ pub(crate) fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", text(&output));
 }
 
-/// A port on which the kernel is 10.9.0.1, and the board 10.9.0.2.
+/// Returns the configuration of a port on which the kernel is 10.9.0.1, and the board 10.9.0.2.
 pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     let host = match link {
         "packet:lab0" => {
-            // What an earlier row has left goes.
+            // Remove what an earlier row has left.
             let _ = run("ip", &["link", "del", "lab0"]);
             ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
             ip("addr add 10.9.0.1/24 dev lab1");
@@ -232,7 +232,7 @@ pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     )
 }
 
-/// What a link has counted: that of the first port.
+/// Returns a counter of the link of the first port.
 pub(crate) fn counted(status: &Value, name: &str) -> u64 {
     status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
@@ -253,7 +253,7 @@ pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     })
 }
 
-/// A second host: a thread that is in a namespace of its own and does there what it is asked to.
+/// A second host: a thread in a namespace of its own that executes what it is given.
 pub(crate) struct Far {
     asked: mpsc::Sender<Box<dyn FnOnce() + Send>>,
     namespace: String,
@@ -277,7 +277,7 @@ impl Far {
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let work = move || {
-            // Who asked has gone only when the test has failed.
+            // The caller is gone only if the test has failed.
             let _ = tell.send(work());
         };
         self.asked.send(Box::new(work)).expect("it is there");

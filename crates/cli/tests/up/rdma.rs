@@ -29,7 +29,7 @@ impl Side {
         Side { context, pd, cq }
     }
 
-    /// One on a board, by the board's door.
+    /// Creates one on a board, through the board's socket.
     fn on(place: &Place) -> Side {
         let door = place.0.join("kiban/lab.streams");
         let lower: Lower = format!("board:{}", door.display()).parse().expect("a lower layer");
@@ -110,7 +110,7 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     }
 }
 
-/// Two boards in one namespace, joined by cells in datagrams.
+/// Starts two boards in one namespace, connected by cells in datagrams.
 fn two_boards<'a>(near: &'a Place, far: &'a Place) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
@@ -143,7 +143,7 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
     for bytes in [1, 10_000, 1 << 20] {
         moves(&one, &two, &pairs, bytes);
     }
-    // Who ends in order brings what was posted.
+    // An end that closes in order delivers what was posted.
     let (from, to, connected, accepted) = pairs.pop().expect("five");
     let heard = two.memory(&[0; 5]);
     to.post_recv(9, &[heard.all()]).expect("room");
@@ -154,13 +154,13 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
     connected.wait_disconnected(LONG).expect("so does who began it");
     drop((from, to, connected, accepted));
     moves(&one, &two, &pairs, 10_000);
-    // Nobody spins where nothing comes.
+    // No thread spins while nothing arrives.
     one.cq.set_wait(Wait::Interrupt);
     let (clock, cpu) = (Clock::new(), thread_cpu_nanos());
     assert!(matches!(one.cq.wait(Duration::from_millis(300)), Err(Error::Timeout)));
     let (wall, cpu) = (clock.now().as_nanos(), thread_cpu_nanos() - cpu);
     assert!(cpu < wall / 10, "{cpu} ns of {wall} ns");
-    // A board that is killed: no work hangs, and whoever asks is told.
+    // A board that is killed: no work hangs, and callers get an error.
     pairs[0].0.post_recv(5, &[]).expect("room");
     let own = one.context.listen(at("10.1.0.1", 0).into(), &Connect::default()).expect("its address");
     near_board.signal("-KILL");
@@ -195,7 +195,7 @@ fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
         let pairs: Vec<Pair> = (0..=3 * round).map(|_| join(&kernel, &board, &on_board)).collect();
         moves(&kernel, &board, &pairs, 100_000);
     }
-    // What cannot be.
+    // Requests that cannot succeed.
     let refused =
         board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("nobody listens");
     assert!(matches!(refused, Error::Connect(ConnectError::Unreachable)), "{refused}");
@@ -203,12 +203,12 @@ fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
     assert!(matches!(lost, Error::Connect(ConnectError::Unreachable)), "{lost}");
     let taken = board.context.listen(at("10.9.0.2", 7).into(), &options).map(|_| ()).expect_err("the echo's");
     assert!(taken.to_string().contains("cannot listen on the board at 10.9.0.2:7"), "{taken}");
-    // It was no harm.
+    // The failed requests did no harm.
     let pairs = [join(&board, &kernel, &on_kernel)];
     moves(&board, &kernel, &pairs, 100_000);
 }
 
-/// What a program of this host says.
+/// Runs a program of this host; returns its success and its output.
 fn told(place: &Place, arguments: &[&str]) -> (bool, String) {
     let output = place.kiban(arguments);
     (output.status.success(), text(&output))

@@ -27,7 +27,7 @@ pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// A program on the board.
+/// Returns the command that runs a program on the board.
 fn on_board(place: &Place, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
@@ -43,7 +43,7 @@ fn told(mut command: Command) -> Output {
 struct Server(Child);
 
 impl Server {
-    /// Waits until somebody is answered.
+    /// Waits until the server answers.
     fn begin(mut command: Command, answers: impl Fn() -> bool) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
         let mut server = Server(child);
@@ -57,7 +57,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `timeout` passes this on to what it runs.
+        // `timeout` passes this signal on to the program.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
@@ -113,7 +113,7 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
     run("ip", &["link", "set", "lo", "up"]);
     let _board = place.up(&format!("{PORT}{SOCKETS}{forward}"));
     let clock = Clock::new();
-    // Somebody who waits for an answer, without a word from a router.
+    // A connect without any answer, not even an error from a router.
     let fetched = told(on_board(&place, &["curl", "-sSv", "http://10.9.0.77/"]));
     let took = since(&clock);
     let error = String::from_utf8_lossy(&fetched.stderr);
@@ -124,7 +124,7 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
     let told_of = told(on_board(&place, &["python3", "-c", absent]));
     let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
     assert!(error.contains("[Errno 113] No route to host"), "{error}");
-    // Who comes through a relay is reset, and does not wait longer.
+    // A client of a relay is reset, and does not wait longer.
     let clock = Clock::new();
     let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
     let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
@@ -168,7 +168,7 @@ fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
     assert!(child.wait().expect("it is our child").success());
     assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
     assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
-    // What a board leaves that was killed is no door.
+    // The socket left by a killed board is not used.
     let refused = told(on_board(&place, &["true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
     let why = String::from_utf8_lossy(&refused.stderr);
@@ -188,7 +188,7 @@ impl Iperf {
         Iperf { said: BufReader::new(server.0.stdout.take().expect("it is piped")), _server: server }
     }
 
-    /// Until it says that it takes the next.
+    /// Reads until it is ready for the next command.
     fn waits(&mut self) {
         let mut line = String::new();
         while !line.contains("Server listening") {
@@ -230,12 +230,12 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // What is still on its way when the sender has sent enough is not counted by iperf3: buffers of both
-    // ends, some MB, and of eight streams a dozen.
+    // Data in transit when the sender stops is not counted by iperf3: the buffers of both ends, some MB, and
+    // with eight streams a dozen.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
-/// What Python sees of names, options, waiting, ends.
+/// Checks names, options, waiting and ends from Python.
 const STORY: &str = r#"
 import asyncio, errno, os, select, socket, sys, threading
 
@@ -345,7 +345,7 @@ asyncio.run(asyncio.wait_for(main(), 50))
 print("all is well")
 "#;
 
-/// The kernel's end of it: echoes; resets who asks for that.
+/// The kernel's end: echoes; resets on request.
 const FAR: &str = r#"
 import socket, struct, threading
 def serve(stream):
@@ -369,7 +369,7 @@ while True:
     threading.Thread(target=serve, args=(stream,)).start()
 "#;
 
-/// What a program may try that most do not.
+/// Calls that few programs make.
 const ODDITIES: &str = r#"
 import errno, os, select, socket, subprocess, sys
 
@@ -613,7 +613,7 @@ fn calls_that_are_async_signal_safe_may_be_made_by_handlers_and_by_forked_childr
     }
 }
 
-/// Connects while the board is stopped, without waiting, and says what became of it when the board goes on.
+/// Connects without waiting while the board is stopped, and prints the result when the board continues.
 const LATE: &str = r#"
 import errno, os, select, signal, socket, struct, sys
 
@@ -741,7 +741,7 @@ fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
     };
     let go_on = "\n".as_bytes();
     hear(&["ready"], "it begins");
-    // The board goes on only after all of this has been said: no call has waited for it.
+    // The board continues only after all of this has been printed: no call has waited for it.
     board.stop();
     says.write_all(go_on).expect("it reads");
     hear(&["EINPROGRESS"; 5], "calls that do not block");

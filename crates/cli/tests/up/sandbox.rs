@@ -1,5 +1,5 @@
-//! What a board drops after start, seen from outside: every thread, as root and as nobody; reloads that need
-//! what was dropped.
+//! What a board drops after the start, seen from outside: every thread, as root and as nobody; reloads that
+//! need what was dropped.
 
 use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
@@ -14,7 +14,7 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 pub(crate) const NET_ADMIN: u64 = 1 << 12;
 pub(crate) const NET_RAW: u64 = 1 << 13;
 
-/// What every thread of a process has; they are all alike.
+/// The state of a process's threads, which must all be the same.
 pub(crate) struct Threads {
     pub(crate) count: usize,
     pub(crate) permitted: u64,
@@ -86,7 +86,7 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
         assert_eq!(board.wait(), Some(0));
         assert!(!place.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
     }
-    // Where it is switched off nothing is dropped, and that is said.
+    // If it is switched off, nothing is dropped, and the log says so.
     let place = Place::new("sandbox-off");
     let board = place.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
     let its = threads(board.child.id());
@@ -183,7 +183,7 @@ fn a_board_of_nobodys_is_confined_as_well() {
     let its = threads(board.child.id());
     assert_eq!([its.permitted, its.effective], [0; 2]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
-    // What a reload needs beyond is refused with the reason here, too.
+    // A reload that needs more is refused with the reason, here as well.
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.8.0.2:80\"\nroot = \"/usr/share\"\n";
     place.write("board.toml", &format!("{config}{http}"));
     let told = text(&place.kiban(&["reload"]));
@@ -254,7 +254,7 @@ fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
         echo(&mut session, b"it goes on");
         drop(connect("127.0.0.1:9464"));
     }
-    // What needs nothing of it is taken over, and so is what was named before.
+    // A change that needs nothing dropped is applied, and so is what was named before.
     place.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
     assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
     std::fs::write(later.join("page"), "found").expect("room");
@@ -427,7 +427,7 @@ fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
     assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
 }
 
-/// Where the sandbox is not what forbids it.
+/// Where the sandbox is not the cause of the refusal.
 #[test]
 fn a_capture_that_its_user_may_not_write_says_which_user_that_is() {
     if !enter() || !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! The service itself: its configuration, what it says, how it changes and ends.
+//! The service itself: its configuration, its messages, how it changes and ends.
 
 use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, spawn, text};
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     std::fs::remove_dir_all(place.0.join("site/www")).expect("it is ours");
     let told = text(&place.kiban(&["up", "--check", &good]));
     assert!(told.contains(&format!("{}/site/www is not a directory", place.0.display())), "{told}");
-    // What a pipe says stands nowhere.
+    // A configuration read from a pipe has no directory.
     std::fs::create_dir(place.0.join("www")).expect("room");
     let shell = format!("cat {good} | {} up --check /dev/stdin", crate::place::KIBAN);
     let output = Command::new("sh").args(["-c", &shell]).current_dir(&place.0).output().expect("sh is there");
@@ -351,7 +351,7 @@ fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
             assert!(server.join().expect("content") == bytes, "{address}");
         });
     }
-    // A reset stays one, and nobody at the other end is one.
+    // A reset is passed on, and a closed port becomes a reset.
     assert!(TcpStream::connect("10.9.0.2:81").and_then(|mut stream| stream.read(&mut [0; 8])).is_err());
     let status = board.until("all have ended", |status| {
         let sessions = status["services"]
@@ -377,7 +377,7 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
     );
     let echo_few = ECHO.replace("listen", "sessions = 10\nlisten");
     let board = place.up(&format!("{PORT}{echo_few}{slow}"));
-    // Nobody reads at the other end: the writer is held back by what lies between.
+    // The other end does not read: the writer is blocked once the buffers are full.
     let writer = connect("10.9.0.2:80");
     let (mut reader, _) = kernel.accept().expect("the board has connected");
     writer.set_nonblocking(true).expect("a socket");
@@ -402,8 +402,7 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
         heard += count as u64;
     }
     assert_eq!(heard, written);
-    // A crowd: ten have a place.
-    // Some hear that there is no place before they know that they are connected.
+    // A crowd: ten have a place. Some learn that there is no place before they know that they are connected.
     let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect("10.9.0.2:7")).collect();
     let status = board.until("all have been seen", |status| {
         let counters = &status["services"][0]["counters"];
@@ -494,7 +493,7 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
     }
 }
 
-/// A request for a connection to the board's echo from somebody who never answers.
+/// Returns a SYN to the board's echo from a host that never answers.
 fn syn(number: u32) -> Vec<u8> {
     use kiban_base::{checksum, numbers::protocol};
     use kiban_tcpip::wire::{ipv4, tcp};
@@ -544,7 +543,7 @@ fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
     let sent = std::cell::Cell::new(0);
     let status = board.until("requests have come beyond the backlog", |status| {
         for _ in 0..2000 {
-            // What the system throws away is as good as lost on the way.
+            // A datagram that the system drops counts as lost on the way.
             let _ = flood.send_to(&syn(sent.get()), "127.0.0.1:7000");
             sent.set(sent.get() + 1);
         }
@@ -576,7 +575,7 @@ fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
     let served = port(&format!("{b}-{a}"), "10.1.0.2", "", "pcr = 100000\n") + source;
     let far_board = far.up(&served);
     let near_board = near.up(&port(&format!("{a}-{b}"), "10.1.0.1", "host = \"tun:khost\"\n", ""));
-    // Whose circuit it is InATMARP finds out.
+    // InATMARP finds the peer of the circuit.
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
     let clock = kiban_os::Clock::new();
     let mut heard = Vec::new();

@@ -13,7 +13,7 @@ fn unit(page: &str) -> String {
     page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a unit").to_owned()
 }
 
-/// The same in a file; the program stands where it was built.
+/// Writes the unit into a file, with the path of the built program.
 fn unit_file(place: &Place, page: &str, name: &str) -> PathBuf {
     place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::place::KIBAN))
 }
@@ -40,7 +40,7 @@ fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
         assert_eq!(told.lines().find(about), None, "{told}");
         assert!(output.status.success(), "{told}");
     }
-    // A key that systemd does not know is told: the judge judges.
+    // systemd reports an unknown key, so the check works.
     let wrong =
         place.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
     let output = run("systemd-analyze", &["verify", "--man=no", &wrong.display().to_string()]);
@@ -60,7 +60,7 @@ fn the_units_leave_little_exposed() {
             &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
         )
     };
-    // In tenths of systemd's points from 0 to 10. What is left: the network that they are for, and their
+    // In tenths of systemd's points from 0 to 10. What remains: the network that they serve, and their
     // capabilities.
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
@@ -69,7 +69,7 @@ fn the_units_leave_little_exposed() {
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
     }
-    // Without what bounds a root process it is far beyond: the judge judges.
+    // Without the restrictions of a root process it is far above: so the check works.
     let open = unit("operations.md")
         .replace("DynamicUser", "#")
         .replace("User=", "#")
@@ -204,7 +204,7 @@ fn the_watchdog_hears_of_a_board_that_works_and_not_of_one_that_stands_still() {
         board.expect("WATCHDOG=1");
     }
     board.signal("-STOP");
-    // What was said before it stood still is heard, and then nothing for five times its interval.
+    // Messages from before it was stopped are read, and then none for five times its interval.
     let silence = Duration::from_millis(500);
     board.notify.set_read_timeout(Some(silence)).expect("a socket");
     let mut heard = 0;

@@ -35,7 +35,7 @@ fn in_a_process_of_its_own(story: &str, place: &Place, role: &str) {
     assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", place.log());
 }
 
-/// The two boards, and what is to be told of them.
+/// Runs a test over two boards.
 fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
     if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
         return tell(role.parse().expect("the process of a board"));
@@ -49,7 +49,7 @@ fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
     in_a_process_of_its_own(story, &place, &near.child.id().to_string());
 }
 
-/// A VI with memory of its own.
+/// A VI with its memory.
 struct End {
     nic: Nic,
     memory: Region,
@@ -158,7 +158,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
                 exchange([&ends[0], &ends[1]], &[MEMORY_BYTES as u32 / 2]);
             }
         }
-        // Memory that is written and read while nobody there looks.
+        // Memory is written and read while the owner is idle.
         let [server, client] = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
         join(&server, &client);
         let bytes = noise(300_000, 9);
@@ -185,14 +185,14 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
             assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
             assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
         }
-        // All that was one path: nothing was lost, nothing was sent again.
+        // All of this used one path: nothing was lost or retransmitted.
         let counters = [near.counters(), far.counters()];
         assert!(
             counters
                 .iter()
                 .all(|it| (it.malformed, it.gaps, it.retransmits, it.connections_broken) == (0, 0, 0, 0))
         );
-        // Nobody has anything to do.
+        // All are idle.
         near.set_wait(Wait::Interrupt);
         far.set_wait(Wait::Interrupt);
         let before = process_cpu_nanos();
@@ -203,7 +203,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         });
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(100), "two idle NICs took {busy:?} of a second");
-        // Whoever waits asleep is woken.
+        // A thread that waits asleep is woken.
         std::thread::scope(|threads| {
             server.receive(5, 0, 8);
             let waits = threads.spawn(|| server.received());
@@ -233,7 +233,7 @@ fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
                 other.join().expect("no panic");
             });
             exchange([&ends[0], &ends[1]], &[1, 100_000]);
-            // Further VIs go the same way, whoever calls.
+            // Further VIs use the same path, whichever side connects.
             for [server, client] in [[0, 1], [1, 0]] {
                 let pair =
                     [end(&nics[server], Reliability::Reception), end(&nics[client], Reliability::Reception)];
@@ -291,7 +291,7 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
     });
 }
 
-/// `kiban vi serve`, until the end of the story.
+/// `kiban vi serve`, until the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -318,7 +318,7 @@ fn measures(place: &Place, what: &[&str]) {
     assert!(output.status.success(), "{what:?}: {}", text(&output));
 }
 
-/// Whether a stranger is closed: nothing more comes.
+/// Returns whether an unauthenticated connection is closed: no more data comes.
 fn is_closed(stranger: &mut TcpStream) -> bool {
     stranger.set_read_timeout(Some(LONG)).expect("a socket");
     match stranger.read(&mut [0; 64]) {
@@ -348,7 +348,7 @@ fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
         b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n".to_vec(),
         vec![0; 28],
         hello(2, kernel),
-        // Somebody else.
+        // Another host.
         hello(1, [10, 9, 0, 7]),
         // No packet, one that is too long, one that is none.
         [&decent[..], &[0; 4]].concat(),

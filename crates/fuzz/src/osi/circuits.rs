@@ -52,7 +52,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
     let mut link = Link::new(config);
     let (own, peer) = if role == lapb::Role::Dte { (frames::A, frames::B) } else { (frames::B, frames::A) };
     let mut now = Instant::ZERO;
-    // What the peer has heard last: numbers near them get further.
+    // The numbers that the peer received last: numbers near them reach deeper states.
     let (mut n_s, mut n_r) = (0u8, 0u8);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
@@ -119,7 +119,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
         while let Some(frame) = link.poll_down(now) {
             let (header, _) = frames::Header::read(&frame.to_vec(), modulo).expect("what leaves can be read");
             features.show((link.state(), core::mem::discriminant(&header.control), header.poll_final));
-            // What the peer would say next.
+            // The peer's next numbers.
             match header.control {
                 frames::Control::Information { n_s: number, n_r: next } => {
                     (n_s, n_r) = (next, number.wrapping_add(1) & modulo.mask());
@@ -175,7 +175,7 @@ fn config(role: Role, modulo: Modulo, window: u8) -> Config {
     }
 }
 
-/// A packet as the input wants it, mostly well formed.
+/// Returns a packet chosen by the input, mostly well-formed.
 fn craft(input: &mut Input<'_>, modulo: Modulo, near: (u8, u8)) -> Vec<u8> {
     use packets::Kind;
     let how = input.byte();
@@ -257,7 +257,7 @@ fn request(input: &mut Input<'_>, channel: u16) -> Request {
     }
 }
 
-/// What leaves can be read; what the peer would say next of numbers.
+/// Checks that output can be parsed; updates the peer's next numbers.
 fn heard(packet: &[u8], near: &mut (u8, u8), modulo: Modulo, features: &mut Features<'_>) {
     let (header, used) = packets::Header::read(packet).expect("what leaves can be read");
     features.show((core::mem::discriminant(&header.kind), packet.get(4).filter(|_| packet.len() == 5)));

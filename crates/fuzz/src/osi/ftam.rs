@@ -1,4 +1,4 @@
-//! FTAM: its FPDUs and data elements, and the file protocol machine under a peer that says what it likes.
+//! FTAM: its FPDUs and data elements, and the file protocol machine with an arbitrary peer.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -56,7 +56,7 @@ fn values() -> Vec<Vec<u8>> {
     all
 }
 
-/// FPDUs, one of each length and kind at most.
+/// Returns FPDUs, at most one of each length and kind.
 fn fpdus() -> &'static [Pdu] {
     static ALL: OnceLock<Vec<Pdu>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -108,7 +108,7 @@ pub(crate) fn decoder_seeds() -> Vec<Vec<u8>> {
     values()
 }
 
-/// A machine whose association is made, of everything.
+/// Returns a machine with an association that has every functional unit.
 fn associated(role: Role, window: i64, class: ServiceClass) -> Machine {
     let mut machine = Machine::new(Config {
         role,
@@ -163,7 +163,7 @@ fn associated(role: Role, window: i64, class: ServiceClass) -> Machine {
     machine
 }
 
-/// What the services below say next.
+/// Returns the next indication of the services below.
 fn below(input: &mut Input<'_>, fpdus: &[Pdu]) -> Below {
     let context = i64::from(input.byte() % 9);
     let pdu = |input: &mut Input<'_>| fpdus[usize::from(input.byte()) % fpdus.len()].to_rope();

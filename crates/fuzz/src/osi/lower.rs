@@ -1,5 +1,4 @@
-//! OSI: the decoders of its units, and transport with session above it, twice, with a third who says what it
-//! likes.
+//! OSI: the decoders of its units, and two ends of transport with session, with an arbitrary third party.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -56,7 +55,7 @@ pub(crate) fn cotp_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Session's units: the first byte says where a border between pieces lies.
+/// Session's units: the first byte chooses where the input is split.
 pub(crate) fn spdus(bytes: &[u8], features: &mut Features<'_>) {
     let Some((&border, bytes)) = bytes.split_first() else { return };
     let (front, back) = bytes.split_at(usize::from(border).min(bytes.len()));
@@ -275,7 +274,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             break;
         }
     }
-    // Whatever was said, it ends: all deadlines pass, users abort, and nobody waits any more.
+    // Whatever has happened, it ends: all deadlines pass, users abort, and nothing is pending.
     for _ in 0..4 {
         for side in 0..2 {
             let _ = ends[side].session.request(session::Request::Abort { user_data: Rope::new() }, now);

@@ -43,7 +43,7 @@ asn1! {
     Colour ::= ENUMERATED { RED(0), BLUE(1) }
 }
 
-/// What was read of `bytes` is within them, is written, and is read again as it was.
+/// Whatever was decoded from `bytes` is within them, can be encoded, and decodes to the same value.
 fn comes_back<T: Asn1 + PartialEq + core::fmt::Debug>(
     bytes: &[u8],
     features: &mut Features<'_>,
@@ -65,7 +65,7 @@ fn comes_back<T: Asn1 + PartialEq + core::fmt::Debug>(
     }
 }
 
-/// Every element within elements, by all that can be asked of one.
+/// Visits every element within elements, with every accessor.
 fn walk(cursor: Cursor<'_>, depth: u32, features: &mut Features<'_>) {
     for element in cursor {
         let element = match element {
@@ -74,7 +74,7 @@ fn walk(cursor: Cursor<'_>, depth: u32, features: &mut Features<'_>) {
         };
         assert!(element.contents().len() < element.whole().len());
         let again = Element::read(element.whole()).map(|(element, count)| (element.tag, count));
-        // What lies within may be too deep to be asked for, but is still where it was.
+        // Inner elements may be nested too deeply to be decoded, but their bytes are still the same.
         assert_eq!(again, Ok((element.tag, element.whole().len())));
         features.show((depth.min(2), element.tag.class, element.tag.number > 30, element.constructed));
         if let Ok(octets) = element.octets() {

@@ -5,7 +5,7 @@ use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};
 use kiban_osi::wire::x25::{AddressBlock, Call, Clear, Header, clearing_cause, diagnostic_name, facilities};
 use kiban_osi::wire::xot;
 
-/// Writes into as many bytes as it says it needs.
+/// Returns as many bytes as `write` needs.
 fn written(length: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
     let mut bytes = vec![0xa5; length];
     assert_eq!(write(&mut bytes), length);

@@ -439,7 +439,7 @@ fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
     assert!(unsafe { (*listener.0).verbs.is_null() });
     for device in crate::device::Device::all().expect("devices") {
         let active = Ident::towards(SocketAddr::new(device.address, listener.port()), &ours);
-        // The way to loopback leads through the first device.
+        // Loopback addresses are reached through the first device.
         let is_loopback = device.address.is_loopback();
         let through =
             if is_loopback { crate::device::Device::for_loopback(device.address) } else { Ok(device) };
@@ -470,7 +470,7 @@ fn who_comes_a_moment_before_anybody_listens_is_heard() {
     ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
 }
 
-/// Somebody who has asked to be connected: its events, and what it has.
+/// Connects, and returns the connecting side: its events, identifier and queues.
 fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
     let events = Events::new();
     let active = Ident::towards(to, &events);
@@ -479,7 +479,7 @@ fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
     (events, active, queues)
 }
 
-/// A peer that is not kiban's: a socket that somebody has come to, and the request there.
+/// Takes a request from a socket, the peer of which is not kiban: returns the connection and the request.
 fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     let (mut stream, _) = listener.accept().expect("somebody comes");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
@@ -491,12 +491,12 @@ fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     (stream, request)
 }
 
-/// The reply as siw makes it: the request again, under another key.
+/// Returns the reply that siw sends: the request again, with another key.
 fn repeated(request: &[u8]) -> Vec<u8> {
     [b"MPA ID Rep Frame", &request[16..]].concat()
 }
 
-/// The flags of a request: S, and in `ib` the bit by which kiban's own operations are offered.
+/// Returns the flags of a request: S, and in `ib` the bit that offers kiban's own operations.
 fn offer() -> u8 {
     if below::is_ib() { 0x11 } else { 0x10 }
 }
@@ -509,7 +509,7 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
         let (mut stream, request) = next_request(&listener);
         assert_eq!(request[16], offer());
         stream.write_all(&repeated(&request)).expect("it is heard");
-        // The first words, and more to wake who slept through them: a Send, and a Write of nothing.
+        // The first message, and more to wake a receiver that missed it: a Send, and a Write of zero bytes.
         let mut words = [0; 24 + 20];
         stream.read_exact(&mut words).expect("a Send, and what wakes");
         let (send, write) = words.split_at(24);
@@ -531,7 +531,8 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
 fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // In order and not; several times, since what is told comes now before and now after the call returns.
+    // In order and out of order; several times, because events come sometimes before and sometimes after the
+    // call returns.
     let rounds = [false, true].repeat(4);
     let peer = thread::spawn({
         let rounds = rounds.clone();
@@ -569,7 +570,8 @@ fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
     let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = forwarder.local_addr().expect("an address");
     let peer = thread::spawn(move || {
-        // Nobody listens behind it yet: it ends what it let in, now at once, now when something has come.
+        // There is no accept yet: the listener ends the connections, sometimes at once, sometimes after data
+        // has arrived.
         for at_once in [true, false, true] {
             let (mut stream, _) = forwarder.accept().expect("somebody comes");
             if !at_once {
@@ -595,7 +597,7 @@ fn a_port_is_the_one_that_the_peer_sees() {
     let peer = thread::spawn(move || {
         let (first, _) = next_request(&listener);
         let before = first.peer_addr().expect("it is connected").port();
-        // The port of the first socket stays taken: whoever is asked again comes from another.
+        // The port of the first socket stays in use: an identifier that connects again has another.
         let (mut stream, request) = {
             first.shutdown(std::net::Shutdown::Write).expect("it is connected");
             next_request(&listener)
@@ -619,8 +621,8 @@ fn a_port_is_the_one_that_the_peer_sees() {
 fn a_port_is_known_before_the_peer_has_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // Room for one, who comes first: to the next the system does not answer.
-    // SAFETY: a socket that listens.
+    // A backlog of one, which the first connection takes: the system does not answer the next one. SAFETY: a
+    // listening socket.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let _first = TcpStream::connect(to).expect("there is room");
     let (events, active, _queues) = calls(to, b"hello");
@@ -646,7 +648,7 @@ fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
     assert!(peer.join().expect("the peer's story").accept().is_err(), "nobody asks any more");
 }
 
-/// A socket that is closed resets its peer.
+/// Closing the socket with this option resets its peer.
 fn reset(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let bytes = size_of_val(&linger) as libc::socklen_t;
@@ -676,7 +678,7 @@ fn addresses_that_lead_nowhere_are_told() {
         assert_eq!((rdma_disconnect(id.0), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_establish(id.0), errno()), (-1, Some(libc::EINVAL)));
     }
-    // From loopback no way leads out.
+    // Loopback addresses have no route to other hosts.
     let out = Ident::new(Some(&events));
     assert_eq!(out.bind(at("127.0.0.1:0")), 0);
     // SAFETY: an identifier. To be bound there is to have no device yet.
@@ -686,7 +688,7 @@ fn addresses_that_lead_nowhere_are_told() {
     assert_eq!(event.get().event, RDMA_CM_EVENT_ADDR_ERROR);
     assert!(event.get().status < 0);
     drop(event);
-    // One whose calls wait has it from the call.
+    // A synchronous identifier gets the result from the call.
     let waits = Ident::new(None);
     assert_eq!(waits.bind(at("127.0.0.1:0")), 0);
     assert_eq!(waits.resolve_addr(at("192.0.2.1:9")), -1);
@@ -743,7 +745,7 @@ impl IntoPort for std::net::IpAddr {
 fn datagrams_have_no_connections() {
     let events = Events::new();
     let mut id = null_mut();
-    // SAFETY: a channel and a place.
+    // SAFETY: a channel, and a local variable.
     assert_eq!(unsafe { rdma_create_id(events.0, &mut id, null_mut(), RDMA_PS_UDP) }, 0);
     let id = Ident(id);
     assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
@@ -819,7 +821,7 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
         tell.send(code).expect("somebody listens");
     });
-    // It has begun when the identifier is not found any more.
+    // The destruction has begun when the identifier is no longer found.
     while super::id::find(place as *const rdma_cm_id).is_ok() {
         std::thread::yield_now();
     }
@@ -837,11 +839,11 @@ fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
     let wait = || {
         let tell = tell.clone();
         let (begins, began) = std::sync::mpsc::channel();
-        // It waits until the process ends.
+        // This thread waits until the process ends.
         std::thread::spawn(move || {
             let mut event = null_mut();
             begins.send(()).expect("somebody listens");
-            // SAFETY: a channel, or what has been one a moment ago; and a place.
+            // SAFETY: a channel, or one that was destroyed a moment ago; and a local variable.
             let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
             let _ = tell.send((code, errno()));
         });
@@ -862,13 +864,14 @@ fn held() -> (usize, usize) {
     (files, line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number"))
 }
 
-/// Run alone by `connects_and_closes_leave_nothing_behind`: what other tests hold would be counted with it.
+/// Run alone by `connects_and_closes_leave_nothing_behind`: otherwise it would count the objects of other
+/// tests too.
 #[test]
 #[ignore = "counts what the process holds, so it must be alone in it"]
 fn connects_and_closes() {
     let rounds = std::env::var("KIBAN_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
-    // The system keeps a port for a while where a connection ended: so many listeners that one run leaves
-    // room for the next.
+    // The system reserves a port for a while after a connection has ended: as many listeners as leave ports
+    // for the next run.
     let connect_and_close = |rounds: usize| {
         for left in (1..=rounds.div_ceil(100)).rev() {
             let (theirs, ours) = (Events::new(), Events::new());

@@ -436,7 +436,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: the pointer came from `give`, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
         unsafe { take_back::<Cq>(cq.cast()) };
         Ok(())
     })
@@ -482,7 +482,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
         }
         object.context.engine.forget_channel(&object.channel);
         object.context.release();
-        // SAFETY: the pointer came from `give`, and no queue uses the channel.
+        // SAFETY: the pointer came from the call that created the object, and no queue uses the channel.
         unsafe { take_back::<CompChannel>(channel) };
         Ok(())
     })

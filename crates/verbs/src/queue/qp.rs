@@ -297,7 +297,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         pair.context.happenings.forget(|told| told.cookie == cookie);
         pair.events.wait();
         pair.context.release();
-        // SAFETY: the pointer came from `give`, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
         unsafe { take_back::<Qp>(qp.cast()) };
         Ok(())
     })

@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         queue.context.happenings.forget(|told| told.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: the pointer came from `give`, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
         unsafe { take_back::<Srq>(srq) };
         Ok(())
     })
