@@ -42,7 +42,7 @@ impl Atomics for Modelled {
     }
 }
 
-/// The model's atomics for somebody who forgot the fence.
+/// The model's atomics for an author who forgot the fence.
 struct WithoutFence;
 impl Atomics for WithoutFence {
     type Word = Word;

@@ -1,7 +1,7 @@
-//! Policies against arrivals in virtual time: what they cost beside somebody who knows every arrival.
+//! Policies against arrivals in virtual time: their cost compared with an optimum that knows every arrival.
 //!
-//! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers cost
-//! what [`COSTS`] says. Handling takes no time.
+//! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers have the
+//! costs in [`COSTS`]. Handling takes no time.
 
 use kiban_base::{Costs, Evidence, Instant, Report, SimRng, Step, Wait, Waiter, optimum};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     /// CPU time of both ends and the price of every message's latency, in nanoseconds.
@@ -144,7 +144,7 @@ fn adaptive_is_within_the_bound_in_every_row_and_beats_every_fixed_setting_over_
         let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         println!("{kind:12} {gap:6} us: adaptive {adaptive:.2}, best fixed {best:.2}, fixed {ratios:.2?}");
         assert!(adaptive <= 2.0, "{kind} {gap} us: {adaptive:.2} optima");
-        // Where short gaps are as long as waking, a sleep happens to meet two at once: that is not seen.
+        // Where short gaps are as long as waking, a sleep sometimes meets two at once: that is not counted.
         assert!(adaptive <= 1.2 * best, "{kind} {gap} us: {adaptive:.2} optima, the best fixed {best:.2}");
         for (at, ratio) in ratios.into_iter().enumerate() {
             worst[at] = worst[at].max(ratio);
@@ -177,8 +177,8 @@ fn regimes_that_take_turns_cost_less_than_with_any_fixed_setting() {
     }
 }
 
-/// Lets somebody who sees every decision choose when to come: spinning until that moment, or (none) asleep at
-/// once.
+/// Runs against an adversary that sees every decision and chooses the next arrival: the receiver spins until
+/// the given time, or (`None`) is asleep at once.
 fn against(waits: u64, mut choose: impl FnMut(u64, Option<Instant>, Instant) -> Instant) -> f64 {
     let (mut now, mut cost, mut least) = (Instant::ZERO, 0, 0);
     let mut waiter = Waiter::new(Wait::Adaptive, COSTS);

@@ -244,7 +244,7 @@ fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
     let mut hub = Hub::pair();
     let (absent4, absent6) = ("10.0.0.77".parse().unwrap(), IpAddr::V6(six("fe80::77")));
     for absent in [absent4, absent6] {
-        // More SYNs than wait for a neighbour: all of them hear.
+        // More SYNs than can wait for a neighbour: all connects fail.
         let open = |hub: &mut Hub, port| hub.boards[0].host().open(SocketAddr::new(absent, port)).unwrap();
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));

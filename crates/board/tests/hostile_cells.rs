@@ -877,7 +877,7 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
 
 #[test]
 fn a_flood_of_datagrams_that_nobody_reads_is_bounded() {
-    // One socket, then more than memory can hold: the stream goes on.
+    // One socket, then more than memory can hold: the stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {

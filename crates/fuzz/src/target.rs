@@ -21,7 +21,7 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// Where its corpus is.
+    /// Returns the directory of its corpus.
     pub fn corpus_dir(&self) -> PathBuf {
         PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).join(self.name)
     }

@@ -1,7 +1,7 @@
 //! A VI NIC with a hostile peer: an input is a sequence of packets, calls of the host, and time.
 //!
 //! Set-up    a NIC with two paths. At the end of one is a *peer* that is connected properly, knows number and
-//!           key, and then says what it likes; at the end of the other a good NIC, the *canary*, with a
+//!           key, and then sends anything; at the end of the other a good NIC, the *canary*, with a
 //!           connection of its own.
 //! Promises  nothing is written but into posted receive memory and memory open to peers; every packet that
 //!           leaves can be read; descriptors are dequeued in the order of posting, once; one packet causes
@@ -72,7 +72,7 @@ impl Side {
         DataSegment { address: AREAS[area] + offset, handle: self.handles[area], length }
     }
 
-    /// What a path has to send, each packet judged.
+    /// Returns the packets of a path, each checked.
     fn packets(&mut self, path: usize, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut room = [0; PACKET_BYTES];

@@ -1,4 +1,4 @@
-//! Plans: what is read, in which order, and what is said of mistakes.
+//! Plans: parsing, order of points, and error messages.
 
 mod engine_common;
 
@@ -195,14 +195,14 @@ fn a_difference_is_named() {
         ("seed = 2", Some("the seeds")),
         ("repetitions = 2", Some("the repetitions")),
         ("parameters.across = 2", Some("the parameter across")),
-        // The same, said otherwise.
+        // The same in another notation.
         ("seeds = [1]\nparameters.across = [1]", None),
     ] {
         assert_eq!(plan("").difference(&plan(other)).as_deref(), expected, "{other}");
     }
 }
 
-/// What `kiban lab questions NAME` prints, and whether each question keeps what the trait says.
+/// `kiban lab questions NAME` works for each question, and each keeps the promises of the trait.
 #[test]
 fn each_question_can_be_asked_with_its_defaults_or_says_why_not() {
     let mut names = Vec::new();

@@ -69,7 +69,7 @@ fn impossible_points_are_refused_with_what_is_possible() {
     }
 }
 
-/// Whatever the judge lets pass can be tried: the corners of what is possible.
+/// Every point that validation accepts can be tried: the corners of the valid range.
 #[test]
 fn a_point_that_was_judged_possible_can_be_tried() {
     let question = question("wide-area-atm");

@@ -113,7 +113,7 @@ fn a_report_can_be_made_again_and_is_the_same() {
     let summary: serde_json::Value = serde_json::from_str(&first[1]).expect("JSON");
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(4));
     assert_eq!(summary["rows"][0]["metrics"]["sum"]["interval"]["confidence"], 0.96875);
-    // Nothing is left of what is written beside and renamed.
+    // No temporary files are left.
     assert_eq!(std::fs::read_dir(&to).expect("a folder").count(), 4);
 }
 

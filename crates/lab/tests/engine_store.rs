@@ -98,7 +98,7 @@ fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
-    // Somebody has put two files together.
+    // Two files that were concatenated.
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (8, 2));
@@ -231,7 +231,7 @@ fn merged_shards_are_the_same_bytes_however_many_there_were() {
             run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be made");
             dirs.push(dir);
         }
-        // In whatever order they are named.
+        // In any order of directories.
         dirs.reverse();
         let out = place.path().join(format!("merged-{count}"));
         let merged = merge(&out, &dirs).expect("they fit");
@@ -257,7 +257,7 @@ fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
     run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be made");
     let merged = merge(&dir("out"), &[dir("1")]).expect("it fits");
     assert_eq!((merged.trials, merged.records), (10, 5));
-    // What comes later is added.
+    // Later records are added.
     run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be made");
     assert_eq!(merge(&dir("out"), &[dir("2")]).expect("it fits").records, 10);
 

@@ -20,7 +20,7 @@ const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [1,
 struct Script {
     wall_seconds: u64,
     busy_nanos: u64,
-    /// Readings are made in pairs.
+    /// Readings are taken in pairs.
     is_end: bool,
     cores: VecDeque<f64>,
 }

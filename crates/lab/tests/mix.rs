@@ -33,7 +33,7 @@ fn the_plan_beside_the_program_is_the_lecture_and_gives_the_same_figures_again()
     assert_ne!(first.flow("jpeg"), outcome(&plan).flow("jpeg"), "another seed is another lecture");
 }
 
-/// What is offered is carried or lost, and no cell comes that nobody sent.
+/// Everything offered is carried or lost, and no other cell arrives.
 #[test]
 fn every_cell_is_accounted_for() {
     for shaping in Shaping::ALL {

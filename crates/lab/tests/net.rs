@@ -90,7 +90,7 @@ fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
     let _silent: Vec<_> = (0..10).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"{\"version\":1}\n", b"\n"] {
         let mut stream = TcpStream::connect(server.at).expect("it listens");
-        // It may have been closed before all was said.
+        // The connection may have been closed before everything was sent.
         let _ = stream.write_all(nonsense);
         let mut said = String::new();
         let _ = stream.read_to_string(&mut said);
@@ -243,7 +243,7 @@ fn a_server_that_ends_is_a_loss_and_the_next_one_is_called() {
     drop(server);
     let question = Network::with(Arc::clone(&session));
     let point = setup(Pattern::WriteRead, 100).point("127.0.0.1");
-    // Once for the connection that was, once for nobody there.
+    // Once for the existing connection, once for a closed port.
     for _ in 0..2 {
         assert!(matches!(question.trial(&point, 0), Err(Failure::Lost(_))));
     }

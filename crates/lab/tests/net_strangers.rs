@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Connections that a stranger opens.
+/// Connections that an unauthenticated host opens.
 const FLOOD: usize = 200;
 
 struct Running {
@@ -49,7 +49,7 @@ impl Running {
         Client::connect("127.0.0.1", self.at.port(), &self.token)
     }
 
-    /// A session of a client that does what it likes, from 127.0.0.1.
+    /// Returns a session from 127.0.0.1.
     fn session(&self) -> Session {
         let writer = call(self.at, [127, 0, 0, 1]);
         writer.set_read_timeout(Some(LONG)).expect("a socket");
@@ -85,7 +85,7 @@ impl Session {
     }
 }
 
-/// A connection from an address of this host.
+/// Connects from an address of this host.
 fn call(to: SocketAddr, from: [u8; 4]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a file");
     socket.bind(&SocketAddr::new(IpAddr::from(from), 0).into()).expect("loopback");
@@ -93,7 +93,7 @@ fn call(to: SocketAddr, from: [u8; 4]) -> TcpStream {
     socket.into()
 }
 
-/// What a connection brings until it ends.
+/// Reads a connection until it ends.
 fn rest(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(LONG)).expect("a socket");
     let mut said = Vec::new();
@@ -117,7 +117,7 @@ fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
     let mut strangers = Vec::new();
     for address in addresses {
         strangers.extend((0..FLOOD).map(|number| call(server.at, address(number))));
-        // All strangers keep their connections open while a client shows the token.
+        // All unauthenticated connections stay open while a client presents the token.
         let client = server.client().map(drop);
         assert!(client.is_ok(), "{:?}", client.err());
     }
@@ -133,7 +133,7 @@ fn a_stranger_is_told_why_it_is_cut() {
     assert!(said.contains("Refused") && said.contains("8 of an address, 64 in all"), "{said}");
     let said = rest(silent);
     assert!(said.contains("no token was shown within 5 s"), "{said}");
-    // Whoever knows the token hears what is the matter, and what to do.
+    // A client with the token learns the reason, and what to do.
     match server.client().err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
@@ -147,7 +147,7 @@ fn a_flood_of_refusals_is_a_few_lines_of_a_log() {
     let server = Running::start(Limits::default());
     for number in 0..FLOOD {
         let mut stranger = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
-        // It may have been closed before all was said.
+        // The connection may have been closed before everything was sent.
         let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
         assert!(rest(stranger).contains("does not speak this protocol"));
     }
@@ -167,7 +167,7 @@ fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
     session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
     let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
-    // Somebody elsewhere who knows the nonce hears nothing, but an end.
+    // Another host that knows the nonce gets nothing but a close.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&nonce);
     assert_eq!(rest(elsewhere), "");

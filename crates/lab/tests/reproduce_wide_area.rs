@@ -19,7 +19,7 @@ fn mbps(tcp: Config, buffer_bytes: u32, message_bytes: usize) -> f64 {
 
 #[test]
 fn the_report_is_the_one_that_was_kept() {
-    // Shorter than what is printed, but all of it.
+    // Shorter than the published run, but complete.
     let effort = Effort { long: true, ..Effort::QUICK };
     let cells = AtomicU64::new(0);
     let made = make(effort, &|| {

@@ -149,7 +149,7 @@ impl Rig {
         self.world.settle(until);
     }
 
-    /// A program attaches, with so many streams. Virtual time stands still meanwhile.
+    /// Attaches a program with this many streams. Virtual time stands still meanwhile.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
         let door = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
@@ -226,7 +226,7 @@ fn a_peer_that_takes_hardly_anything_does_not_keep_the_streams_of_a_program_that
         rig.pass(seconds);
         assert_eq!(rig.sessions(), 0, "{reads} bytes a second");
         let counters = rig.services.borrow().views().next().expect("one").counters;
-        // Who takes bytes at a rate has all of them.
+        // A peer that reads at a sufficient rate gets everything.
         assert_eq!(counters.aborted, u64::from(reads < 512), "{reads} bytes a second");
     }
 }

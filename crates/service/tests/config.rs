@@ -1,4 +1,4 @@
-//! Configurations: what is read, and what a mistake is told as.
+//! Configurations: parsing, and error messages.
 
 use kiban_service::Plan;
 use kiban_service::config::{Carries, Endpoint, Kind};
@@ -82,7 +82,7 @@ fn every_word_gets_its_meaning() {
     );
     assert!(matches!(plan.services[1].kind, Kind::Http { list: true, .. }));
     assert_eq!(plan.services[2].listen, Endpoint::Kernel("127.0.0.1:8080".parse().expect("an address")));
-    // A name that is not said is the file's.
+    // The default name is that of the file.
     assert_eq!(Plan::read(&GOOD.replacen("name = \"lab\"\n", "", 1), "file").expect("good").name, "file");
 }
 
@@ -325,7 +325,7 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
-        // What a mistake in the port makes of a service is told there.
+        // An error in the port that makes a service invalid is reported at the port.
         let at = match (to.starts_with("host = "), to.contains("\nbytes")) {
             (true, _) => line("listen = \"10.0.0.1:7\""),
             (_, true) => line(from) + 1,
@@ -339,7 +339,7 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
         }
     }
     assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
-    // Where the board's address is its first alone, a second one is the board's own.
+    // If the host has only the board's first address, a second one is the board's own.
     let atm = GOOD.replace("10.0.0.1:7", "10.1.0.1:7").replace("rate = ", "host = \"tun:h\"\nrate = ");
     let told = Plan::read(&atm, "file").expect_err("it is the host's").to_string();
     assert!(
@@ -348,8 +348,8 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
     );
     let second = atm.replace("\"10.1.0.1/24\"", "[\"10.1.0.9/24\", \"10.1.0.1/24\"]");
     Plan::read(&second, "file").expect("it is the board's own");
-    // On Ethernet the board may make addresses of IPv6 itself; a net that nobody has said is nobody's
-    // mistake.
+    // On Ethernet the board may autoconfigure IPv6 addresses; a service on an unknown prefix is then not an
+    // error.
     let v6 = GOOD
         .replace("[\"10.0.0.1/24\", \"fd00::1/64\"]", "\"10.0.0.1/24\"")
         .replace("10.0.0.254/24", "fd07::1/64");

@@ -14,7 +14,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Requests of each board.
 const PORTS: std::ops::Range<u16> = 2000..2008;
 
-/// A request to connect to the board's echo service.
+/// Returns a SYN to the board's echo service.
 fn syn(port: u16) -> Vec<u8> {
     let segment = Segment {
         source_port: port,
@@ -66,7 +66,7 @@ fn answers() -> Vec<u32> {
     PORTS
         .map(|port| {
             for _ in 0..100 {
-                // Nobody may be there yet.
+                // The board may not listen yet.
                 if peer.send_to(&syn(port), own).is_err() {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! Numbers that NICs, pings and servers choose in real time: nobody predicts them, and two of a kind differ,
-//! since each asks the operating system for a key of its own.
+//! Numbers that NICs, pings and servers choose in real time are not predictable, and two instances differ,
+//! because each gets a key of its own from the operating system.
 
 use kiban_atm::wire::atm::{CELL_BYTES, Interface, Vc};
 use kiban_atm::wire::oam;
@@ -50,7 +50,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
             let Ok((header, _)) = Header::read(&room[..length], length) else { continue };
             let payload = &room[HEADER_BYTES..][..usize::from(header.payload_bytes)];
             let Ok((setup, _)) = Setup::read(payload) else { continue };
-            // What was sent twice is seen once.
+            // A number sent twice counts once.
             if header.kind == Kind::PeerRequest && keys.last() != Some(&u64::from(setup.key)) {
                 keys.push(setup.key.into());
                 break;
@@ -61,7 +61,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
     keys
 }
 
-/// Correlation tags of `kiban atm ping`.
+/// Returns correlation tags of `kiban atm ping`.
 fn ping_tags(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let own = socket(1).local_addr().expect("bound");

@@ -100,7 +100,7 @@ impl Program for Client {
     }
 }
 
-/// Two boards with a cable; the second has the service.
+/// Returns two boards with a cable; the second has the service.
 fn world(harm: ImpairmentConfig, service: impl Service + 'static, kind: Kind) -> (World, [BoardNumber; 2]) {
     fair_world(harm, service, kind, Fairness::Address)
 }
@@ -244,7 +244,7 @@ type Visit = (Instant, Option<Instant>);
 #[derive(Clone)]
 struct Caller {
     local: SocketAddr,
-    /// What it sends, and how often; it reads as often, as many bytes at most.
+    /// What it sends, and how often; it reads as often, at most this many bytes.
     sends: Vec<u8>,
     every: Duration,
     reads: usize,
@@ -274,7 +274,7 @@ impl Caller {
         }
     }
 
-    /// A byte now and then.
+    /// Sends a byte at intervals.
     fn trickling(last: u8) -> Caller {
         Caller::new(last, 0, b"x", Duration::from_secs(5))
     }
@@ -391,7 +391,7 @@ fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_ten
                 let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
                 assert!(!its.is_empty(), "{name}: it never gets in");
                 assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
-                // As it moves bytes, nobody takes its place again.
+                // Since it moves bytes, its place is not taken again.
                 assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
             }
         }
@@ -487,7 +487,7 @@ fn http() -> (Http, Kind) {
     )
 }
 
-/// What a server says to these bytes.
+/// Returns a server's response to these bytes.
 fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);

@@ -1,5 +1,5 @@
-//! The canary: each checker is shown the fault that it is there for, and must raise its alarm; a clean run
-//! raises none.
+//! Canaries: each checker is given the fault that it must find, and must report it; in a clean run it reports
+//! nothing.
 
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, StreamId};

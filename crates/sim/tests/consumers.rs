@@ -12,7 +12,7 @@ enum Does {
     Listen(u16),
     Open(u16),
     Ping(u16),
-    /// Sends a datagram to a port that nobody has bound.
+    /// Sends a datagram to a port that is not bound.
     Send,
 }
 

@@ -169,7 +169,7 @@ struct Job {
 }
 
 impl Net {
-    /// Orders a stream; every stream has a port of its own.
+    /// Requests a stream; each has a port of its own.
     fn send(&mut self, from: usize, to: usize, port: u16, bytes: Rc<Vec<u8>>) -> Job {
         let got = Rc::new(RefCell::new(Vec::new()));
         let place = got.clone();
@@ -498,7 +498,7 @@ fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
         let job = net.send(0, 1, 80, noise(seed, 10_000));
         net.finish(&[job]);
     }
-    // One of 172 cells never does: the host is told.
+    // A frame of 172 cells never survives: the host gets an error.
     let mut net = Setup { harm, ..Setup::new(&[0, 0], tcp_with(16 << 10, 8192)) }.build();
     let ended = Rc::new(RefCell::new(None));
     let make = |_| -> Sink { Box::new(|_, _| ()) };

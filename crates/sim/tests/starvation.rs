@@ -122,7 +122,7 @@ fn refusals_that_go_on_and_on_lose_nothing() {
             }
             each(&mut pair);
             pair.world.run(before + pause);
-            // Where nothing happens the next look reaches further.
+            // While nothing happens the interval grows.
             pause = if pair.world.now() > before { Duration::from_millis(1) } else { pause * 2 };
             before = pair.world.now();
         }

@@ -247,7 +247,7 @@ impl ReceiveQueue for Nics {
     }
 }
 
-/// Runs over both: what was lost, and when the connection was.
+/// Runs over both, and compares the losses and the time when the connection broke.
 fn check(
     process: &Process,
     posting: Posting,

@@ -70,7 +70,7 @@ impl Pair {
     /// Opens a connection from `side`.
     fn connect(&mut self, side: usize) {
         self.ask(side, Request::Connect);
-        // The restart is heard of, then the call is made.
+        // The restart is indicated, then the call is made.
         for _ in 0..3 {
             assert!(self.hear(side).is_empty());
             if self.hear(1 - side) == [Indication::Connected] {

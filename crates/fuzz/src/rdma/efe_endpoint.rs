@@ -1,8 +1,7 @@
 //! An EFE-like endpoint with a hostile peer: an input is a sequence of frames, calls of the host, and time.
 //!
 //! Set-up    an endpoint with two flows. At the end of one is a *peer* that is connected properly, knows
-//!           number and key, and then says what it likes; at the end of the other a good endpoint, the
-//!           *canary*.
+//!           number and key, and then sends anything; at the end of the other a good endpoint, the *canary*.
 //! Promises  one step causes few frames, and every frame that leaves can be read; the endpoint's next
 //!           deadline is not in the past; what a host is handed is no longer than the flow allows. At the end
 //!           the canary's segments have arrived, once and in order, everything can be taken down, and nothing
@@ -87,7 +86,7 @@ impl Liar {
         }
     }
 
-    /// A frame as the input wants it.
+    /// Returns a frame chosen by the input.
     fn craft(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let kind = [
             Kind::Data,
@@ -142,7 +141,7 @@ struct World {
 }
 
 impl World {
-    /// What both endpoints have to send goes where it belongs.
+    /// Delivers the frames of both endpoints.
     fn exchange(&mut self, features: &mut Features<'_>) {
         let mut room = vec![0; self.end.frame_bytes_max()];
         for _ in 0..4 {

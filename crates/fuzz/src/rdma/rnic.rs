@@ -4,12 +4,12 @@
 //! Set-up    one NIC; three queue pairs in two domains, one of them on a shared receive queue; open memory,
 //!           memory of the host's, a region with windows, and *canary* memory: the gaps between, a region
 //!           without rights, and a region of a domain that no queue pair is in.
-//! Peer      knows every tag that there is, keeps the numbers of its messages right, answers what it is
-//!           asked, and then says what it likes. Segments come whole, in crumbs, or land in memory at once.
-//! Promises  no byte of the canary is written, and no run of it leaves; every segment that leaves can be
-//!           read; each work request completes once at most, in the order of its queue, and exactly once when
-//!           all is over, unless it was not signalled and went well; who asked once to be told is told once.
-//!           At the end everything can be taken down, and nothing is left.
+//! Peer      knows every tag, keeps its message numbers correct, answers requests, and then sends anything.
+//!           Segments arrive whole, in small pieces, or directly in memory.
+//! Promises  no byte of the canary is written, and no run of it is sent; every segment sent can be parsed;
+//!           each work request completes at most once, in the order of its queue, and exactly once in the
+//!           end, unless it was unsignalled and succeeded; a single notification request yields one
+//!           notification. At the end everything can be destroyed, and nothing is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -70,7 +70,7 @@ struct End {
     /// The number of the peer's next message on each queue, and how far it is in the one on the first.
     numbers: [u32; 4],
     offset: u32,
-    /// What the NIC has asked for: reads with what was answered of them, and atomics.
+    /// Requests of the NIC: reads with the bytes answered so far, and atomics.
     asked: VecDeque<(ReadRequest, u32)>,
     atomics: VecDeque<u32>,
     /// A segment that waits for a receive.
@@ -157,7 +157,7 @@ impl Stand {
         self.next_id
     }
 
-    /// A tag, mostly one that exists, and an address, mostly near its memory.
+    /// Returns a tag, mostly an existing one, and an address, mostly near its memory.
     fn place(&self, input: &mut Input<'_>) -> TaggedAddress {
         let choice = usize::from(input.byte());
         let (stag, area) = match choice % 12 {
@@ -260,7 +260,7 @@ impl Stand {
         }
     }
 
-    /// A segment as the input wants it.
+    /// Returns a segment chosen by the input.
     fn craft(&mut self, input: &mut Input<'_>, n: usize) -> Vec<u8> {
         let place = self.place(input);
         let length = u32::from(input.short() % 300);
@@ -299,7 +299,7 @@ impl Stand {
                 (Opcode::AtomicRequest, true, untagged(end, 1, 0, 0))
             }
             7 | 8 => {
-                // What was asked, or something like it.
+                // The pending request, or something like it.
                 let (request, here) = end.asked.front().copied().unwrap_or_default();
                 let count = if last { request.length - here } else { length.min(request.length - here) };
                 payload.resize(count as usize, 0xee);
@@ -353,7 +353,7 @@ impl Stand {
             20..24 => segment = input.take(64).to_vec(),
             _ => {}
         }
-        // A peer that made canaries of its own would prove nothing.
+        // A peer that sent canary bytes itself would make the check worthless.
         segment.iter_mut().filter(|byte| **byte == CANARY).for_each(|byte| *byte = 0xee);
         segment
     }
@@ -488,7 +488,7 @@ impl Stand {
         }
     }
 
-    /// A queue pair is over at once: all that was posted has been told.
+    /// Checks a queue pair that has ended: all posted work has completed.
     fn end(&mut self, n: usize, features: &mut Features<'_>) {
         let qp = self.ends[n].qp;
         self.nic.abort(qp).expect("there");
@@ -497,7 +497,7 @@ impl Stand {
         assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work was never told");
     }
 
-    /// What waits in the shared queue is there for a peer that behaves.
+    /// Receives in the shared queue remain available to a well-behaved peer.
     fn finish(mut self, features: &mut Features<'_>) {
         (0..QPS).for_each(|n| self.end(n, features));
         self.nic.reset(self.ends[1].qp).expect("over");
@@ -554,7 +554,7 @@ impl End {
         }
     }
 
-    /// The peer hears a segment.
+    /// Lets the peer receive a segment.
     fn hear(&mut self, segment: &[u8], features: &mut Features<'_>) {
         let (header, used) = Header::read(segment).expect("what leaves can be read");
         let opcode = Opcode::read(header.ulp).expect("what leaves has an opcode");
@@ -623,7 +623,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         let state = stand.nic.query_qp(qp).expect("there").1;
         features.show((5, state as u8));
         if state == QpState::Error {
-            // All is told before it begins anew.
+            // All work completes before the queue pair starts again.
             stand.end(n, features);
             stand.nic.reset(qp).expect("over");
             stand.connect(n);

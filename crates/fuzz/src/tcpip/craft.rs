@@ -7,7 +7,7 @@ use kiban_tcpip::wire::ipv6_extension::{self, Fragment};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, tcp, udp};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// An IP packet of the addresses' family.
+/// Returns an IP packet of the addresses' family.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet;
     match (source, target) {
@@ -47,7 +47,7 @@ pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -
     packet
 }
 
-/// A TCP packet with option bytes as they are: they are padded here with the end of the list.
+/// Returns a TCP packet with the given option bytes, padded with end-of-list.
 pub(crate) fn tcp(
     ends: (SocketAddr, SocketAddr),
     header: &tcp::Header,
@@ -142,8 +142,8 @@ pub(crate) fn behind_options(packet: &[u8], count: usize) -> Vec<u8> {
     longer
 }
 
-/// Makes lengths and sums of a packet fit what it carries, as far as it can be read: what is spoilt then is
-/// deeper.
+/// Corrects lengths and checksums of a packet as far as it can be parsed, so that errors are found at deeper
+/// layers.
 pub(crate) fn mend(packet: &mut [u8]) {
     if packet.first().is_some_and(|first| first >> 4 == 6) {
         mend6(packet);

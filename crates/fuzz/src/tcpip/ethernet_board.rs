@@ -2,9 +2,9 @@
 //! above.
 //!
 //! Input     a byte of settings (1: obeys redirects; 2: opaque identifiers; 4: addresses are used at once; 8:
-//!           small caches); then frames one behind the other: a byte that says what is mended (1: lengths and
-//!           sums; 2: to the board's MAC, and to it or to all its nodes by IP; 4: time passes; 8: the host
-//!           speaks to somebody), a length of two bytes, the frame.
+//!           small caches); then frames: a byte that says what is corrected (1: lengths and sums; 2: to the
+//!           board's MAC, and to its or its all-nodes address; 4: time passes; 8: the host sends), a length
+//!           of two bytes, the frame.
 //! Promises  no panic; answers to one frame are few, each right and from the board's own MAC; addresses stay
 //!           within their bound; memory comes home.
 

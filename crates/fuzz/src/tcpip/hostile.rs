@@ -34,7 +34,7 @@ fn peer(stand: &mut Stand, port: u16, options: Options) -> End {
     End::open(stand, Opening { local, initial: 0xffff_fff0, window: 60_000, options, active: false })
 }
 
-/// An acknowledgement of everything before `place`, and what else `change` says.
+/// Sends an acknowledgement of everything before `place`, modified by `change`.
 fn acknowledge(end: &mut End, stand: &mut Stand, place: u32, change: impl FnOnce(&mut Header)) {
     let mut header = end.header();
     header.acknowledgment = Sequence(end.board_initial.wrapping_add(place));
@@ -43,7 +43,7 @@ fn acknowledge(end: &mut End, stand: &mut Stand, place: u32, change: impl FnOnce
     hear(end, stand);
 }
 
-/// Payload bytes that the board has sent.
+/// Returns the payload bytes that the board has sent.
 fn hear(end: &mut End, stand: &mut Stand) -> usize {
     let mut bytes = 0;
     for packet in std::mem::take(&mut stand.sent) {
@@ -100,7 +100,7 @@ fn a_million_requests_hold_a_backlog_and_harm_no_stream() {
         stand.sent.retain(|packet| packet[16..20] == PEER.octets());
     }
     assert!(good.read > 50 * 500);
-    // Who comes when it is over is served, at the latest when the half-open ones are given up.
+    // A connection after the attack is accepted, at the latest when the half-open ones expire.
     stand.pass(Duration::from_secs(300));
     stand.sent.clear();
     let mut late = peer(&mut stand, 4001, Options::NONE);
@@ -159,8 +159,8 @@ fn an_acknowledgement_in_pieces_earns_no_more_than_one() {
     assert!(grown <= 1460, "1400 acknowledged bytes opened the window by {grown}");
 }
 
-/// Attack 2: duplicates that stand for nothing. A peer without SACK may let a segment go for each (RFC 5681
-/// §3.2), but no more than were outstanding.
+/// Attack 2: forged duplicate ACKs. Without SACK each may release a segment (RFC 5681 §3.2), but no more than
+/// were outstanding.
 #[test]
 fn duplicates_for_nothing_let_no_more_go_than_was_out() {
     for sack_permitted in [false, true] {
@@ -238,8 +238,8 @@ fn a_silly_segment_size_is_not_taken_at_its_word() {
     }
 }
 
-/// A window that moves to and fro: what is beyond it is not sent again and again, and the stream goes on when
-/// it opens.
+/// A window that shrinks and grows: data beyond it is not sent repeatedly, and the stream continues when it
+/// opens.
 #[test]
 fn a_window_that_shrinks_and_grows_loses_nothing() {
     let mut stand = stand();
@@ -266,8 +266,7 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
 }
 
-/// A mark a byte farther with every segment: the host is told once what it has not heard yet, not a thousand
-/// times.
+/// An urgent pointer one byte further with every segment: the host gets one completion, not a thousand.
 #[test]
 fn urgent_marks_without_end_make_one_completion_a_burst() {
     let mut stand = stand();
@@ -296,8 +295,7 @@ fn urgent_marks_without_end_make_one_completion_a_burst() {
     stand.finish();
 }
 
-/// Who reports a narrow way must quote what is on its way; else nothing that goes there becomes shorter (RFC
-/// 5927 §7).
+/// A report of a smaller MTU must quote a packet in flight; otherwise no packet gets smaller (RFC 5927 §7).
 #[test]
 fn a_forged_report_of_a_narrow_way_narrows_nothing() {
     let mut stand = stand();
@@ -323,8 +321,8 @@ fn a_forged_report_of_a_narrow_way_narrows_nothing() {
     assert_eq!(stand.board.host().info(end.stream).expect("open").mss, 600 - 40);
 }
 
-/// Forty peers fill the windows that they were offered and nobody reads; two thousand say nothing at all. The
-/// forty-first has its stream as if it were alone, and memory is not used up.
+/// Forty peers fill their offered windows, which are not read; two thousand send nothing. The forty-first has
+/// its stream as if it were alone, and memory is not exhausted.
 #[test]
 fn who_is_not_read_and_who_is_silent_leave_room_for_others() {
     for bytes in [300, 1000, 1400] {

@@ -1,7 +1,7 @@
 //! A board behind an IP port takes any packets, of both families.
 //!
-//! Input     packets one behind the other: a byte that says what is mended (1: lengths and sums; 2: it is for
-//!           the board, from a neighbour), a length of two bytes, the packet.
+//! Input     packets: a byte that says what is corrected (1: lengths and sums; 2: it is for the board, from a
+//!           neighbour), a length of two bytes, the packet.
 //! Promises  no panic; at most a few answers a packet, each right; memory comes home.
 
 use crate::features::Features;

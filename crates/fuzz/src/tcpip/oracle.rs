@@ -12,7 +12,7 @@ use smoltcp::wire::{IpAddress, Ipv4Packet, TcpPacket, TcpRepr, UdpPacket};
 use std::net::SocketAddr;
 
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
-    // The first byte decides whether sums are made to fit.
+    // The first byte says whether checksums are corrected.
     let Some((mend, bytes)) = bytes.split_first() else { return };
     let mut bytes = bytes.to_vec();
     if mend & 1 == 1 {

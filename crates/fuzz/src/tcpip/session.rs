@@ -1,10 +1,9 @@
 //! A session in all its states: an input is a sequence of segments, calls of the host, and time.
 //!
-//! Set-up    a board; a *peer* with an established session that then says what it likes; beside it a
-//!           *canary*, a good peer with a session of its own that the hostile hand tries to hurt from
-//!           outside.
-//! Content   every byte of a stream is known from its place. Whatever the peer says, it says the byte of that
-//!           place; so what the host reads can be checked whichever segments brought it.
+//! Set-up    a board; a *peer* with an established session that then sends anything; beside it a *canary*, a
+//!           good peer with a session of its own that the attacker tries to damage from outside.
+//! Content   every byte of a stream is determined by its position, and the peer always sends the byte of that
+//!           position, so that what the host reads can be checked whichever segments carried it.
 //! Promises  after every step: the host has a prefix of the peer's stream; what the board sends is a prefix
 //!           of what the host wrote, within the window that was offered, cut as the peer asked; it
 //!           acknowledges nothing that was not sent, never less than before, and takes back no window;
@@ -32,15 +31,15 @@ const CANARY_BYTES: u32 = 200;
 /// Segments without payload that one segment may cause: an acknowledgement for each of a few that came early,
 /// and one that tells of the window.
 const ANSWERS_MAX: usize = 4;
-/// Steps of one input: what is behind is not read.
+/// Steps of one input: the rest is ignored.
 const STEPS_MAX: usize = 400;
 
-/// The board's end towards somebody.
+/// Returns the board's address and port as another host sees them.
 fn board_at(other: SocketAddr, port: u16) -> SocketAddr {
     SocketAddr::new(if other.is_ipv4() { BOARD.into() } else { BOARD6.into() }, port)
 }
 
-/// The byte of a stream that stands `place` bytes behind its SYN.
+/// Returns the byte of a stream `place` bytes after its SYN.
 fn content(salt: u32, place: u32) -> u8 {
     ((place ^ salt).wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
@@ -72,7 +71,7 @@ pub(crate) struct End {
     pub(crate) board_stamps: bool,
     /// Behind the farthest byte that the board has sent.
     pub(crate) board_sent: u32,
-    /// What the board has acknowledged, and the edge that it has offered.
+    /// What the board has acknowledged, and the right edge of its window.
     pub(crate) acknowledged: u32,
     pub(crate) board_offered: u32,
     /// Places that the host has read up to, and written up to.
@@ -81,7 +80,7 @@ pub(crate) struct End {
     pub(crate) finished: bool,
 }
 
-/// How a session is opened.
+/// The parameters with which a session is opened.
 pub(crate) struct Opening {
     pub(crate) local: SocketAddr,
     pub(crate) initial: u32,
@@ -172,7 +171,7 @@ impl End {
         }
     }
 
-    /// A segment of ours that tells the truth: the next bytes, everything acknowledged.
+    /// Returns the header of a correct segment: the next bytes, everything acknowledged.
     pub(crate) fn header(&self) -> Header {
         Header {
             source_port: self.local.port(),
@@ -186,19 +185,19 @@ impl End {
         }
     }
 
-    /// A true timestamp, where they are in use.
+    /// Returns a correct timestamp option, if timestamps are in use.
     fn stamped(&self, stand: &Stand) -> Options {
         let value = (stand.now.as_nanos() / 1_000_000) as u32;
         let timestamps = self.board_stamps.then_some(tcp::Timestamps { value, echo: 0 });
         Options { timestamps, ..Options::NONE }
     }
 
-    /// What stands at a sequence number of ours.
+    /// Returns the payload at a sequence number of ours.
     pub(crate) fn payload(&self, sequence: Sequence, count: usize) -> Vec<u8> {
         bytes_of(self.salt, sequence.0.wrapping_sub(self.initial), count)
     }
 
-    /// A segment goes to the board. Whether it had memory for it.
+    /// Sends a segment to the board. Returns whether it had memory for it.
     pub(crate) fn send(
         &mut self,
         stand: &mut Stand,
@@ -214,7 +213,7 @@ impl End {
         arrived
     }
 
-    /// Notes what a segment says that the board may have heard.
+    /// Records what the board may have learnt from a segment.
     fn name(&mut self, header: &Header, payload_bytes: usize) {
         {
             let length = header.sequence_bytes(payload_bytes);
@@ -223,7 +222,7 @@ impl End {
                 self.named = self.named.max(end);
             }
             let acknowledged = header.acknowledgment.0.wrapping_sub(self.board_initial);
-            // What was never sent cannot be acknowledged: no edge follows from that.
+            // Data never sent cannot be acknowledged: it yields no window edge.
             if header.flags.has(Flags::ACK) && acknowledged <= self.board_sent {
                 let edge = acknowledged + (u32::from(header.window) << self.shift);
                 self.offered = self.offered.max(edge);
@@ -231,7 +230,7 @@ impl End {
         }
     }
 
-    /// The board says something to us.
+    /// Handles a segment from the board.
     pub(crate) fn hear(&mut self, load: &[u8]) {
         let (header, used) = Header::read(load).expect("checked");
         if !self.live || header.flags.has(Flags::RST) || header.flags.has(Flags::SYN) {
@@ -267,7 +266,7 @@ impl End {
             assert!(acknowledged >= self.acknowledged, "an acknowledgement goes back to {acknowledged}");
             self.acknowledged = acknowledged;
             let edge = acknowledged + (u32::from(header.window) << self.board_shift);
-            // RFC 7323 §2.4: a scaled window cannot say every edge.
+            // RFC 7323 §2.4: a scaled window cannot express every edge.
             let grain = (1 << self.board_shift) - 1;
             assert!(edge + grain >= self.board_offered, "the window is taken back to {edge}");
             self.board_offered = self.board_offered.max(edge);
@@ -383,7 +382,7 @@ impl Scene {
         Scene { stand, peer, canary }
     }
 
-    /// Hears what the board has to say, and keeps the canary's conversation going.
+    /// Handles the board's segments, and keeps the canary's conversation going.
     fn look(&mut self) -> usize {
         let mut answers = 0;
         for told in std::mem::take(&mut self.stand.completions) {
@@ -499,13 +498,13 @@ impl Scene {
                 is_packet = false;
             }
             10 if what / 24 % 4 == 3 => {
-                // Urgent is what was written; a refusal when it is finished.
+                // Marks what was written as urgent; refused after the FIN.
                 let _ = stand.board.host().send_urgent(peer.stream);
                 stand.drain();
                 is_packet = false;
             }
             10 => {
-                // What has ended or was closed cannot be finished: a refusal.
+                // A stream that has ended or was closed cannot be finished: refused.
                 let _ = stand.board.host().finish(peer.stream);
                 stand.drain();
                 is_packet = false;
@@ -638,7 +637,7 @@ impl Scene {
         }
     }
 
-    /// Somebody off the path who knows the canary's ports and guesses the rest (RFC 5961).
+    /// An off-path attacker who knows the canary's ports and guesses the rest (RFC 5961).
     fn forge(&mut self, what: u8, input: &mut Input<'_>) {
         let Scene { stand, canary, .. } = self;
         canary.next = canary.acknowledged;

@@ -22,20 +22,20 @@ pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 /// Outputs of one burst, at most: a board that has more never comes to rest.
 const OUTPUTS_MAX: usize = 10_000;
-/// Deadlines in a row that may be early: none may stand still.
+/// The most deadlines in a row without progress.
 const EARLY_MAX: usize = 64;
 
-/// Small, so that an input can use it up.
+/// Small, so that an input can exhaust it.
 pub(crate) fn memory() -> MemoryConfig {
     MemoryConfig { page_bytes: 2048, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 64 }
 }
 
-/// A board on its stand.
+/// A board under test.
 pub(crate) struct Stand {
     pub(crate) board: Board,
     pub(crate) now: Instant,
     pub(crate) deadline: Instant,
-    /// Packets that the board has sent since somebody looked.
+    /// Packets that the board has sent since the last look.
     pub(crate) sent: VecDeque<Vec<u8>>,
     pub(crate) completions: VecDeque<Completion>,
     home: [usize; 3],
@@ -75,7 +75,7 @@ impl Stand {
         true
     }
 
-    /// Packets arrive in one burst: nobody looks at the board in between.
+    /// Delivers packets in one burst.
     #[cfg(test)]
     pub(crate) fn burst(&mut self, packets: &[Vec<u8>]) {
         let mut packets: VecDeque<_> = packets.iter().filter_map(|packet| self.pdu(packet)).collect();
@@ -105,7 +105,7 @@ impl Stand {
         self.drain();
     }
 
-    /// Time passes; the board is called at its deadlines.
+    /// Lets time pass; the board is called at its deadlines.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         for _ in 0..EARLY_MAX {
@@ -119,7 +119,7 @@ impl Stand {
         self.drain();
     }
 
-    /// Time jumps to the board's deadline, which moves on.
+    /// Advances the time to the board's deadline, which must then be later.
     pub(crate) fn tick(&mut self) {
         if self.deadline == Instant::NEVER {
             return;
@@ -135,7 +135,7 @@ impl Stand {
         panic!("the deadline stands still at {:?}", self.deadline);
     }
 
-    /// The host gives up its listener and every stream that came.
+    /// Closes the listener and every accepted stream.
     pub(crate) fn give_up(&mut self, listener: u32) {
         let accepted = self.completions.iter().filter_map(|told| match told {
             Completion::Accepted { stream, .. } => Some(*stream),
@@ -173,7 +173,7 @@ impl Stand {
         panic!("the board never comes to rest");
     }
 
-    /// What the board counts, as features.
+    /// Reports the board's counters as features.
     pub(crate) fn show(&self, features: &mut Features<'_>) {
         self.board.counters(&mut |family, name, value| {
             if value > 0 {
@@ -198,8 +198,7 @@ impl Stand {
 }
 
 impl Stand {
-    /// What an ATM port needs to come to rest: slots for what still leaves, and time. InATMARP goes on for
-    /// ever.
+    /// Lets an ATM port become idle: slots for cells that wait, and time. InATMARP continues for ever.
     pub(crate) fn rest(&mut self) {
         let mut cells = Vec::new();
         for _ in 0..200 {
@@ -215,11 +214,11 @@ impl Stand {
     }
 }
 
-/// What a board has sent, as far as IP goes.
+/// A packet that the board has sent, decoded up to IP.
 pub(crate) struct Sent {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
-    /// What it carries; of a fragment nothing that can be read.
+    /// The protocol; `None` for a fragment without a header.
     pub(crate) protocol: Option<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! A reference model of streams: two boards, a cable that does harm, applications of every temper.
 //!
 //! Input     eight bytes: the seed of everything. (More bytes change nothing but the seed.)
-//! Model     a stream is what was written, byte by byte; what is read is compared as it is read.
+//! Model     a stream is the bytes written; what is read is compared while it is read.
 //! Drawn     profile, MTU, buffers, memory, Nagle, SACK, cutting and merging of each board; delay, loss,
 //!           duplication, reordering and corruption of each direction; for every conversation who opens, how
 //!           much each side writes and how, how slowly it reads, whether it finishes first or after its peer,
@@ -9,8 +9,8 @@
 //! Size      a search is worth as much as it tries: what its worlds carry is cut to `SEGMENTS`, and each
 //!           costs at most [`Size::work_max`], whatever the input. Worlds as large as they are drawn are a
 //!           test of their own.
-//! Promises  every conversation that nobody aborts ends whole in both directions; those aborted end; no
-//!           session is left; memory comes home; nobody is idle while work waits.
+//! Promises  every conversation that is not aborted ends completely in both directions; aborted ones end; no
+//!           session is left; memory is freed; no program is idle while there is work.
 
 use crate::features::Features;
 use crate::tcpip::stand::Stand;
@@ -32,7 +32,7 @@ const ROLE_BYTES_MAX: usize = 120_000;
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
 
-/// How large a world is.
+/// The size of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// As it was drawn.
@@ -122,7 +122,7 @@ impl Cable {
     }
 }
 
-/// What one side of a conversation does.
+/// The role of one side of a conversation.
 #[derive(Clone, Copy, Debug)]
 struct Role {
     bytes: usize,
@@ -130,7 +130,7 @@ struct Role {
     read_max: usize,
     read_every: Duration,
     after_peer: bool,
-    /// Gives up when so many bytes have passed.
+    /// Aborts after this many bytes.
     abort_at: usize,
 }
 
@@ -194,7 +194,7 @@ fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
     if chance.happens(0.2) {
         tcp.nagle = Nagle::Off;
     }
-    // Harm is no reason to give up here, and no FIN comes after TIME-WAIT.
+    // Sessions are not given up because of impairments here, and no FIN comes after TIME-WAIT.
     (tcp.rto_retries, tcp.syn_retries) = (60, 60);
     tcp.time_wait = Duration::from_secs(7200);
     let port = IpPortConfig {
@@ -234,7 +234,7 @@ impl World {
                     role.bytes = role.bytes.min(SEGMENTS / (2 * count) * piece);
                 }
             }
-            // Who waits for one who waits for him waits for ever.
+            // Two sides that wait for each other would wait for ever.
             let both = roles[0].after_peer && roles[1].after_peer;
             world.apps.push([0, 1].map(|side: usize| App {
                 role: Role { after_peer: roles[side].after_peer && !(both && side == 1), ..roles[side] },
@@ -276,8 +276,8 @@ impl World {
             }
             let next = self.next();
             if next == Instant::NEVER {
-                // Where one gave up, the other may never hear of it: his reset was lost, and nothing is left
-                // to send.
+                // If one side aborted, the other may never learn of it: the reset was lost, and nothing is
+                // left to send.
                 let mut left = false;
                 for number in 0..self.apps.len() {
                     for side in 0..2 {
@@ -319,7 +319,7 @@ impl World {
         waiting.map(|app| app.act_at).chain([next]).min().expect("one at least")
     }
 
-    /// Everything that happens now. Whether anything did.
+    /// Does everything that is due now. Returns whether that was anything.
     fn turn(&mut self) -> bool {
         let mut moved = false;
         for side in 0..2 {
@@ -414,7 +414,7 @@ impl World {
         }
     }
 
-    /// An application's turn. Whether it did anything.
+    /// Runs an application. Returns whether it did anything.
     fn act(&mut self, side: usize, number: usize) -> bool {
         let now = self.now;
         let is_aborted = self.is_aborted(number);
@@ -446,7 +446,7 @@ impl World {
             let wish = (app.role.bytes - app.written).min(app.role.write_max).min(WRITE_MAX);
             // Without room a byte is refused as well as many.
             let wish = if host.room(stream).is_ok_and(|room| room > 0) { wish } else { 1 };
-            // A stream may have ended without our having been told yet.
+            // A stream may have ended without a completion yet.
             let Ok(count) = host.write(stream, content(number, side, app.written, wish)) else { break };
             app.written += count;
             moved |= count > 0;
@@ -464,7 +464,7 @@ impl World {
         if may_finish && !app.finished && app.ended.is_none() {
             app.finished = true;
             moved = true;
-            // Refused only when the end is there and not told yet.
+            // Refused only if the stream has ended without a completion yet.
             let _ = host.finish(stream);
         }
         let nothing_left = host.readable(stream).expect("the stream is there") == 0;

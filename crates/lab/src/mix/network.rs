@@ -36,7 +36,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Terminals are handed what has arrived at least so often.
+/// Arrivals are passed to terminals at least this often.
 const STRIDE: Duration = Duration::from_millis(10);
 /// How long traffic in transit may take after the sources have stopped; TCP may take longer.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -74,8 +74,8 @@ struct Star {
     circuits: Vec<Circuit>,
 }
 
-/// Runs a plan that [`Plan::read`] or [`Plan::lecture`](super::Lecture::plan) has made; `done` is told how
-/// much of it is over, 0 to 1.
+/// Runs a plan from [`Plan::read`] or [`Plan::lecture`](super::Lecture::plan); calls `done` with the
+/// progress, 0 to 1.
 pub fn run(plan: &Plan, done: &mut dyn FnMut(f64)) -> Outcome {
     let mut star = Star::new(plan);
     let mut flows: Vec<Collected> = plan.flows.iter().map(Collected::of).collect();

@@ -140,7 +140,7 @@ pub struct Flow {
     /// AAL5: octets of a frame at most.
     #[serde(default = "mtu")]
     pub frame_octets: usize,
-    /// The source shapes its cells to so much, Mbit/s on the line.
+    /// The rate to which the source shapes its cells, Mbit/s on the line.
     pub shape_mbps: Option<f64>,
     /// TCP's window, KiB.
     #[serde(default = "window")]

@@ -78,7 +78,7 @@ pub struct DelayRequest {
     pub rate_mbps: Option<f64>,
 }
 
-/// Round trips that wake everybody up; they are not counted.
+/// Round trips to warm up; they are not counted.
 const WARM_UP: usize = 5;
 
 /// Measures.

@@ -10,13 +10,13 @@ use std::sync::Mutex;
 pub(crate) struct Toy {
     pub(crate) time: Time,
     pub(crate) parameters: Vec<Parameter>,
-    /// What was asked, in order.
+    /// The trials that were requested, in order.
     pub(crate) asked: Mutex<Vec<(Point, u64)>>,
     /// Added to every figure: another build of the same version.
     pub(crate) build: f64,
-    /// So many trials are lost, at first or after those that are spared.
+    /// How many trials are lost, at first or after the spared ones.
     pub(crate) lost: Mutex<u32>,
-    /// So many come out before the first is lost.
+    /// How many succeed before the first is lost.
     pub(crate) spared: Mutex<u32>,
 }
 

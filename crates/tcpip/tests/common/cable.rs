@@ -5,7 +5,7 @@ use core::time::Duration;
 use kiban_base::{Instant, SimRng};
 use std::collections::BTreeMap;
 
-/// What a cable does to what it carries. Harm is a probability a frame.
+/// The properties of a cable. Impairments are probabilities per frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nature {
     pub(crate) delay: Duration,
@@ -64,7 +64,7 @@ impl Cable {
         }
     }
 
-    /// When the port has room again.
+    /// Returns when the port has room again.
     pub(crate) fn room_at(&self) -> Instant {
         self.leaving.iter().copied().min().unwrap_or(Instant::NEVER)
     }

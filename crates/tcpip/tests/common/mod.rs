@@ -1,4 +1,4 @@
-//! What the TCP tests stand on, in virtual time and with memory of its own for every station.
+//! Shared by the TCP tests: virtual time, and stations with memory of their own.
 //!
 //! station   one TCP with the memory it works in
 //! cable     carries bytes, not PDUs, with delay, rate and harm
@@ -14,7 +14,7 @@ pub(crate) mod world;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// A moment, in milliseconds from the origin.
+/// Returns a time, in milliseconds from the origin.
 pub(crate) fn at_ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }

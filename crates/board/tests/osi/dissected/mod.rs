@@ -236,7 +236,7 @@ fn recovered<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
 /// The number that both ISODE's initiator and ours give to the context of directories.
 const DIRECTORY: i64 = 7;
 
-/// FPDUs of no story: aborts, and of units that are not offered.
+/// FPDUs that no session here sends: aborts, and those of units that are not offered.
 const ABSENT: [Kind; 6] = [
     Kind::UserAbort,
     Kind::ProviderAbort,

@@ -158,7 +158,7 @@ impl Frame {
 
     /// Returns whether it has a value in this context.
     pub(crate) fn is_in(&self, context: i64) -> bool {
-        // While an association is made, contexts are only spoken of.
+        // While an association is established, contexts are only proposed.
         !self.has("acse") && self.contexts.contains(&context)
     }
 }

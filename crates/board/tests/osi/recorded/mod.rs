@@ -25,7 +25,7 @@ enum End {
     Responder,
 }
 
-/// One run of what the initiator sent, and what it was answered.
+/// One run of TPDUs from the initiator, and the reply.
 #[derive(Default, Debug)]
 struct Turn {
     said: Vec<Vec<u8>>,

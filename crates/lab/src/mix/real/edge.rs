@@ -24,7 +24,7 @@ use std::time::Duration;
 /// of a datagram at 10 Mbit/s.
 const PACK: Duration = Duration::from_millis(1);
 
-/// A circuit's source and what has been made of its cells.
+/// A circuit's source, and how many cells have been made.
 struct Circuit {
     number: u16,
     flow: usize,

@@ -30,7 +30,7 @@ pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client accepts.
 pub(super) const TOLD_BYTES_MAX: u64 = 1 << 20;
 
-/// How often a cookie is sent, because any may be lost.
+/// How many times a cookie is sent, because any may be lost.
 pub(super) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A request for a mix.
@@ -75,7 +75,7 @@ pub(super) struct Policed {
 pub(super) enum ClientMessage {
     /// Start.
     Go,
-    /// All has been sent: so many datagrams of each circuit.
+    /// Everything has been sent: this many datagrams of each circuit.
     Ended(Vec<u64>),
 }
 
@@ -121,7 +121,7 @@ pub(super) struct FlowTotal {
     pub(super) tagged: u64,
     /// Cells in duplicate datagrams.
     pub(super) strange: u64,
-    /// Datagrams, and of these such that came after a later one.
+    /// Datagrams, and those of them that arrived after a later one.
     pub(super) datagrams: u64,
     pub(super) reordered: u64,
     /// Units that arrived completely.

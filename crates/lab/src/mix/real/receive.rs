@@ -310,7 +310,7 @@ impl Receiver {
         }
     }
 
-    /// Samples that are over.
+    /// Returns the finished samples.
     pub(super) fn samples(&mut self) -> Vec<Vec<FlowSample>> {
         std::mem::take(&mut self.samples)
     }

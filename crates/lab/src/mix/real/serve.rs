@@ -286,7 +286,7 @@ impl Session<'_> {
         refused
     }
 
-    /// Counts octets; by how much they are ahead of the server's rate.
+    /// Counts octets; returns how long they are ahead of the server's rate.
     fn spend(&self, octets: u64) -> Duration {
         let spent = self.spent.fetch_add(octets, Ordering::AcqRel) + octets;
         let due = Duration::from_secs_f64(spent as f64 / self.room.limits.bytes_per_second.max(1) as f64);

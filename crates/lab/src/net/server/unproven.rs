@@ -20,7 +20,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Connections accepted before those that are there are looked at.
+/// The most connections accepted before existing ones are read.
 const ACCEPTS_MAX: usize = 64;
 
 /// The bounds of a table.

@@ -92,7 +92,7 @@ pub struct Evidence {
     pub peer: Welcome,
     /// What the sender's kernel set.
     pub given: Given,
-    /// The sender's kernel at the beginning of what was measured.
+    /// The state of the sender's kernel at the start of the measurement.
     pub info_before: TcpInfo,
     /// And at its end.
     pub info: TcpInfo,

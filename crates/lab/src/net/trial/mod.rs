@@ -1,4 +1,4 @@
-//! One trial: what it is made with, how it runs, and what both ends know of it.
+//! One trial: its set-up, its run, and the evidence of both ends.
 
 pub mod digest;
 pub mod evidence;
