@@ -370,7 +370,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         ),
         (
             "tcp",
-            "unknown",
+            "unmatched",
             2,
             Box::new(|| {
                 [packet(segment(Flags::ACK, &[9; 3000]), |_| ()), packet(segment(Flags::SYN, b""), |_| ())]

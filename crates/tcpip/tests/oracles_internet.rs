@@ -1,5 +1,5 @@
-//! The internet layer's packets before readers and writers that nobody here wrote: ARP, neighbour discovery,
-//! errors, fragments. What we write they read as we meant it, and what they write we read.
+//! The internet layer's packets against independent implementations: ARP, neighbour discovery, errors,
+//! fragments. They decode what we encode, and we decode what they encode.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -30,7 +30,7 @@ fn raw(mac: Mac) -> RawHardwareAddress {
     RawHardwareAddress::from(EthernetAddress(mac.0))
 }
 
-/// An ICMPv6 message of neighbour discovery as we write it.
+/// Returns a neighbour discovery message as we encode it.
 fn written(source: Ipv6Addr, target: Ipv6Addr, message: Message, options: &[Item<'_>]) -> Vec<u8> {
     let mut bytes = vec![0xaa; 512];
     let mut length = message.write(&mut bytes);
@@ -162,7 +162,7 @@ proptest! {
 
     #[test]
     fn errors_of_icmp(places in (1..u32::MAX, 1..u32::MAX), data in vec(any::<u8>(), 8..60), which in 0..4u8) {
-        // The quoted packet, of which only the beginning is there.
+        // The quoted packet, of which only the first bytes are present.
         let quoted = ipv4::Header {
             traffic_class: 0, total_bytes: 20 + data.len() as u16, identification: 1, dont_fragment: true,
             more_fragments: false, fragment_offset_bytes: 0, time_to_live: 9, protocol: protocol::UDP,

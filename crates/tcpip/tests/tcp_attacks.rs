@@ -1,5 +1,5 @@
-//! Attacks that have names, told as talks: what the attacker gains, and what it costs others (RFC 4953, RFC
-//! 5961, RFC 5927).
+//! Known attacks as packet scripts: what the attacker gains, and what it costs others (RFC 4953, RFC 5961,
+//! RFC 5927).
 
 mod common;
 
@@ -14,8 +14,8 @@ use kiban_tcpip::wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Without cookies a flood takes the backlog, and nothing but the backlog: who has a session keeps it, and
-/// who comes when the half-open ones are given up is served.
+/// Without cookies a SYN flood fills the backlog, and nothing else: existing sessions continue, and new
+/// connections are accepted when the half-open ones have expired.
 #[test]
 fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
     let mut talk = Talk::established(Config { syn_cookies: SynCookies::Off, ..Config::default() });
@@ -46,8 +46,8 @@ fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
     assert_eq!(talk.told(), ["accepted", "data 5"]);
 }
 
-/// Who opens sessions and says nothing more holds a session each and no packet memory; beyond `sessions_max`
-/// it is refused by name. Keep-alive takes them away when nobody answers.
+/// Peers that open sessions and send nothing hold a session each and no packet memory; beyond `sessions_max`
+/// they are refused and counted. Keep-alive removes them if they do not answer.
 #[test]
 fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() {
     let config = Config {
@@ -84,8 +84,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
     talk.check_home();
 }
 
-/// A peer that never opens its window again keeps what was written only as long as there is somebody who
-/// could want it.
+/// The data for a peer that never opens its window again is kept only as long as its host is there.
 #[test]
 fn a_closed_window_does_not_keep_what_its_host_has_left() {
     for leaves in [true, false] {
@@ -130,7 +129,7 @@ fn a_clock_of_the_future_is_taken_from_nobody_who_guesses() {
         // In the window, but it acknowledges what was never sent (RFC 5961 §5).
         (1, 0x4000_0000, ACK),
         (1, 0x8000_0000, ACK),
-        // What has no ACK, or is no part of a stream.
+        // Segments without ACK, or outside of the window.
         (1, 1, Flags(0)),
         (2, 1, SYN),
         (3, 1, RST),
@@ -149,7 +148,7 @@ fn a_clock_of_the_future_is_taken_from_nobody_who_guesses() {
     talk.check_home();
 }
 
-/// Urgent marks without end: the stream is as it was, and a mark never lies behind what was told.
+/// Any number of urgent pointers: the stream is unchanged, and a mark never moves backwards.
 #[test]
 fn urgent_marks_without_end_move_nothing_but_the_mark() {
     let mut talk = Talk::established(Config::default());
@@ -288,7 +287,7 @@ fn our_numbers_may_go_round_in_any_phase() {
     }
 }
 
-/// A receiver without timestamps finds its round trip wherever the peer's numbers begin.
+/// A receiver without timestamps measures its round trip wherever the peer's sequence numbers start.
 #[test]
 fn a_window_grows_wherever_the_numbers_begin() {
     for begin in [0, 0x1000_0000, 0x7fff_0000, 0x9000_0000, 0xf000_0000u32] {

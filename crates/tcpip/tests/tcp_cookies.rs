@@ -1,4 +1,4 @@
-//! Talks about requests that nobody remembers (RFC 4987 §3.6).
+//! Scripts about SYNs for which no state is kept (RFC 4987 §3.6).
 
 mod common;
 
@@ -47,8 +47,8 @@ fn a_session_is_made_by_the_last_segment_and_knows_what_was_agreed() {
     // 1440 is the nearest size that a cookie tells; timestamps take 12 of it.
     assert_eq!((info.state, info.mss, info.send_window_bytes), (State::Established, 1428, 500 << 7));
     assert!(info.timestamps && info.sack);
-    // It is a session like any other.
-    // The window could say 65,535 bytes only; what was read opens the rest.
+    // It is a session like any other. The SYN's window could express only 65,535 bytes; reading opens the
+    // rest.
     talk.write(b"answer");
     assert_eq!(talk.said_briefly(), ["ACK 1+0 ack 13", "PSH ACK 1+6 ack 13"]);
     talk.finish().unwrap();
@@ -100,7 +100,7 @@ fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
         talk.hear(seg(ACK, 1, 1, 500), b"");
         assert_eq!(talk.station.tcp.sessions(), sessions, "{wait}");
     }
-    // Nobody was given one: nothing is looked for.
+    // No cookie was sent: none is looked for.
     let mut talk = Talk::listening(always());
     talk.hear(seg(ACK, 1, 1, 500), b"");
     assert_eq!((talk.said().len(), talk.station.tcp.counters().syn_cookies_invalid), (1, 0));

@@ -91,7 +91,7 @@ fn repeated(detection: LossDetection, segments: u32) -> f64 {
     })
 }
 
-/// Crumbs behind a hole: told again and again, each time in a run that has dropped out of what is remembered.
+/// Short segments after a hole, repeatedly, each time in a run that has dropped out of the remembered ones.
 fn crumbs(pieces: u32) -> f64 {
     let mut talk = Talk::established(Config::default());
     for n in 0..pieces {
@@ -106,7 +106,7 @@ fn crumbs(pieces: u32) -> f64 {
     })
 }
 
-/// Early segments while memory is scarce and many sessions are open.
+/// Out-of-order segments while memory is scarce and many sessions are open.
 fn scarce(sessions: u32) -> f64 {
     let mut talk =
         Talk::listening(Config { syn_cookies: SynCookies::Off, backlog: 1 << 20, ..Config::default() });
@@ -128,7 +128,7 @@ fn scarce(sessions: u32) -> f64 {
         first.get_or_insert((source, ack));
     }
     let (source, ack) = first.unwrap();
-    // Somebody holds nearly all pages.
+    // Most pages are in use.
     let pages: Vec<_> = (0..1000).map(|_| talk.station.memory.receive.take().unwrap()).collect();
     let cost = each(2000, |n| {
         let header = Header { sequence: ack.sequence + 10 + n % 3, ..ack };

@@ -13,7 +13,7 @@ fn peer(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(11, 0, 0, last))
 }
 
-/// A request of a peer's port; whether a session stands for it then.
+/// Sends a SYN from a peer's port; returns whether it created a session.
 fn request(talk: &mut Talk, from: IpAddr, port: u16) -> bool {
     let header = Header { source_port: port, ..seg(Flags::SYN, 0, 0, 1000) };
     let server = talk.local();

@@ -266,7 +266,7 @@ fn a_window_is_never_taken_back() {
 // ---- Closed windows
 // ------------------------------------------------------------------------------------------------
 
-/// A session with 500 bytes queued in front of a closed window.
+/// Returns a session with 500 bytes queued and a closed window.
 fn closed() -> Talk {
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 1, 1, 0), b"");
@@ -295,7 +295,7 @@ fn a_closed_window_is_probed_twice_as_late_each_time_for_as_long_as_it_is_answer
     assert_eq!(talk.station.tcp.counters().fast_retransmits, 0);
     talk.hear(seg(ACK, 1, 1, 60_000), b"");
     assert_eq!(talk.said_briefly(), ["PSH ACK 1+500 ack 1"]);
-    // The clock begins anew: what is lost now is sent again soon.
+    // The timer starts afresh: a later loss is retransmitted soon.
     talk.pass(ms(1500));
     assert_eq!(talk.said_briefly()[0], "PSH ACK 1+500 ack 1");
 }
@@ -386,7 +386,7 @@ fn a_window_that_shrinks_is_borne() {
     talk.hear(seg(ACK, 1, 2001, 0), b"");
     talk.write(&bytes(3000));
     assert_eq!(talk.said().len(), 0);
-    // What is out beyond the window is sent again by the clock; nothing new is.
+    // Data beyond the window is retransmitted by the timer; no new data is sent.
     talk.pass(Duration::from_secs(2));
     let said = talk.said_briefly();
     assert!(!said.is_empty() && said.iter().all(|words| words.starts_with("ACK 2001+1000")), "{said:?}");

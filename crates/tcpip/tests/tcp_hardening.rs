@@ -1,4 +1,4 @@
-//! Talks with strangers who guess: what they can learn, and what they cannot do (RFC 5961, RFC 6056, RFC
+//! Scripts with off-path attackers: what they can learn, and what they cannot do (RFC 5961, RFC 6056, RFC
 //! 5927, RFC 1337).
 
 mod common;
@@ -125,7 +125,7 @@ fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
 fn a_way_that_three_syns_do_not_find_is_none() {
     for (syn_troubles, ends) in [(3, true), (4, false)] {
         let mut talk = Talk::opening(Config { syn_unreachable_max: syn_troubles, ..Config::default() });
-        // Told often of one SYN is told once.
+        // Several reports about one SYN count as one.
         for silence in [1000, 2000, 4000] {
             assert_eq!(talk.told().len(), 0);
             for _ in 0..10 {
@@ -134,7 +134,7 @@ fn a_way_that_three_syns_do_not_find_is_none() {
             talk.pass(ms(silence));
         }
         let (told, sessions) = (talk.told(), talk.station.tcp.sessions());
-        // The third timeout has come meanwhile.
+        // The third timeout has occurred meanwhile.
         assert_eq!(told, [if ends { "gone: Unreachable" } else { "doubtful 10.0.0.9" }]);
         assert_eq!(sessions, usize::from(!ends));
         assert_eq!(talk.station.tcp.counters().connects_unreachable, u64::from(ends));
@@ -180,7 +180,7 @@ fn a_packet_too_big_makes_segments_smaller_and_sends_them_again() {
         Talk::established_with(Config::default(), 60_000, Options { mss: Some(1460), ..Options::NONE });
     talk.write(&bytes(2920));
     assert_eq!(talk.said_briefly().len(), 2);
-    // Larger than what is sent anyway: nothing.
+    // An MTU larger than the segments has no effect.
     icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1500 });
     assert_eq!(talk.said_briefly().len(), 0);
     icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1040 });
@@ -188,7 +188,7 @@ fn a_packet_too_big_makes_segments_smaller_and_sends_them_again() {
         talk.said_briefly(),
         ["ACK 1+1000 ack 1", "ACK 1001+460 ack 1", "ACK 1461+1000 ack 1", "PSH ACK 2461+460 ack 1"]
     );
-    // RFC 5927 §7: not below a floor, whatever anybody says.
+    // RFC 5927 §7: not below a floor, whatever is reported.
     icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 68 });
     assert_eq!(talk.station.tcp.info(talk.id()).unwrap().mss, 512);
     assert_eq!(talk.station.tcp.counters().mss_lowered, 2);

@@ -1,4 +1,5 @@
-//! Segments that nobody should send: no panic, nobody else harmed, memory bounded and home at the end.
+//! Segments that no correct peer sends: no panic, no effect on others, bounded memory that is free at the
+//! end.
 
 mod common;
 
@@ -78,7 +79,7 @@ fn a_storm_of_nonsense_harms_nobody() {
     }
 }
 
-/// A peer that has a session and keeps no rule.
+/// Returns a segment of a peer with a session that breaks every rule.
 fn malice(chance: &mut SimRng, talk: &Talk) -> (Header, Vec<u8>) {
     let near = |chance: &mut SimRng, around: u32| match chance.below(8) {
         0 => chance.draw() as u32,
@@ -158,7 +159,7 @@ fn a_peer_that_keeps_no_rule() {
                 talk.session = None;
             }
         }
-        // Give everything up: memory comes home whatever happened.
+        // Abort everything: memory is freed whatever happened.
         talk.settle();
         talk.pass(Duration::from_secs(2000));
         if let Some(State::Established | State::FinWait2 | State::CloseWait) = talk.state() {
@@ -258,8 +259,8 @@ fn a_session_with_oneself_is_no_way_to_hang() {
 
 #[test]
 fn two_ends_that_disagree_about_everything_do_not_quarrel_for_ever() {
-    // Somebody injected bytes: each side acknowledges what the other never sent. RFC 5961 §7: answers are
-    // throttled.
+    // An attacker has injected bytes: each side acknowledges data that the other never sent. RFC 5961 §7:
+    // challenge ACKs are rate-limited.
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(500));
     talk.said();

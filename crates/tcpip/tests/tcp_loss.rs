@@ -336,7 +336,7 @@ fn a_stream_crosses_the_end_of_the_numbers() {
 
 #[test]
 fn the_peers_numbers_wrap_between_early_pieces() {
-    // `PEER` stands 4096 below the end.
+    // `PEER` is 4096 below the wrap.
     let mut talk = Talk::established(Config::default());
     let stream = bytes(9000);
     for n in (1..9).rev() {

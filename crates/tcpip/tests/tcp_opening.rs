@@ -188,7 +188,7 @@ fn both_sides_open_at_once() {
 
 #[test]
 fn answers_to_our_syn() {
-    // RFC 9293 §3.10.7.3: flags, acknowledgment, then what we say and what the host hears.
+    // RFC 9293 §3.10.7.3: flags, acknowledgment, then our response and the host's indication.
     let rows: [(Flags, u32, &[&str], &[&str]); 8] = [
         (RST | ACK, 1, &[], &["gone: Refused"]),
         (RST | ACK, 2, &[], &[]),

@@ -8,7 +8,7 @@ use core::time::Duration;
 use kiban_tcpip::tcp::{Config, State};
 use kiban_tcpip::wire::tcp::{Header, Options, Timestamps};
 
-/// What a modern peer offers; its clock stands at 100.
+/// The options of a modern peer, whose clock is at 100.
 const MODERN: Options = Options {
     mss: Some(1000),
     sack_permitted: true,
@@ -26,13 +26,13 @@ fn modern() -> Talk {
     talk
 }
 
-/// The peer's clock says `value`.
+/// Sets the peer's timestamp to `value`.
 fn at(value: u32, header: Header) -> Header {
     let timestamps = Some(Timestamps { value, echo: 0 });
     Header { options: Options { timestamps, ..header.options }, ..header }
 }
 
-/// Without timestamps: blocks alone.
+/// Returns a session with SACK and without timestamps.
 fn with_sack() -> Talk {
     let options = Options { timestamps: None, ..MODERN };
     Talk::established_with(Config::default(), 60_000, options)
@@ -109,7 +109,7 @@ fn segments_of_another_age_are_answered_and_dropped() {
     talk.said();
     talk.hear(at(499, seg(ACK, 8, 1, 60_000)), b"");
     assert_eq!((talk.said().len(), talk.station.tcp.counters().paws_rejected), (0, 2));
-    // RFC 7323 §5.2: a reset is not judged by its timestamp.
+    // RFC 7323 §5.2: timestamps of resets are not checked.
     talk.hear(at(1, seg(RST, 8, 1, 0)), b"");
     assert_eq!(talk.told(), ["gone: Reset"]);
 }
@@ -166,7 +166,7 @@ fn blocks_tell_of_holes_the_latest_first_and_three_beside_timestamps() {
             talk.hear(at(110, seg(ACK, n * 1000 + 1, 1, 60_000)), &bytes(1000));
         }
         assert_eq!(*talk.said().last().unwrap(), format!("ACK 1+0 ack 1 win 65535 echo 101{expected}"));
-        // The hole is filled as far as the next one: what has gone up is not told any more.
+        // The hole is filled up to the next one: delivered data is no longer reported.
         talk.hear(at(111, seg(ACK, 1, 1, 60_000)), &bytes(1000));
         let said = talk.said().pop().unwrap();
         assert!(!said.contains("sack 1001"), "{said}");

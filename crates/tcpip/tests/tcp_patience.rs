@@ -1,5 +1,4 @@
-//! Talks about silence: who asks, who gives up, and how long a name is kept (RFC 9293 §3.8.3, §3.8.4, §3.6.1;
-//! RFC 6191).
+//! Scripts about silence: keep-alive, timeouts, and TIME-WAIT (RFC 9293 §3.8.3, §3.8.4, §3.6.1; RFC 6191).
 
 mod common;
 
@@ -65,7 +64,7 @@ fn an_answer_ends_the_questions_for_as_long_again() {
         talk.hear(seg(ACK, 1, 1, 60_000), b"");
     }
     assert_eq!(talk.state(), Some(State::Established));
-    // Whoever is heard is not asked.
+    // A peer that sends is not probed.
     for _ in 0..10 {
         talk.pass(SECOND * 50);
         talk.hear(seg(ACK, 1, 1, 60_000), b"");
@@ -90,7 +89,7 @@ fn a_name_at_rest_is_asked_nothing() {
     talk.hear(seg(ACK | FIN, 1, 2, 60_000), b"");
     assert_eq!(talk.state(), Some(State::TimeWait));
     talk.said();
-    // Deadlines that stand still would be noticed here.
+    // A deadline without progress would be noticed here.
     talk.pass(SECOND * 59);
     assert_eq!((talk.said().len(), talk.state()), (0, Some(State::TimeWait)));
     talk.pass(SECOND * 2);
@@ -107,7 +106,7 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
         talk.told();
         talk
     };
-    // What the peer answers to probes: it lives, and takes nothing.
+    // The peer answers probes with a zero window.
     let wait = |talk: &mut Talk, seconds: u32| {
         for _ in 0..seconds {
             talk.pass(SECOND);

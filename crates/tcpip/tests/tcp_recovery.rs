@@ -25,7 +25,7 @@ fn talk() -> Talk {
     talk_with(Config::default())
 }
 
-/// An acknowledgement with SACK blocks, in relative numbers.
+/// Delivers an acknowledgement with SACK blocks, in relative numbers.
 fn sack(talk: &mut Talk, acknowledgment: u32, blocks: &[(u32, u32)]) {
     let mut list = SackBlocks::new();
     for (left, right) in blocks {
@@ -88,7 +88,7 @@ fn a_retransmission_that_is_lost_is_found_by_time_and_sent_again() {
     talk.pass(ms(100));
     sack(&mut talk, 1, &[(1001, 5001)]);
     talk.said();
-    // What left after the retransmission arrives a round trip later, the retransmission does not.
+    // Segments sent after the retransmission arrive a round trip later, the retransmission does not.
     talk.pass(ms(100));
     sack(&mut talk, 1, &[(1001, 11_001)]);
     assert_eq!(talk.said_briefly()[0], "ACK 1+1000 ack 1");

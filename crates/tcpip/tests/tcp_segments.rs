@@ -64,7 +64,7 @@ fn a_segment_that_fills_the_window_and_more_is_trimmed_at_both_ends() {
     let stream = bytes(900);
     talk.hear(seg(ACK | FIN, 101, 1, 60_000), &stream[100..900]);
     assert_eq!(talk.got, stream[..500]);
-    // The FIN stood beyond the window and was not read.
+    // The FIN was beyond the window and was ignored.
     assert_eq!((talk.state(), talk.said()), (Some(State::Established), vec!["ACK 1+0 ack 501 win 0".into()]));
     assert_eq!(talk.station.tcp.counters().beyond_window_bytes, 401);
     assert_eq!(talk.station.tcp.counters().duplicate_bytes, 200);
@@ -366,7 +366,7 @@ fn a_fin_in_every_state() {
         closed_by_peer(&mut talk);
         assert_eq!((talk.state(), talk.told().len()), (Some(state), 0));
         assert_eq!(talk.said_briefly().len(), 1);
-        // Data behind a FIN is nobody's.
+        // Data after a FIN is dropped.
         talk.hear(seg(ACK, 1002, 1, 60_000), b"late");
         assert_eq!((talk.told().len(), talk.station.tcp.counters().data_after_fin), (0, 1));
     }
@@ -423,7 +423,7 @@ fn an_abort_in_every_state_sends_a_reset_where_the_peer_knows_of_us() {
         assert_eq!(talk.told(), if expected.is_some() { vec![gone] } else { vec![] }, "{n}");
         talk.check_home();
     }
-    // LAST-ACK and CLOSING: the peer waits for nothing.
+    // LAST-ACK and CLOSING: the peer expects no data.
     for closing in [false, true] {
         let mut talk = talk();
         if closing {

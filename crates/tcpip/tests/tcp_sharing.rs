@@ -65,9 +65,9 @@ fn sixty_sessions_share_a_slow_port_evenly() {
     }
 }
 
-/// Sixty sessions with windows and buffers of 256 KB over 8 MB.
+/// Returns sixty sessions with windows and buffers of 256 KB over 8 MB.
 fn sixty(readers: impl Fn(usize) -> Role, bytes: usize) -> World {
-    // Nobody is given up for others: what sessions hold is the subject here.
+    // No session is aborted in favour of others: this tests what sessions hold.
     let config = Config { stuck_timeout: None, ..Config::default() };
     let nature = Nature { delay: ms(5), rate: 200_000_000, port_frames: 16, ..Nature::default() };
     // The ledger counts bytes and the pool pages, which segments do not fill: 8 MB are promised, 10 MB are

@@ -18,7 +18,7 @@ fn the_host_is_told_how_far_ahead_the_mark_stands_and_gets_the_bytes_in_line() {
     talk.hear(marked(1, 5), b"now!!later");
     assert_eq!(talk.told(), ["urgent 5", "data 10"]);
     assert_eq!(talk.got, b"now!!later");
-    // The same mark again tells nothing, one behind what has come neither.
+    // The same mark again causes no indication, nor does one before delivered data.
     talk.hear(marked(11, 0), b"x");
     assert_eq!(talk.told(), ["data 1"]);
     // Bytes that are yet to come, told at once by a segment without any; and once.

@@ -24,7 +24,7 @@ fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// A datagram from the peer to one of our ports.
+/// Returns a datagram from the peer to one of our ports.
 fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
     let total = udp::HEADER_BYTES + payload.len();
     let mut bytes = vec![0; udp::HEADER_BYTES];
@@ -66,7 +66,7 @@ impl Bench {
         self.udp.arrive(peer().ip(), ours(), pdu, cx)
     }
 
-    /// Whose a datagram is, and its payload.
+    /// Delivers a datagram; returns its socket and payload.
     fn taken(&mut self, bytes: &[u8], head: usize) -> Option<(SocketId, Vec<u8>)> {
         match self.arrive(bytes, head) {
             Arrival::Data { socket, remote, pdu } => {

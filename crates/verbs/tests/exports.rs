@@ -21,7 +21,7 @@ const LIBRARIES: [(&str, &str); 2] =
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| linked("verbs"));
 
-/// (name, node), in the order of the map.
+/// Returns (name, node), in the order of the map.
 fn map(name: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(home().join("exports").join(name)).expect("the maps are there");
     let mut node = String::new();
@@ -39,7 +39,7 @@ fn map(name: &str) -> Vec<(String, String)> {
     all
 }
 
-/// What a library defines: `name@@node` for a default version, `name@node` for another.
+/// Returns a library's definitions: `name@@node` for a default version, `name@node` for another.
 fn defined(library: &Path) -> BTreeSet<String> {
     let told = told_by(Command::new("readelf").args(["--dyn-syms", "-W"]).arg(library));
     let rows = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -165,7 +165,7 @@ fn programs_load_the_libraries_without_a_word_from_the_linker() {
     }
 }
 
-/// Has `link` fail: what it says.
+/// Runs `link`, which must fail; returns its message.
 fn refused(archive: &Path) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing");
     let output = output(Command::new(home().join("link")).arg(archive).arg(&folder));

@@ -24,7 +24,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// A program with our libraries and a time to end in.
+/// Returns a program with our libraries and a time limit.
 fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "60", name]).args(arguments).env("LD_LIBRARY_PATH", &*FOLDER);
@@ -55,7 +55,7 @@ stories! {
     closed_connections_leave_no_files "again"
 }
 
-/// A port that is free, and that nobody is given who asks the system for one (ip_local_port_range).
+/// Returns a free port outside of the ephemeral range (ip_local_port_range).
 fn port() -> String {
     static STEPS: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + (std::process::id() % 8_000) as u16;
@@ -64,11 +64,11 @@ fn port() -> String {
     ports.find(is_free).expect("a port may be had").to_string()
 }
 
-/// Ends what it started.
+/// A process that is killed when it is dropped.
 struct Server(Child);
 
 impl Server {
-    /// Starts one, and waits until somebody listens on a port.
+    /// Starts a server, and waits until its port is listened on.
     fn start(mut command: Command, port: &str) -> Server {
         let mut server = Server(command.spawn().expect("timeout(1) is there"));
         let wanted = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a number"));
@@ -141,7 +141,7 @@ fn rcopy_copies_a_hundred_megabytes() {
     assert!(same, "the copy differs");
 }
 
-/// A program over rsockets though it knows nothing of them.
+/// Runs a program over rsockets that was written for sockets.
 fn preloaded(code: &str, arguments: &[&str]) -> Command {
     let arguments = [&["-c", code][..], arguments].concat();
     let mut command = program("env", &[]);
@@ -150,8 +150,8 @@ fn preloaded(code: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Answers each connection with what it says, in capitals, by poll, epoll or threads; the second word is
-/// whether the listener is an rsocket.
+/// Echoes each connection in capitals, with poll, epoll or threads; the second argument says whether the
+/// listener is an rsocket.
 const SERVER: &str = r#"
 import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -175,7 +175,7 @@ while served < 3:
             served += 1
 "#;
 
-/// Takes connections, and says nothing.
+/// Accepts connections, and sends nothing.
 const HOLD: &str = r#"
 import socket
 listener = socket.create_server(("127.0.0.1", 0), backlog=200)
@@ -206,7 +206,7 @@ for round in range(3):
 print("done")
 "#;
 
-/// A server's program, and what it says in its first line.
+/// Starts a server; returns its first line.
 fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("timeout(1) is there");
     let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -226,7 +226,8 @@ fn socket_programs_run_over_rsockets() {
     }
 }
 
-/// What POSIX lists as async-signal-safe, by a handler that has interrupted the same calls on rsockets.
+/// Calls that POSIX lists as async-signal-safe, made by a handler that has interrupted the same calls on
+/// rsockets.
 #[test]
 fn handlers_may_make_the_calls_that_they_have_interrupted() {
     let program = FOLDER.join("handlers");
@@ -265,7 +266,7 @@ print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
     assert_eq!(told_by(&mut preloaded(code, &[&port])), "spoken\n");
     serving.join().expect("it has served");
-    // Nobody listens any more: the error is the system's.
+    // There is no listener any more: the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("ConnectionRefusedError"), "{words}");

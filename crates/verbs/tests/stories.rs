@@ -21,7 +21,7 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-paramet
 /// A folder with the libraries.
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| linked("stories"));
 
-/// Builds a test program and has it tell its stories.
+/// Builds a test program and runs its test cases.
 fn tell(name: &str) {
     let program = LIBRARIES.join(name);
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));

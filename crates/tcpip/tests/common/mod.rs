@@ -19,17 +19,17 @@ pub(crate) fn at_ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// A length, in milliseconds.
+/// Returns a duration in milliseconds.
 pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A length, in microseconds.
+/// Returns a duration in microseconds.
 pub(crate) const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-/// How many seeds a campaign runs: `KIBAN_TCP_SEEDS`, or as many as continuous integration has time for.
+/// Returns how many seeds a test runs: `KIBAN_TCP_SEEDS`, or as many as CI has time for.
 pub(crate) fn seeds(usual: u64) -> u64 {
     #[expect(clippy::disallowed_methods, reason = "only the length of a campaign comes from outside")]
     let asked = std::env::var("KIBAN_TCP_SEEDS").ok();

@@ -14,7 +14,7 @@ pub(crate) struct Sizes {
     pub(crate) receive_pages: usize,
     pub(crate) page_bytes: usize,
     pub(crate) blocks: usize,
-    /// What TCP is told that the pools hold, in percent: segments do not fill their pages.
+    /// The size of the pools as TCP is told it, in percent: segments do not fill their pages.
     pub(crate) ledger_percent: usize,
 }
 
@@ -58,7 +58,7 @@ impl Station {
         }
     }
 
-    /// Works with the protocol and what it is lent.
+    /// Runs `work` with the protocol and its context.
     pub(crate) fn with<R>(
         &mut self,
         now: Instant,
@@ -70,7 +70,7 @@ impl Station {
 
     /// A frame comes off the cable. False when there was no memory for it: it is lost then.
     pub(crate) fn arrive(&mut self, frame: &Frame, now: Instant) -> bool {
-        // How a link splits a frame into head and pages is not TCP's to know: it varies with the length.
+        // TCP must not depend on how a link splits a frame into head and pages: it varies with the length.
         let head = match frame.bytes.len() {
             short @ ..=64 => short * (short % 2),
             odd if odd % 17 == 0 => 64,
@@ -169,7 +169,7 @@ impl Frame {
     }
 }
 
-/// What a port makes of a segment: one frame, or several when it is marked to be cut.
+/// Splits a segment into frames like a port: one frame, or several if it is marked for segmentation.
 pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
     let Segment { source, target, pdu, .. } = segment;
     let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();

@@ -23,7 +23,7 @@ pub(crate) struct Talk {
     pub(crate) initial: Sequence,
     /// Whether we have sent an acknowledgement-free segment that taught us `initial`.
     knows_initial: bool,
-    /// What went up, in words.
+    /// The indications, in words.
     pub(crate) up: Vec<String>,
     pub(crate) got: Vec<u8>,
     /// Segments the port takes in one settle.
@@ -35,7 +35,7 @@ pub(crate) struct Talk {
     page: Option<Page>,
 }
 
-/// A segment of the peer, relative numbers.
+/// Returns a header of the peer, with relative numbers.
 pub(crate) fn seg(flags: Flags, sequence: u32, acknowledgment: u32, window: u16) -> Header {
     Header {
         source_port: PEER_PORT,
@@ -181,13 +181,13 @@ impl Talk {
         self.settle();
     }
 
-    /// A segment of the peer with relative numbers, and what it starts.
+    /// Delivers a segment of the peer, with relative numbers, and settles.
     pub(crate) fn hear(&mut self, header: Header, payload: &[u8]) {
         self.arrive(header, payload);
         self.settle();
     }
 
-    /// The same without a settle: the burst goes on.
+    /// Delivers a segment without settling: the burst continues.
     pub(crate) fn arrive(&mut self, header: Header, payload: &[u8]) {
         let acknowledgment = match header.flags.has(Flags::ACK) {
             true => self.initial + header.acknowledgment.0,
@@ -238,7 +238,8 @@ impl Talk {
         panic!("deadlines without end");
     }
 
-    /// What went out since the last look, in words: flags, first byte, length, acknowledgment, window.
+    /// Returns the segments sent since the last call, in words: flags, first byte, length, acknowledgment,
+    /// window.
     pub(crate) fn said(&mut self) -> Vec<String> {
         let frames = core::mem::take(&mut self.frames);
         frames.iter().map(|frame| self.in_words(frame)).collect()
@@ -276,18 +277,18 @@ impl Talk {
         words
     }
 
-    /// What went up since the last look.
+    /// Returns the indications since the last call.
     pub(crate) fn told(&mut self) -> Vec<String> {
         core::mem::take(&mut self.up)
     }
 
-    /// Without the window, which most stories do not care about.
+    /// Like `said`, without the window, which most tests ignore.
     pub(crate) fn said_briefly(&mut self) -> Vec<String> {
         let brief = |words: &String| words.split(" win").next().expect("a first part").to_string();
         self.said().iter().map(brief).collect()
     }
 
-    /// Everything at home, no session left.
+    /// Checks that all memory is free and no session is left.
     pub(crate) fn check_home(&mut self) {
         self.page = None;
         assert_eq!(self.station.tcp.sessions(), 0, "the table is empty");

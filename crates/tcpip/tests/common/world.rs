@@ -68,7 +68,7 @@ pub(crate) struct App {
     pub(crate) acknowledged: usize,
     finished: bool,
     pub(crate) got: Vec<u8>,
-    /// What came up and waits to be taken by a slow reader. Pages wait, PDU blocks do not.
+    /// Received data that a slow reader has not taken. It holds pages, but no PDU blocks.
     waiting: VecDeque<Slice>,
     /// Bytes of the first slice in `waiting` that have been taken.
     taken: usize,
@@ -167,7 +167,7 @@ impl World {
         number
     }
 
-    /// Both stations open the same conversation at once.
+    /// Both stations open the same connection at the same time.
     pub(crate) fn converse_from_both(&mut self, left: Role, right: Role) -> usize {
         let number = self.add(left, right);
         let (local, remote) = self.names(number);
@@ -274,7 +274,7 @@ impl World {
             moved |= self.act(side, number)?;
         }
         let (now, room) = (self.now, self.cables[side].room(self.now));
-        // Resets for strangers do not wait for a settle.
+        // Resets for unmatched segments do not wait for a settle.
         let before = self.stations[side].out.down.len();
         self.stations[side].settle(room, now);
         let sent = self.stations[side].out.down.len() - before;
@@ -371,7 +371,7 @@ impl World {
         Ok(())
     }
 
-    /// What an application does when it is its turn. Whether it did anything.
+    /// Runs an application. Returns whether it did anything.
     fn act(&mut self, side: usize, number: usize) -> Result<bool, String> {
         let now = self.now;
         let read = self.read(side, number)?;
@@ -394,7 +394,7 @@ impl World {
                 .write(session, &mut app.page, piece)
                 .map_err(|refusal| format!("{now:?}: a write within room is refused: {refusal}"))?;
             if count == 0 {
-                // No room is told by `Sent`; no page by nobody, so the application looks again.
+                // `Sent` reports room; nothing reports a free page, so the application looks again.
                 if station.tcp.room(session) > 0 {
                     app.write_at = now + Duration::from_millis(1);
                 }
@@ -416,7 +416,7 @@ impl World {
         Ok(moved)
     }
 
-    /// Takes what has come, as fast as the role reads.
+    /// Reads received data, as fast as the role allows.
     fn read(&mut self, side: usize, number: usize) -> Result<bool, String> {
         let now = self.now;
         let app = &self.apps[number][side];
@@ -461,7 +461,7 @@ impl World {
         Ok(true)
     }
 
-    /// All is quiet: then all must be done.
+    /// When nothing moves any more, everything must be done.
     fn check_end(&mut self) -> Result<(), String> {
         for (number, apps) in self.apps.iter().enumerate() {
             for (side, app) in apps.iter().enumerate() {

@@ -13,7 +13,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"))
 }
 
-/// What a command that succeeds says.
+/// Returns the output of a command that must succeed.
 #[track_caller]
 pub(crate) fn told_by(command: &mut Command) -> String {
     let output = output(command);

@@ -5,7 +5,7 @@ use crate::run::{End, Running, after, free_port, is_installed};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the devices say they are (`KIBAN_TRANSPORT`).
+/// How the devices present themselves (`KIBAN_TRANSPORT`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     Ib,
@@ -21,9 +21,9 @@ impl Transport {
     }
 }
 
-/// How a case is started. In commands, `{port}` is a free port, `{folder}` one for files, `{here}` that of
-/// this test's files, `{host}` the first device's address: programs that use libfabric pass the loopback
-/// interface over.
+/// How a case is started. In commands, `{port}` is a free port, `{folder}` a directory for files, `{here}`
+/// that of this test's files, `{host}` the first device's address: programs that use libfabric skip the
+/// loopback interface.
 #[derive(Clone)]
 pub(crate) enum How {
     /// One command.
@@ -36,24 +36,24 @@ pub(crate) enum How {
 /// A case.
 #[derive(Clone)]
 pub(crate) struct Case {
-    /// The heading that it stands under.
+    /// Its heading on the page.
     pub(crate) group: &'static str,
     /// The Debian package of the program.
     pub(crate) package: &'static str,
     pub(crate) transport: Transport,
     pub(crate) how: How,
     pub(crate) proof: Proof,
-    /// Longer than anybody waits in earnest.
+    /// A generous time limit.
     pub(crate) seconds: u64,
     /// Why it is known not to work; a case with a reason must fail.
     pub(crate) missing: Option<&'static str>,
-    /// How the page shows it, where the command says too much.
+    /// The command as the page shows it, if the real one is too long.
     pub(crate) shown: Option<&'static str>,
     /// Codes that are no failure: what went wrong is in the output.
     pub(crate) codes: &'static [i32],
 }
 
-/// What the processes of a case said and how they ended.
+/// The output of a case's processes, and how they ended.
 #[derive(Default)]
 pub(crate) struct Told {
     /// The server; nothing where there is none.
@@ -64,7 +64,7 @@ pub(crate) struct Told {
     pub(crate) folder: PathBuf,
 }
 
-/// Where a case finds what it needs.
+/// The files and addresses that a case uses.
 pub(crate) struct Place<'a> {
     pub(crate) libraries: &'a Path,
     pub(crate) folder: &'a Path,
@@ -80,7 +80,7 @@ impl Case {
         command.split_whitespace().find(|word| !word.contains('=')).unwrap_or("")
     }
 
-    /// What the page shows, and errors begin with.
+    /// Returns the command as in the page and in errors.
     pub(crate) fn title(&self) -> String {
         match (&self.shown, &self.how) {
             (Some(shown), _) => (*shown).to_owned(),
@@ -95,7 +95,7 @@ impl Case {
     /// Packages that it needs and that are not installed.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
         let is_there = |name: &str| name.starts_with("{here}") || is_installed(name);
-        // What a script of this folder starts.
+        // What the scripts of this directory start.
         let needs = match self.package {
             "openmpi-bin" => vec![
                 ("openmpi-bin", "mpirun"),
@@ -109,7 +109,7 @@ impl Case {
         needs.into_iter().filter(|(_, name)| !is_there(name)).map(|(package, _)| package).collect()
     }
 
-    /// Runs it: what is worth telling, or what was wrong.
+    /// Runs it; returns a remark for the page, or the error.
     pub(crate) fn run(&self, place: &Place) -> Result<String, String> {
         let mut told = Told::default();
         self.run_telling(place, &mut told).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The programs: all that are tried, with what is known not to work.
+//! The programs: all that are tried, with known failures.
 
 use crate::case::{Case, How, Transport};
 use crate::proof::{self, Proof};
@@ -43,17 +43,17 @@ fn alone(command: &str) -> How {
     How::Alone(command.into())
 }
 
-/// A server that ends with its client.
+/// A server that exits with its client.
 fn pair(server: &str, client: &str) -> How {
     How::Pair { server: server.into(), client: client.into(), ends: true }
 }
 
-/// A server that stays.
+/// A server that keeps running.
 fn server(server: &str, client: &str) -> How {
     How::Pair { server: server.into(), client: client.into(), ends: false }
 }
 
-/// All cases, in the order of the page.
+/// Returns all cases, in the order of the page.
 pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     devices(&mut all);
@@ -170,7 +170,7 @@ fn manager(all: &mut Vec<Case>) {
     ));
 }
 
-/// One run of perftest, at one size unless the options say otherwise.
+/// One run of perftest, with one size unless the options say otherwise.
 struct Run {
     program: &'static str,
     options: &'static str,
@@ -346,7 +346,7 @@ fn ucx(all: &mut Vec<Case>) {
     }
 }
 
-/// What people try next. `mpi.py` and the others stand beside this file.
+/// Adds further programs. `mpi.py` and the others are in this directory.
 fn further(all: &mut Vec<Case>) {
     let shown = |case: Case, shown| Case { shown: Some(shown), ..case };
     let case = |package, command: &str, proof| Case::new("Further", package, alone(command), proof);

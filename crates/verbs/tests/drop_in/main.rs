@@ -1,4 +1,4 @@
-//! Programs that nobody changed, on kiban's libraries (docs/programs.md).
+//! Unmodified programs on kiban's libraries (docs/programs.md).
 //!
 //! Goal      every program of the list does its work, or is listed with the reason why not and indeed fails.
 //! How       one test runs the whole list, as the page is one. `KIBAN_PROGRAMS=WORDS` runs those whose
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Cases at a time.
 const WORKERS: usize = 1;
 
-/// One result, or what was wrong.
+/// Runs a case; returns its result, or the error.
 fn verdict(case: &Case, place: &Place) -> Result<String, String> {
     match (case.run(place), case.missing) {
         (Err(_), Some(_)) => Ok(String::new()),
@@ -106,7 +106,7 @@ fn programs_run_as_they_are() {
     );
 }
 
-/// A new folder with what cases need.
+/// Creates a directory with the files that cases need.
 fn prepare(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).expect("the target folder can be written");

@@ -2,7 +2,7 @@
 
 use crate::case::Told;
 
-/// What must be in the output.
+/// What the output must contain.
 #[derive(Clone)]
 pub(crate) enum Proof {
     /// Words, of the client or the only one.
@@ -13,7 +13,7 @@ pub(crate) enum Proof {
     Perftest { sizes: Vec<u64>, iterations: u64 },
     /// Something else.
     Check(fn(&Told) -> Result<(), String>),
-    /// The same, for at least so many, with something for the page.
+    /// The same, at least this many times, with a remark for the page.
     Count(fn(&Told, usize) -> Result<String, String>, usize),
 }
 
@@ -68,7 +68,7 @@ fn perftest(told: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Two rows of perftest's, of both ends in one output, with figures.
+/// Two rows of perftest, of both ends in one output, with figures.
 pub(crate) fn perftest_rows(told: &Told) -> Result<(), String> {
     let rows = figures(&told.client, 5);
     let are_right = rows.len() == 2 && rows.iter().all(|row| row[1] == 500.0 && row[3] > 0.0);
@@ -90,7 +90,7 @@ pub(crate) fn is_positive(told: &str, name: &str, unit: &str) -> Result<(), Stri
     Err(format!("'{name} ={found}' is not so many {unit}"))
 }
 
-/// rping -v: a line of data for each time, from the server's memory.
+/// rping -v: one line of data each time, from the server's memory.
 pub(crate) fn rping(told: &Told) -> Result<(), String> {
     let lines = |told: &str, begin: &str| told.lines().filter(|line| line.starts_with(begin)).count();
     let (server, client) =
@@ -102,7 +102,7 @@ pub(crate) fn rping(told: &Told) -> Result<(), String> {
     }
 }
 
-/// The same of a server that stays: what it says is in a buffer when it is ended.
+/// The same for a server that keeps running, whose output is still in its buffer when it is killed.
 pub(crate) fn rping_client(told: &Told) -> Result<(), String> {
     let count = told.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
@@ -149,7 +149,7 @@ pub(crate) fn ucx_perftest(told: &Told) -> Result<(), String> {
     }
 }
 
-/// rcopy: the same bytes are there.
+/// rcopy: the copy has the same bytes.
 pub(crate) fn copied(told: &Told) -> Result<(), String> {
     let read = |name| std::fs::read(told.folder.join(name)).unwrap_or_default();
     let (source, target) = (read("source"), read("target"));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Where Debian has them, and in which package.
+/// The directory and the package in Debian.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 /// Tests that pass, at least: of an iWARP device fewer, as most connect out of band.
 const ENOUGH: [(Transport, usize); 2] = [(Transport::Ib, 60), (Transport::Iwarp, 23)];
@@ -25,7 +25,7 @@ pub(crate) fn unpack(folder: &Path) -> Result<(), String> {
     if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
 }
 
-/// What is missing.
+/// Returns what is missing.
 pub(crate) fn missing() -> Option<&'static str> {
     let is_there = |place: &str| Path::new(place).exists();
     if !is_there("/usr/lib/python3/dist-packages/pyverbs") {

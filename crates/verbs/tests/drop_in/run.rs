@@ -19,21 +19,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
-/// How often the system is asked whether a port is listened at.
+/// How often to check whether a port is listened on.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// A moment from now.
+/// Returns the time `length` from now.
 pub(crate) fn after(length: Duration) -> Instant {
     CLOCK.now() + length
 }
 
-/// What is left until a moment.
+/// Returns the time left until a deadline.
 fn left(deadline: Instant) -> Duration {
     deadline.since(CLOCK.now())
 }
 
-/// A port of the loopback address that nobody uses: below those that the system gives to whoever asks for
-/// any, since one of these may be given away before it is listened at.
+/// Returns a free port of the loopback address, below the ephemeral ports, because the system might assign
+/// one of those before it is listened on.
 pub(crate) fn free_port() -> u16 {
     const COUNT: u32 = 8000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -71,7 +71,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
     /// By a signal.
     Signal(i32),
@@ -79,7 +79,7 @@ pub(crate) enum End {
     Late,
 }
 
-/// What threads tell of a process.
+/// A message about a process from its threads.
 enum Told {
     Words(Vec<u8>),
     Ended(End),
@@ -89,7 +89,7 @@ enum Told {
 pub(crate) struct Running {
     process: u32,
     events: Receiver<Told>,
-    /// What it has said until now, errors among it.
+    /// Its output until now, including errors.
     pub(crate) told: String,
     end: Option<End>,
     is_over: bool,
@@ -113,7 +113,7 @@ fn await_end(mut child: Child, to: Sender<Told>) {
             Ok(status) => status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code),
             Err(_) => End::Late,
         };
-        // Whoever started it may have gone.
+        // The receiver may be gone.
         let _ = to.send(Told::Ended(end));
     });
 }
