@@ -406,7 +406,7 @@ fn a_reader_that_stops_for_100_seconds_loses_nothing() {
         world.run().unwrap();
         assert!(world.apps[0][1].complete_at.unwrap() > at_ms(100_000));
         let counters = world.stations[0].tcp.counters();
-        assert!((3..30).contains(&counters.probes), "{}", counters.probes);
+        assert!((3..30).contains(&counters.zero_window_probes), "{}", counters.zero_window_probes);
     }
 }
 

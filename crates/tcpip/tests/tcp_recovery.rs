@@ -256,7 +256,7 @@ fn the_tail_is_asked_about_after_two_round_trips() {
     talk.pass(ms(30));
     assert_eq!(talk.said_briefly(), ["ACK 1+1000 ack 1", "ACK 1001+1000 ack 1"]);
     let counters = talk.station.tcp.counters();
-    assert_eq!((counters.zero_window_probes, counters.timeouts), (1, 0));
+    assert_eq!((counters.tail_loss_probes, counters.timeouts), (1, 0));
 }
 
 #[test]

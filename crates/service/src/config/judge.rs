@@ -169,7 +169,8 @@ impl Validator<'_> {
                 }
                 SettingError::Renamed { name, now } => {
                     let mistake = format!("TCP's setting `{name}` is now called `{now}`");
-                    ConfigError::at(self.text, at, mistake, format!("write `{now}`"))
+                    let mistake = ConfigError::at(self.text, at, mistake, format!("write `{now}`"));
+                    ConfigError { key: String::new(), ..mistake }
                 }
                 SettingError::Unreadable { word, expects, .. } => ConfigError::at(
                     self.text,

@@ -72,7 +72,7 @@ kiban_base::counters! {
         /// ACKs with a D-SACK (RFC 2883).
         dsacks_in,
         /// Tail loss probes sent (RFC 8985 §7).
-        zero_window_probes,
+        tail_loss_probes,
         /// Segments retransmitted, for any reason.
         retransmits,
         /// Recoveries started by ACKs rather than by the timer.
@@ -80,7 +80,7 @@ kiban_base::counters! {
         /// Retransmission timeouts.
         timeouts,
         /// Zero-window probes sent.
-        probes,
+        zero_window_probes,
         /// Keep-alive probes sent (RFC 9293 §3.8.4).
         keep_alives,
         /// Sessions in TIME-WAIT whose 4-tuple was reused by a new SYN (RFC 6191).

@@ -615,14 +615,14 @@ impl Tcp {
         let pages = &mut cx.memory.receive;
         let (left, all) = (pages.available() as u64, pages.capacity() as u64);
         self.receive_share.set_unused(self.receive_share.capacity() * left / all.max(1));
-        let probes = self.counters.probes;
+        let probes = self.counters.zero_window_probes;
         while let Some((moment, index)) = self.timers.pop_expired(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
             if session.timer.take_if_current(moment) {
                 self.with(index, cx, out, |session, ctx| session.on_time(ctx));
             }
         }
-        if self.counters.probes > probes && cx.memory.transmit.available() == 0 {
+        if self.counters.zero_window_probes > probes && cx.memory.transmit.available() == 0 {
             self.on_short_memory(cx.now);
         }
         self.relieve(cx, out);

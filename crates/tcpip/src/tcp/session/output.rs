@@ -206,7 +206,7 @@ impl Session {
             }
         };
         if left {
-            ctx.counters.zero_window_probes += 1;
+            ctx.counters.tail_loss_probes += 1;
             self.rack.on_tlp_sent(self.snd_nxt, !new);
             (self.tlp_deadline, self.tlp_due) = (Instant::NEVER, false);
             self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);

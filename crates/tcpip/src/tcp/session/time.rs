@@ -66,7 +66,7 @@ impl Session {
             self.rtt.on_timeout();
             self.restart_from_snd_una();
             self.zero_window_probe = true;
-            ctx.counters.probes += 1;
+            ctx.counters.zero_window_probes += 1;
             return;
         }
         ctx.counters.timeouts += 1;
