@@ -138,11 +138,12 @@ deny: ## Check licences, origins and advisories of dependencies alone
 	$(CARGO) deny --locked check licenses bans sources
 	@scripts/advisories
 
-house: ## Check what each crate may compile, import cycles of files, and links of the documentation
+house: ## Check what each crate may compile, import cycles of files, links of the documentation, and its language
 	@scripts/need cargo python3
 	@CARGO='$(CARGO)' scripts/boundaries
 	@scripts/circles
 	@scripts/links
+	@scripts/prose
 
 PORTABLE := base tcpip atm rdma vi osi capture attach board sim talk
 TARGETS ?= x86_64-pc-windows-gnu x86_64-apple-darwin

@@ -3,7 +3,7 @@
 //! Purpose          each end of a permanent circuit learns the other's IPv4 address, and drops it when the
 //!                  peer stops answering.
 //! States           Asking: a request now and every `request_interval`, `requests_max` in all. Known: for
-//!                  `age`, then asking again, with the address kept meanwhile. Resting: no one answered;
+//!                  `age`, then asking again, with the address kept meanwhile. Idle: no answer;
 //!                  asking starts again after `rest`, or on [`InArp::ask_again`]. Fixed: the address was
 //!                  configured, and no requests are sent.
 //! Receive path     a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also reveals the

@@ -173,13 +173,13 @@ impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             EndReason::Closed => "both sides have finished",
-            EndReason::Refused => "nobody listens there",
+            EndReason::Refused => "connection refused",
             EndReason::Reset => "the peer has reset the stream",
             EndReason::TimedOut => "the peer was silent for too long",
             EndReason::Aborted => "the board has given the stream up",
             EndReason::NoRoute => "the board has no route to that address: add one to its configuration",
             EndReason::BadAddress => "that is no address of the board's, or none that can be connected to",
-            EndReason::InUse => "somebody else has that address and port on the board",
+            EndReason::InUse => "the address and port are in use on the board",
             EndReason::TooMany => "the board takes no more of these: close some, or raise its bounds",
             EndReason::Unreachable => {
                 "no route to that host: nobody answers on the board's net for it, or for the next router"

@@ -155,8 +155,8 @@ impl core::fmt::Display for SettingError {
 
 impl core::error::Error for SettingError {}
 
-/// Defines a struct of settings with defaults that can be read and changed by name. `renamed` lists the former
-/// names of settings: using one is an error that says the new name.
+/// Defines a struct of settings with defaults that can be read and changed by name. `renamed` lists the
+/// former names of settings: using one is an error that says the new name.
 ///
 /// ```
 /// kiban_base::settings! {

@@ -511,7 +511,7 @@ fn segments_by_chance_in_any_state_are_survived() {
             lines.boards[1].host().abort(stream).unwrap();
             lines.drain(1);
         }
-        // Requests among the noise have made sessions that the host was told of.
+        // SYNs among the noise have opened sessions, of which the host got completions.
         for told in lines.told(1) {
             if let Completion::Accepted { stream, .. } = told {
                 lines.boards[1].host().abort(stream).ok();

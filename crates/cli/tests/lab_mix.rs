@@ -46,7 +46,7 @@ fn a_mistake_in_a_plan_is_told_with_file_and_line() {
     let name = path.to_str().expect("a plain name");
     let output = mix(&[name]);
     assert_eq!(output.status.code(), Some(1));
-    let expected = format!("kiban: {name}: line 2: `sed` is not known here: did you mean 'seed'?\n");
+    let expected = format!("kiban: {name}: line 2: `sed` is unknown: did you mean 'seed'?\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
     let output = mix(&["/nowhere/plan.toml"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("docs/lab-mix.md"));

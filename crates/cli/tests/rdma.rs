@@ -66,7 +66,7 @@ fn a_server_of_another_process_is_measured_by_its_address() {
 #[test]
 fn mistakes_are_told_with_a_remedy() {
     for (arguments, words) in [
-        (&["rdma", "pingpong", "127.0.0.1:1"][..], "nobody listens at that address"),
+        (&["rdma", "pingpong", "127.0.0.1:1"][..], "connection refused"),
         (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),
         (&["rdma", "pingpong", "--over", "board:"], "say tcp, tcp:ADDRESS, board, board:NAME"),
         (&["rdma", "pingpong", "nowhere"], "say IP:PORT or MAC/SERVICE"),

@@ -142,7 +142,7 @@ impl Kind {
     }
 }
 
-/// A wait that is interrupted at each attempt never ends, which says nothing about the program.
+/// A wait that is interrupted at each attempt never ends, which does not show a defect of the program.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock
 }

@@ -5,7 +5,7 @@
 //! any of FTAM's, `kiban ftam serve` among them:
 //!
 //! ```text
-//! ftam serve ADDRESS:PORT DIRECTORY        a filestore for the user `ann`, whose password is `secret`; port 0: one is chosen, and printed
+//! ftam serve ADDRESS:PORT DIRECTORY        a filestore for the user `ann`, whose password is `secret`
 //! ftam connect HOST:PORT USER PASSWORD     what a client does, with the file `example.txt` there
 //! ```
 //!

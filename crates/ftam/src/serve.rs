@@ -72,7 +72,7 @@ pub struct ServiceConfig {
     pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
-    /// How long associations may continue after the service is told to stop.
+    /// How long associations may continue after the service is asked to stop.
     pub grace: Duration,
 }
 

@@ -209,7 +209,7 @@ fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
         let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
         spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
     }
-    // Connections from elsewhere, and such that do not know the nonce, take nobody's place.
+    // Connections from other hosts, and those without the nonce, occupy no place.
     let greeting = [&nonce[..], &[0, 1]].concat();
     let mut elsewhere = call(streams, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&greeting);
@@ -251,7 +251,7 @@ const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"t
 
 #[test]
 fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
-    // A server that would have the client's traffic sent to somebody else's port.
+    // A server that wants the client's traffic sent to another host's port.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();

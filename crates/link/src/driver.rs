@@ -14,8 +14,8 @@
 //!                  sees a shaped circuit.
 //! Back-pressure    units that a link does not take hold its port ([`Board::hold`]), and the port's queue
 //!                  holds back the senders.
-//! Files            programs that also have files of the system ([`FdProgram`]) are called when one of those is
-//!                  ready.
+//! Files            programs that also have files of the system ([`FdProgram`]) are called when one of those
+//!                  is ready.
 //! Sleep            on all links at once, watched only during the sleep, under any waiting policy;
 //!                  [`Driver::waker`] wakes it from other threads.
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);

@@ -1,7 +1,7 @@
 //! An impaired link: loss, delay, a rate, reordering, duplicates, flipped bits, from a seed.
 //!
-//! Purpose          the impairments of the simulator's lines and cables ([`kiban_board::impairment`]), on any real
-//!                  link, in both directions.
+//! Purpose          the impairments of the simulator's lines and cables ([`kiban_board::impairment`]), on any
+//!                  real link, in both directions.
 //! Path             a unit waits for those before it at `rate`, travels for `delay` plus up to `jitter`, and
 //!                  is impaired on the way, as on a cable of the simulator. Jitter keeps the order; `reorder`
 //!                  does not (for cells it holds back one circuit).

@@ -3,8 +3,8 @@
 //! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets of link type
 //!                  101 (also 12, 14, 228, 229), frames of 1; cells from AAL5 frames: ERF type 4 (197) and
 //!                  SUNATM (123), segmented into cells again.
-//! Direction        if records say whether they were received or sent, the received ones arrive; `RecordFilter`
-//!                  changes that.
+//! Direction        if records say whether they were received or sent, the received ones arrive;
+//!                  `RecordFilter` changes that.
 //! Sending          units sent into the link are counted and discarded; record the link to see them.
 //! Limits           the file is read whole. Truncated packets count as malformed.
 //! End              after the last record the link is silent.
@@ -94,8 +94,8 @@ impl Capture {
         let mut capture = Capture { bytes, link_type, entries, name };
         if capture.unit_kind().is_none() {
             let what = format!(
-                "link type {link_type} is not known here: {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), {LINK_TYPE_ERF} (ERF), \
-                 {LINK_TYPE_SUNATM} (SUNATM) are"
+                "unknown link type {link_type}; supported are {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), {LINK_TYPE_ERF} (ERF) and \
+                 {LINK_TYPE_SUNATM} (SUNATM)"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", capture.name)));
         }

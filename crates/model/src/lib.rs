@@ -3,7 +3,7 @@
 //!
 //! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or
 //!           three threads.
-//! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may
+//! Payload   is kept in cells that the checker watches: a thread that accesses one while another may
 //!           write it has broken the structure's promise of exclusive access.
 //! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which shows
 //!           that it can.

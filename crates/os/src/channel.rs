@@ -347,7 +347,7 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Returns whether the system has no memory for a call now, which says nothing about the other side.
+/// Returns whether the system has no memory for a call now, which is not a fault of the other side.
 fn is_short_of_memory(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::NOBUFS))

@@ -38,7 +38,7 @@ const BYTES_MAX: usize = 1 << 16;
 const RECEIVE: u64 = 0;
 const WORK: u64 = 1;
 
-/// What is told of a buffer.
+/// The location of a buffer, as sent to the peer.
 fn tell(mr: &Mr) -> [u8; MESSAGE] {
     let mut message = [0; MESSAGE];
     message[..8].copy_from_slice(&mr.address().to_be_bytes());

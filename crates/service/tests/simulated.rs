@@ -428,7 +428,7 @@ fn slow_clients_take_turns_and_do_not_displace_each_other_all_the_time() {
     for count in [2, 6] {
         let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
         let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
-        // A tenure is 20 s; who comes back waits until the other has had 20 s more.
+        // A tenure is 20 s; a returning address waits until the other has had 20 s more.
         assert!((10..=60).contains(&displaced), "{displaced} of {count} clients displaced");
         let end = Instant::ZERO + Duration::from_secs(1200);
         for caller in &callers {

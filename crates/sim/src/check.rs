@@ -14,7 +14,7 @@ pub enum Violation {
         /// Since when.
         since: Instant,
     },
-    /// Pages or blocks of a board have not come home.
+    /// Pages or blocks of a board have not been freed.
     MemoryAway {
         /// Which board.
         board: usize,

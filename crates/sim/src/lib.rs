@@ -2,8 +2,8 @@
 //!
 //! A [`World`] connects boards and ATM switches by lines of cells, and boards by cables of packets. Nothing
 //! here reads a clock or a random source of its own: the same configuration and seed give the same run, byte
-//! for byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently of the code
-//! under test.
+//! for byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently
+//! of the code under test.
 #![forbid(unsafe_code)]
 
 mod cable;

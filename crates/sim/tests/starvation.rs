@@ -1,5 +1,5 @@
-//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and memory
-//! comes home.
+//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and all
+//! memory is freed.
 
 use kiban_base::{Memory, SimRng};
 use kiban_board::MemoryConfig;

@@ -137,7 +137,7 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             check_intact(&outcome, &file);
             let reached = mbps(&pair, each * sessions, Instant::ZERO);
             assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
-            // All have the same to send: who has less than its share is the last to end.
+            // All have the same amount to send: the one with less than its share ends last.
             let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
             let (first, last) =
                 ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));

@@ -1,7 +1,7 @@
 //! A client's state of its attachment: slots, listeners, and the tasks that wait for them.
 //!
-//! Purpose          one reader of the board's indications, whoever calls it: tasks of a runtime, which leave
-//!                  their wakers here, or drivers, which leave none and poll.
+//! Purpose          one reader of the board's indications, called by tasks of a runtime, which leave their
+//!                  wakers here, or by drivers, which leave none and poll.
 
 use super::{board_gone_error, end_error};
 use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request};

@@ -263,7 +263,7 @@ impl Runner {
         if world.all_come_home()? {
             Ok(())
         } else {
-            Err("after the story packet memory has not come home".into())
+            Err("packet memory was not freed after the script".into())
         }
     }
 

@@ -529,7 +529,7 @@ impl World {
                 let local = SocketAddr::new(self.local, *port);
                 self.board.host().listen(local).map(|listener| self.listener = Some(listener))
             }
-            Call::Unlisten => self.board.host().unlisten(self.listener.take().ok_or("nobody listens")?),
+            Call::Unlisten => self.board.host().unlisten(self.listener.take().ok_or("there is no listener")?),
             Call::Open { from } => {
                 let local = from.map(|(host, port)| SocketAddr::new(self.settings.host(host), port));
                 let connection = &mut self.connections[index];
@@ -567,7 +567,7 @@ impl World {
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {
-                self.board.host().set_patience(stream()?, *keep_alive, *user_timeout)
+                self.board.host().set_timeouts(stream()?, *keep_alive, *user_timeout)
             }
             Call::Finish => self.board.host().finish(stream()?),
             Call::Close => {

@@ -104,7 +104,7 @@ impl Attachment {
     /// Connects; the route decides the local address.
     ///
     /// # Errors
-    /// Nobody listens there, or there is no route; the error contains [`super::EndReason`].
+    /// There is no listener, or no route; the error contains [`super::EndReason`].
     pub async fn connect(&self, remote: SocketAddr) -> io::Result<Stream> {
         self.connect_from(None, remote).await
     }

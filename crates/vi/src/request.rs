@@ -38,7 +38,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Qos => "the two ends have different qualities of service: make the VIs alike",
             ConnectError::Timeout => "no answer came in time: is the other side running, and reachable?",
             ConnectError::Unreachable => {
-                "nobody listens on the other side, or the way there has gone: start the other side first"
+                "there is no listener on the other side, or the path to it is gone: start the other side first"
             }
         })
     }

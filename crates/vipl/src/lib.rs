@@ -4,7 +4,7 @@
 //!           kiban's NIC.
 //! Down      a call checks its arguments, copies what it needs from the program's memory once, and passes
 //!           plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
-//! Up        answers are written to the program's memory just before it is told of them, and only while that
+//! Up        results are written to the program's memory just before a call returns them, and only while that
 //!           memory is still registered.
 //! Handles   are numbers that name a place, its kind and its generation (`handles.rs`): never an address.
 //! Panics    end at the border: a call that panics answers `VIP_ERROR_RESOURCE` (`border.rs`).

@@ -213,7 +213,7 @@ impl Host<'_> {
 
     /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`:
     /// none are), and how long data may stay unacknowledged (§3.8.3; `None`: as TCP's settings say).
-    pub fn set_patience(
+    pub fn set_timeouts(
         &mut self,
         id: StreamId,
         keep_alive: Option<Duration>,

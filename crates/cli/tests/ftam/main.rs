@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! place       a folder, a server of what is in it, and a relay between the two ends
-//! commands    what works, over TCP and TLS, and what a user is told that does not
+//! commands    what works, over TCP and TLS, and the errors for what does not
 //! harm        full disks, forbidden files, peers that stop, guess, crowd and lie
 //! ```
 

@@ -238,7 +238,7 @@ fn a_client_that_is_killed_or_scribbles_ends_alone() {
         scribble(&place);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
-        // A stranger that says nothing, and one that says nonsense.
+        // A silent client, and one that sends nonsense.
         let silent =
             std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
         let mut rude =
@@ -311,7 +311,7 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     let refused = place.kiban(&["connect", "10.9.0.1:5999"]);
     assert_eq!(
         (refused.status.code(), text(&refused).as_str()),
-        (Some(1), "kiban: 10.9.0.1:5999: nobody listens there\n")
+        (Some(1), "kiban: 10.9.0.1:5999: connection refused\n")
     );
     let absent = text(&place.kiban(&["connect", "10.9.0.77:80"]));
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to that host"), "{absent}");

@@ -249,7 +249,7 @@ fn who_does_not_read_holds_no_more_than_a_share() {
     is_clean(&board, &idle);
 }
 
-/// Takes whoever comes at the board's far side, and keeps them until it is dropped.
+/// Accepts every connection at the board's far side, and keeps them until it is dropped.
 fn keeps(address: &str) -> (TcpListener, String) {
     let listener = TcpListener::bind(address).expect("it is this host's");
     let address = listener.local_addr().expect("bound").to_string();
@@ -279,7 +279,7 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
         assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
         let mut there: Vec<TcpStream> =
             (0..places).map(|_| far.accept().expect("the board connects").0).collect();
-        // Clients with a place are served; the others are told that there is none.
+        // Clients with a place are served; the others get a refusal.
         let mut heard = 0;
         for (number, stream) in crowd.iter_mut().enumerate() {
             // A refused client learns it when it connects, here, or when it reads.

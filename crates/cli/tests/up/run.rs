@@ -175,7 +175,7 @@ fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
     assert!(why.contains("no board"), "{why}");
 }
 
-/// A server of iperf3's, which turns away who comes before it is done with the one before.
+/// An iperf3 server, which refuses clients until it has finished with the one before.
 struct Iperf {
     said: BufReader<ChildStdout>,
     _server: Server,

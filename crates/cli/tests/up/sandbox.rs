@@ -142,7 +142,7 @@ fn a_configuration_that_only_its_owner_may_read_can_be_read_again_by_root() {
     assert_eq!(threads(board.child.id()).effective, 1 << 2);
 }
 
-/// The program where everybody may run it, and a folder that is nobody's.
+/// The program where every user may run it, and a directory that belongs to the user nobody.
 pub(crate) fn nobodys(
     place: &Place,
     grants: &[String],

@@ -2,7 +2,7 @@
 //!
 //! Input     decisions: a cell with a header of the input's choice, or a frame on one of the circuits whose
 //!           pad, trailer and CRC are right and whose payload is the input's, with or without LLC/SNAP.
-//! Promises  no panic; cells that leave have a HEC and belong to a circuit; memory comes home.
+//! Promises  no panic; cells that leave have a HEC and belong to a circuit; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;

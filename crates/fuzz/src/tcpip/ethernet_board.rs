@@ -6,7 +6,7 @@
 //!           board's MAC, and to its or its all-nodes address; 4: time passes; 8: the host sends), a length
 //!           of two bytes, the frame.
 //! Promises  no panic; answers to one frame are few, each right and from the board's own MAC; addresses stay
-//!           within their bound; memory comes home.
+//!           within their bound; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;

@@ -2,7 +2,7 @@
 //!
 //! Input     packets: a byte that says what is corrected (1: lengths and sums; 2: it is for the board, from a
 //!           neighbour), a length of two bytes, the packet.
-//! Promises  no panic; at most a few answers a packet, each right; memory comes home.
+//! Promises  no panic; at most a few answers per packet, each correct; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;

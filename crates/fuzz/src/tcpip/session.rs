@@ -8,7 +8,7 @@
 //!           of what the host wrote, within the window that was offered, cut as the peer asked; it
 //!           acknowledges nothing that was not sent, never less than before, and takes back no window;
 //!           answers to one segment are few; books hold (what is outstanding was written). At the end: the
-//!           canary's stream is whole, nothing is left, memory is at home.
+//!           canary's stream is whole, nothing is left, memory is free.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -377,7 +377,7 @@ impl Scene {
             let second = Duration::from_secs(1);
             let patience = (Some(second * 5), Some(second * 20));
             // Of the peer's session alone: the canary has a right to be silent.
-            stand.board.host().set_patience(peer.stream, patience.0, patience.1).expect("it is open");
+            stand.board.host().set_timeouts(peer.stream, patience.0, patience.1).expect("it is open");
         }
         Scene { stand, peer, canary }
     }

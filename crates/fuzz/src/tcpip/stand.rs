@@ -182,7 +182,7 @@ impl Stand {
         });
     }
 
-    /// Lets all end that ends by itself: no session is left, all memory is at home.
+    /// Lets all timers expire: no session is left, all memory is free.
     pub(crate) fn finish(&mut self) {
         for _ in 0..2000 {
             if self.board.sessions() == 0 && self.deadline == Instant::NEVER {

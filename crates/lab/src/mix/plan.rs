@@ -484,7 +484,7 @@ fn of_toml(text: &str, error: &toml::de::Error) -> PlanError {
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.starts_with("unknown field") || message.starts_with("unknown variant"), &words[..]) {
         (true, [word, known @ ..]) => {
-            PlanError { line, wrong: format!("`{word}` is not known here"), remedy: suggest(word, known) }
+            PlanError { line, wrong: format!("`{word}` is unknown"), remedy: suggest(word, known) }
         }
         _ => PlanError { line, wrong: message.to_owned(), remedy: String::new() },
     }
@@ -510,9 +510,9 @@ mod tests {
         let plan = Plan::read(GOOD).expect("a good plan");
         assert_eq!((plan.sites.len(), plan.pvcs.len(), plan.flows[0].kind), (2, 1, Kind::Audio));
         for (from, to, expected) in [
-            ("seconds = 1", "secnds = 1", "line 1: `secnds` is not known here: did you mean 'seconds'?"),
-            ("mbps = 10", "mbsp = 10", "line 9: `mbsp` is not known here: did you mean 'mbps'?"),
-            ("\"audio\"", "\"adio\"", "line 12: `adio` is not known here: did you mean 'audio'?"),
+            ("seconds = 1", "secnds = 1", "line 1: `secnds` is unknown: did you mean 'seconds'?"),
+            ("mbps = 10", "mbsp = 10", "line 9: `mbsp` is unknown: did you mean 'mbps'?"),
+            ("\"audio\"", "\"adio\"", "line 12: `adio` is unknown: did you mean 'audio'?"),
             (
                 "kind = \"audio\"\nfrom = \"a\"",
                 "kind = \"audio\"\nfrom = \"c\"",

@@ -57,7 +57,7 @@ impl Connection {
         let say = |what: &str, error: io::Error| {
             let more = match (role, error.kind()) {
                 (Role::Call, io::ErrorKind::ConnectionRefused) => {
-                    ": nobody listens there; start the other end first".to_owned()
+                    ": connection refused; start the other end first".to_owned()
                 }
                 (Role::Listen, _) => {
                     addresses.first().map_or_else(String::new, |local| bind_remedy(*local, &error))

@@ -10,8 +10,9 @@
 //! Helper           if nobody has driven for a while, a helper thread does, so that peers are answered while
 //!                  the program computes (`helper.rs`). It sleeps until something arrives.
 //! Wait set         what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
-//!                  deadline, and threads that change the machine meanwhile ([`WaitSet`]). Which file caused the
-//!                  wake-up is not reported: the machine checks all its files, or watches an epoll of its own.
+//!                  deadline, and threads that change the machine meanwhile ([`WaitSet`]). Which file caused
+//!                  the wake-up is not reported: the machine checks all its files, or watches an epoll of its
+//!                  own.
 //! Signals          of the program end an interruptible wait ([`Turn::wait_interruptibly`], `signals.rs`).
 //! Limits           one lock per turn: a program that drives much from many threads creates several turns.
 //! Not implemented  fork: a child must not use its parent's turn. Fairness among followers.

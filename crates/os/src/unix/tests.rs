@@ -42,7 +42,7 @@ fn send(
 fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStream {
     let (near, far) = lingering(LONG);
     send(socket, bytes, &[near.as_fd()], flags).expect("a good message");
-    // Whoever has it now may have let go of it already: then this is the close that lingers.
+    // The receiver may have closed its copy already: then this is the close that lingers.
     closing::close(near);
     far
 }

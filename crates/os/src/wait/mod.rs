@@ -8,8 +8,8 @@
 //!                  thread has also been switched away involuntarily ([`switched_away`]). This is reported to
 //!                  the decision code. As long as the counter does not jump, no system call is made.
 //! Sharing          a thread that spins without end or for a fixed time offers its processor to others now
-//!                  and then ([`YieldLimiter`]), because the thread it waits for may be among them. The adaptive
-//!                  policy spins briefly, and learns from losing the core.
+//!                  and then ([`YieldLimiter`]), because the thread it waits for may be among them. The
+//!                  adaptive policy spins briefly, and learns from losing the core.
 //! Costs            [`costs`] are measured once per process (some ms); every wake-up updates the waiter's
 //!                  estimates.
 //! Limits           one thread at a time waits with one [`Waiting`]; it may move to another thread between

@@ -137,8 +137,8 @@ impl Sleeper<WaitSet> for WaitSet {
 }
 
 impl WaitSet {
-    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; the thread has the signal mask `mask`
-    /// meanwhile, if there is one. Returns whether a signal handler ended the sleep.
+    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; the thread has the signal mask
+    /// `mask` meanwhile, if there is one. Returns whether a signal handler ended the sleep.
     pub(crate) fn sleep_with(&self, timeout: Option<Duration>, mask: Option<&libc::sigset_t>) -> bool {
         let mut list: SmallVec<[libc::pollfd; 16]> =
             lock(&self.files).iter().map(|(_, file)| *file).collect();

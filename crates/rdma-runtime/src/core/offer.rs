@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// How long a peer on this host may take to answer a call to share memory.
 const OFFER: Duration = Duration::from_secs(1);
-/// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all are
-/// polled.
+/// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all
+/// are polled.
 const SHARED_MAX: usize = 64;
 
 impl Core {

@@ -275,7 +275,8 @@ impl EngineState {
         }
     }
 
-    /// Handles the destruction of a connection's queue pair: the owner is told that the connection has ended.
+    /// Handles the destruction of a connection's queue pair: the owner gets an event that the connection has
+    /// ended.
     pub(super) fn end_without_qp(&mut self, end: u32, now: Instant) {
         self.core.remove_after_flush(end, now);
         if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {

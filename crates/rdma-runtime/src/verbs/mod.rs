@@ -8,8 +8,8 @@
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
 //! Events           are reported through [`Channel`]s, whose files programs poll, and for connections through
-//!                  [`CmEventHandler`]. These are called while the NIC is locked: they must record the event and
-//!                  return.
+//!                  [`CmEventHandler`]. These are called while the NIC is locked: they must record the event
+//!                  and return.
 //! Progress         made by any thread that posts, polls or waits, and within microseconds by the helper
 //!                  otherwise: programs wait on files, and on memory that peers write to.
 //! Limits           one lock.

@@ -10,7 +10,7 @@
 //!                   as soon as it is ready to send, or after it has been ready to receive for a while. The
 //!                   other listens.
 //! Identification    an incoming connection is accepted if it comes from the address and queue pair that the
-//!                   program named, and if each side's initial PSN is the one that the other was told to
+//!                   program named, and if each side's initial PSN is the one that the other side was to
 //!                   expect. On one host, it must also belong to the same user.
 //! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two are
 //!                   connected. If the peer does not come in time ([`Engine::ready_to_send`]), the oldest

@@ -191,7 +191,7 @@ impl Endpoint {
         }
     }
 
-    /// Finishes sending: after all queued segments the peer is told that no more follow. The peer may
+    /// Finishes sending: after all queued segments the peer learns that no more follow. The peer may
     /// continue to send; the flow ends when both sides have finished.
     ///
     /// # Errors

@@ -654,8 +654,8 @@ impl Stream {
     }
 
     /// Returns the buffer for the remainder of a long frame that must be complete before it is processed;
-    /// empty if there is none. Report how many bytes arrived with [`Stream::on_remainder_received`], before any other
-    /// call.
+    /// empty if there is none. Report how many bytes arrived with [`Stream::on_remainder_received`], before
+    /// any other call.
     pub fn frame_remainder(&mut self) -> &mut [u8] {
         let up = matches!(self.phase, Phase::Up { .. }) && !self.ignores_input && self.stalled.is_none();
         let between = self.landing.is_none() && self.trailer == 0;

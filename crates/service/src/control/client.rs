@@ -5,8 +5,8 @@
 //! Deadline         a request and its whole answer have [`TIMEOUT`] together, however the bytes are spread.
 //! Limits           an answer has at most [`ANSWER_BYTES_MAX`] bytes, more than the status of the largest
 //!                  board; that of another user's board [`OTHERS_BYTES_MAX`], since its values may take a
-//!                  hundred times as much memory as its text. [`Caller::wait`] and [`Caller::capture`] have no
-//!                  timeout.
+//!                  hundred times as much memory as its text. [`ControlClient::wait`] and
+//!                  [`ControlClient::capture`] have no timeout.
 //! Text             a board's text is shown on terminals, so every string of an answer is made
 //!                  [printable](kiban_os::text). Line feeds stay in the texts of done and refused requests;
 //!                  each line is complete by itself.

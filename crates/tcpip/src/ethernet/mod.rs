@@ -7,8 +7,9 @@
 //!                  solicits.
 //! Receive path     [`Link::arrive`] removes the Ethernet header and handles ARP. Neighbour discovery comes
 //!                  back from ICMPv6 ([`Link::on_discovery`]) with its checksum verified.
-//! Settle           [`Link::settle`] fires due timers and passes on the outputs ([`Output`]): frames, resolved
-//!                  packets, undeliverable packets, and changes of addresses, routes and groups for IP.
+//! Settle           [`Link::settle`] fires due timers and passes on the outputs ([`Output`]): frames,
+//!                  resolved packets, undeliverable packets, and changes of addresses, routes and groups for
+//!                  IP.
 //! Files            `link` the machine; `cache` the neighbour cache; `arp`; `discovery` solicitations and
 //!                  advertisements of IPv6; `autoconf` addresses and routers of IPv6, `addresses` their
 //!                  state; `opaque` interface identifiers; `announcement` of IPv4 addresses; `bridge` the

@@ -6,8 +6,8 @@
 //!                  requests are indicated; so are received errors, as an [`IcmpError`] with the content of
 //!                  the quoted packet. Neighbour discovery messages are passed on whole, for the port on
 //!                  which they arrived.
-//! Transmit path    a [`IcmpErrorRequest`] of IP becomes an error that quotes the packet by reference: up to 576
-//!                  bytes with IPv4 (RFC 1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
+//! Transmit path    a [`IcmpErrorRequest`] of IP becomes an error that quotes the packet by reference: up to
+//!                  576 bytes with IPv4 (RFC 1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
 //! Limits           at most [`ERRORS_PER_SECOND`] errors are sent, so that a flood does not cause another. No
 //!                  error answers an error, a packet to or from a group, a later fragment or an unspecified
 //!                  source.

@@ -8,8 +8,8 @@
 //! Receive path     version, lengths, checksum, options and extension headers are checked, link padding is
 //!                  removed, fragments are reassembled. Packets for other hosts are dropped: a board is a
 //!                  host, not a router.
-//! Errors           a packet about which its sender is to get an ICMP error leaves as a [`IcmpErrorRequest`]. ICMP
-//!                  makes the message, and the wiring carries it there.
+//! Errors           a packet about which its sender is to get an ICMP error leaves as a [`IcmpErrorRequest`].
+//!                  ICMP makes the message, and the wiring carries it there.
 //! Files            `machine` addresses, routes and what both families share; `v4` and `v6` headers;
 //!                  `fragment`; `reassembly`; `path` the path MTU cache; `route`.
 //! Limits           routes and addresses are short lists; [`Config`] bounds reassembly and path MTUs; a chain

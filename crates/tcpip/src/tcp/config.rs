@@ -101,7 +101,7 @@ kiban_base::settings! {
         /// Whether a lower layer segments large segments. The host's slices then end at every `mss`, so that
         /// the checksums of the parts are known.
         segmentation_offload: bool = false,
-        /// Retransmissions in a row after which IP is told that the route is in doubt (RFC 9293 §3.8.3: R1,
+        /// Retransmissions in a row after which IP gets negative advice about the route (RFC 9293 §3.8.3: R1,
         /// at least 3).
         negative_advice_retries: u32 = 3,
         /// DSCP of a session's packets, unless its host sets another (RFC 9293 §3.9.2, RFC 2474 §3).

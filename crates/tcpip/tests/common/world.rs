@@ -1,7 +1,7 @@
 //! Two stations, two cables, applications that talk, and checkers that know only what applications see.
 //!
 //! Checkers  streams are intact; nobody is idle while work waits; the number of frames is bounded; every
-//!           session ends for the reason it should; tables are empty and memory is at home when all is quiet.
+//!           session ends for the reason it should; tables are empty and memory is free when nothing moves.
 
 use super::cable::{Cable, Nature};
 use super::station::{Frame, Sizes, Station, frames_of};

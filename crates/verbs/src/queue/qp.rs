@@ -350,7 +350,7 @@ fn keep(kept: &mut ibv_qp_attr, asked: &ibv_qp_attr, mask: c_uint) {
         IBV_QP_PATH_MIG_STATE: path_mig_state;
         IBV_QP_DEST_QPN: dest_qp_num;
     }
-    // PSNs have 24 bits; what a program has above them is nobody's.
+    // PSNs have 24 bits; higher bits of a program's value are ignored.
     (kept.rq_psn, kept.sq_psn) = (kept.rq_psn & NUMBER_MAX, kept.sq_psn & NUMBER_MAX);
 }
 

@@ -1,9 +1,9 @@
 //! Work posted call by call (ibv_wr_post(3)): `ibv_wr_start`, a call for each request and its data,
 //! `ibv_wr_complete`.
 //!
-//! Goal      what is between a start and its end is posted together, or not at all.
-//! How       requests gather in the queue pair; its lock is held from start to end, as verbs has it.
-//! Errors    of a call in between are told by the end.
+//! Goal      the requests between a start and its end are posted together, or not at all.
+//! How       requests are collected in the queue pair; its lock is held from start to end, as in verbs.
+//! Errors    of a call in between are returned by the call that ends the sequence.
 
 use crate::abi::*;
 use crate::engine::{given, refused};

@@ -2,7 +2,8 @@
 //!
 //! Goal      a request is answered before the program calls raccept(), as by a listening TCP socket; work
 //!           that cannot be done under the NIC's lock is done by this thread.
-//! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
+//! Sleeps    on the file of its jobs, not in the NIC: a thread that waits there drives the NIC, which is for
+//!           the program.
 
 use super::inbox::{AcceptQueue, IncomingRequest};
 use super::socket::Socket;

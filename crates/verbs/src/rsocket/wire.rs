@@ -7,12 +7,12 @@
 //!      2  credits            16 bits: messages that it takes
 //!      4  reserved           three bytes of zero
 //!      7  I/O map            entries of its map, as a scale (see [`scaled`])
-//!      8  SGL                address (64), key (32), entries (32): where it wants to be told of receive buffers
+//!      8  SGL                address (64), key (32), entries (32): where the peer announces receive buffers
 //!     24  first buffer       address (64), key (32), bytes (32): where data goes first
 //!
 //! a message: a Send of four bytes in the sender's own byte order; the upper three bits say what it is
 //!      0  data               bytes that a Write before it has brought
-//!      4  credits            how many messages have been taken, and credits, in all (16 bits, wrapping); an entry of
+//!      4  credits            messages taken, and credits, in total (16 bits, wrapping); an entry of
 //!                            the SGL may have been written before it
 //!      6  I/O map            the number of the entry that has been written
 //!      7  control            0 disconnect, 1 keepalive, 2 no more data follows

@@ -168,6 +168,6 @@ async fn by<T>(deadline: &mut Pin<Box<Sleep>>, what: impl Future<Output = T>) ->
     tokio::select! {
         biased;
         outcome = what => Ok(outcome),
-        () = deadline => Err(NoAnswer { words: "it says nothing".into(), silent: true }),
+        () = deadline => Err(NoAnswer { words: "no answer".into(), silent: true }),
     }
 }

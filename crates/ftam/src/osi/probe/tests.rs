@@ -83,7 +83,7 @@ async fn peers_that_speak_something_else_or_nothing_are_survived() {
         (b"\x03\0\0\x07\xff\xff\xff".to_vec(), true, "no TPDU"),
         (cc.to_vec(), true, "closed the connection"),
         ([&cc[..], &data(b"nonsense")].concat(), true, "no SPDU"),
-        ([&cc[..], &data(&[14, 0])].concat(), true, "nothing of contexts"),
+        ([&cc[..], &data(&[14, 0])].concat(), true, "no result for contexts"),
         ([&cc[..], &data(&[12, 3, 50, 1, 2])].concat(), true, "above it refuses"),
         ([&cc[..], &data(&[25, 0])].concat(), true, "aborted by"),
     ] {
@@ -114,7 +114,7 @@ async fn a_silent_peer_costs_one_timeout() {
     let port = listener.local_addr().expect("it is bound").port();
     let report = probe(&Target { timeout: Duration::from_millis(50), ..target(port) }).await;
     assert!(!report.tpkt);
-    check(&report, "TPKT", "RFC 1006", Verdict::No, "it says nothing");
+    check(&report, "TPKT", "RFC 1006", Verdict::No, "no answer");
 }
 
 #[tokio::test]

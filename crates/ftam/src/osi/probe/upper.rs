@@ -245,7 +245,7 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
                 format!("presentation refuses: {reason:?}; say --psel, or another --tsel")
             }
             Some(reason) => format!("presentation refuses: {reason:?}"),
-            None => format!("it says nothing of contexts ({})", reply.words()),
+            None => format!("no result for contexts ({})", reply.words()),
         };
         return report.say("presentation", question, Verdict::Unclear, words);
     }

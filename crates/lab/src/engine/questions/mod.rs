@@ -1,4 +1,5 @@
-//! All questions: those that a plan can run, and those with a command of their own ([`Question::own_command`]).
+//! All questions: those that a plan can run, and those with a command of their own
+//! ([`Question::own_command`]).
 
 mod atm_board;
 mod parameters;

@@ -450,7 +450,7 @@ mod tests {
             assert_eq!(total.matrices.abs_diff(flow.matrices), 0, "{}", flow.name);
             if !flow.kind.is_some_and(crate::mix::Kind::is_stream) {
                 assert_eq!(total.whole, flow.units, "{}", flow.name);
-                // Minus the propagation delay, which is not known here: 40 km of fibre are 0.2 ms, and there
+                // Minus the propagation delay, which is unknown here: 40 km of fibre are 0.2 ms, and there
                 // are switches.
                 let (here, there) = (total.unit_ms[0].expect("units"), flow.unit_ms_p50.expect("units"));
                 assert!((0.2..0.3).contains(&(there - here)), "{}: {here} {there}", flow.name);

@@ -1,6 +1,7 @@
 //! A map: message length across, socket buffers down, the predicted boundary over it.
 //!
-//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction changes sides.
+//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction changes
+//!           sides.
 //! SVG       the same cells with the boundary as a line; the same bytes for the same map.
 
 use super::cause::Cause;

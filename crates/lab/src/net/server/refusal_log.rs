@@ -3,7 +3,7 @@
 //! Window      the first refusal opens a window of [`WINDOW`]. Within it each network has one line for each
 //!             cause, and there are [`LINES_MAX`] lines in all. At its end a line each says how many more
 //!             there were, and one line how many others.
-//! Limits      so at most 2 × [`LINES_MAX`] + 1 lines in [`WINDOW`], whoever calls.
+//! Limits      so at most 2 × [`LINES_MAX`] + 1 lines in [`WINDOW`], whatever the clients do.
 
 use super::event::{Event, Refusal};
 use super::unproven::network_of;

@@ -233,7 +233,7 @@ impl Pair {
     }
 }
 
-/// The process of the responder is told that the line is cut; that of the initiator as well.
+/// Reports to both processes that the line is cut.
 fn lose(mut pair: Pair, ground: &mut Ground) -> Option<String> {
     pair.initiator.lost(&mut ground.here);
     let mut store =

@@ -119,7 +119,8 @@ pub struct StringsToText {
 }
 
 impl StringsToText {
-    /// Begins at the start of a text or, with `held` as returned by [`StringsToText::is_holding`], at a later point.
+    /// Begins at the start of a text or, with `held` as returned by [`StringsToText::is_holding`], at a later
+    /// point.
     pub fn new(lines: Lines, held: bool) -> StringsToText {
         StringsToText { lines, held: held && lines == Lines::Within }
     }

@@ -5,8 +5,8 @@
 //! Setup            [`Initiator`] and [`Responder`] exchange one frame each and end with [`Agreed`], which
 //!                  determines the format of FPDUs.
 //! Transmit path    [`begin`] and [`end`] frame a ULPDU in one buffer; [`length_field`] and [`Trailer`] frame
-//!                  one that is sent from where it is. [`MarkerInserter`] adds markers for a peer that requested
-//!                  them.
+//!                  one that is sent from where it is. [`MarkerInserter`] adds markers for a peer that
+//!                  requested them.
 //! Receive path     [`Deframer`] parses the beginning of the received bytes.
 //! Limits           no timer: the caller implements siw's 10 s for a request and 5 s for a reply. A start
 //!                  frame has at most 532 bytes, an FPDU 65,544 and its markers.

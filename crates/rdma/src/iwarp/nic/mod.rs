@@ -4,8 +4,8 @@
 //!            sets up and closes connections in real and in virtual time.
 //! Streams    the driver owns the byte stream (a socket, a TCP session) and moves bytes between it and the
 //!            [`Stream`] of an *end*. [`Nic::open`] and [`Nic::incoming`] create an end,
-//!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::on_stream_closed`] reports the
-//!            end of its byte stream.
+//!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::on_stream_closed`]
+//!            reports the end of its byte stream.
 //! EFE        [`Nic::pump`] moves segments between the core and an endpoint. The endpoint's greetings carry
 //!            MPA's start frames, so depths, extensions and private data are negotiated in the same way.
 //! Host side  calls [`Nic::connect_flow`], [`Nic::accept`] and [`Nic::reject`], and polls [`Nic::poll`].
@@ -56,9 +56,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Rejected(_) => f.write_str("the peer refused the connection"),
-            ConnectError::Unreachable => {
-                f.write_str("nobody listens at that address, or there is no way to it")
-            }
+            ConnectError::Unreachable => f.write_str("connection refused, or no route to that address"),
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
             ConnectError::Fault(fault) => write!(f, "the peer does not begin as it should: {fault}"),
             ConnectError::Lost => f.write_str("the connection was lost before it stood"),

@@ -5,7 +5,7 @@
 //! Echo             the newest value of a segment that held the next expected byte (§4.3). If one ACK covers
 //!                  several segments, it echoes the first, so that the peer's RTT includes the delay.
 //! PAWS             a segment whose value is older than the newest one is an old duplicate (§5), unless
-//!                  nothing arrived for so long that the clock may have wrapped.
+//!                  the connection was silent so long that the clock may have wrapped.
 
 use crate::wire::tcp::{Sequence, Timestamps};
 use core::time::Duration;

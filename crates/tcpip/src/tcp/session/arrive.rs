@@ -2,7 +2,7 @@
 //!
 //! Sequence         a segment without new or acceptable data is answered and dropped; others are trimmed to
 //!                  the window.
-//! RST, SYN         only a RST at exactly `RCV.NXT` resets, and a SYN never does; both are challenge_acks_out
+//! RST, SYN         only a RST at exactly `RCV.NXT` resets, and a SYN never does; both are challenged
 //!                  otherwise (RFC 5961).
 //! Opening          answers to our SYN and to our SYN-ACK; `open` is common to active and passive opens.
 
@@ -44,7 +44,7 @@ impl Session {
         }
         let Some(flags) = self.check_sequence(header, &mut pdu, ctx) else { return };
         if flags.has(Flags::RST) {
-            // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenge_acks_out.
+            // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenged.
             if self.state == State::TimeWait && !ctx.config.time_wait_accepts_rst {
                 // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
                 // arrive.
@@ -59,7 +59,7 @@ impl Session {
             return;
         }
         if flags.has(Flags::SYN) {
-            // RFC 5961 §4.2: a SYN on a synchronised connection is challenge_acks_out.
+            // RFC 5961 §4.2: a SYN on a synchronised connection is challenged.
             return self.challenge(ctx);
         }
         if !flags.has(Flags::ACK) {

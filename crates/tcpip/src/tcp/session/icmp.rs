@@ -5,8 +5,8 @@
 //!                  recorded for the host. If the error is real, retransmission timeouts end the session.
 //! Hard             an unreachable port or protocol in SYN-SENT (RFC 5461 §4.1): the connection is refused.
 //! SYN lost         an unreachable net or host in SYN-SENT is soft until it has been reported for
-//!                  `syn_unreachable_max` different SYNs; then the connection attempt fails (RFC 5461 §4.1: as in
-//!                  4.4BSD, while Linux fails at the first).
+//!                  `syn_unreachable_max` different SYNs; then the connection attempt fails (RFC 5461 §4.1:
+//!                  as in 4.4BSD, while Linux fails at the first).
 //! Next hop         a next hop that our own link found unreachable needs no proof: connection attempts
 //!                  through it fail at once.
 //! Too big          the MSS is reduced, down to a floor, and outstanding data is resent (RFC 1191 §6.4). The
