@@ -178,11 +178,13 @@ impl fmt::Display for EndReason {
             EndReason::TimedOut => "the peer was silent for too long",
             EndReason::Aborted => "the board has given the stream up",
             EndReason::NoRoute => "the board has no route to that address: add one to its configuration",
-            EndReason::BadAddress => "that is no address of the board's, or none that can be connected to",
+            EndReason::BadAddress => {
+                "not an address of the board, or not one to which a connection is possible"
+            }
             EndReason::InUse => "the address and port are in use on the board",
             EndReason::TooMany => "the board takes no more of these: close some, or raise its bounds",
             EndReason::Unreachable => {
-                "no route to that host: nobody answers on the board's net for it, or for the next router"
+                "no route to host: neither it nor the next router answers on the board's network"
             }
         })
     }

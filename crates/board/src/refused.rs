@@ -32,14 +32,12 @@ pub enum HostError {
 impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HostError::UnknownStream => {
-                f.write_str("no such stream: it was never opened, or has been closed")
-            }
+            HostError::UnknownStream => f.write_str("no such stream: it was not opened, or has been closed"),
             HostError::NotOpen => {
                 f.write_str("the stream is not open: wait for its completion, or open another")
             }
             HostError::UnknownListener => {
-                f.write_str("no such listener: it was never made, or has been closed")
+                f.write_str("no such listener: it was not created, or has been closed")
             }
             HostError::NoRoute => f.write_str("there is no route to that address: add one to the board"),
             HostError::TooLong => {
@@ -52,7 +50,7 @@ impl fmt::Display for HostError {
                 f.write_str("no such circuit: give an ATM port and the number of its circuit")
             }
             HostError::Busy => {
-                f.write_str("a loopback is under way on that circuit: wait until it has come back")
+                f.write_str("a loopback is in progress on that circuit: wait until it has returned")
             }
             HostError::Tcp(refusal) => refusal.fmt(f),
             HostError::Udp(refusal) => refusal.fmt(f),

@@ -67,7 +67,7 @@ impl AuthService {
             let not_before = attempts().not_before(&user, &address, now);
             if not_before.since(came) > WAIT_MAX {
                 if let Some(untold) = lock(&self.lines).try_take(now) {
-                    tracing::warn!(user, address, untold, "too many failures: not judged");
+                    tracing::warn!(user, address, untold, "too many failures: not verified");
                 }
                 return AuthResult::Refused(AuthRefusal::Later);
             }
@@ -92,7 +92,7 @@ impl AuthService {
             (verified, memory)
         });
         let verified = match verified {
-            Ok(verified) => verified.await.map_err(|_| "it was not judged".to_owned()),
+            Ok(verified) => verified.await.map_err(|_| "it was not verified".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         let verified = verified.map(|(verified, memory)| {
@@ -113,7 +113,7 @@ impl AuthService {
                 AuthResult::Refused(refusal)
             }
             Err(why) => {
-                tracing::warn!(user, address, why, "no thread for judging a password");
+                tracing::warn!(user, address, why, "no thread to verify a password");
                 AuthResult::Refused(AuthRefusal::Later)
             }
         }

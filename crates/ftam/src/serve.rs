@@ -213,7 +213,7 @@ impl Service {
         let Some((origin, oldest)) = evicted else { return false };
         oldest.abort();
         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
-            tracing::warn!(%origin, untold, "too many strangers: the oldest made room");
+            tracing::warn!(%origin, untold, "too many unauthenticated connections: the oldest was closed");
         }
         true
     }
@@ -346,7 +346,7 @@ impl User for Served {
 
     fn on_idle_timeout(&mut self) {
         let (user, file) = (self.responder.user(), self.responder.file());
-        tracing::warn!(peer = %self.peer, user, file, "nothing has moved for too long: cut");
+        tracing::warn!(peer = %self.peer, user, file, "no data moved for too long: disconnected");
     }
 
     fn ended(&mut self) {

@@ -474,7 +474,7 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
     let mistake =
         Plan::read(&text.replacen("hybrid:50us", "hybrid", 1), "file").expect_err("no way").to_string();
     assert!(
-        mistake.starts_with("line 1: wait: invalid value `hybrid`: no way to wait: write poll,"),
+        mistake.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
         "{mistake}"
     );
 }

@@ -64,7 +64,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Refused(refusal) => refusal.fmt(f),
-            Failure::Timeout => f.write_str("nothing came in time"),
+            Failure::Timeout => f.write_str("no answer in time"),
             Failure::Connect(error) => error.fmt(f),
             Failure::OnCompletionQueue => {
                 f.write_str("the queue's completions go to a completion queue: wait for that instead")

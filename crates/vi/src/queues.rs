@@ -205,7 +205,7 @@ impl fmt::Display for ControlError {
                 "the two ends differ in reliability, longest message or quality of service"
             }
             ControlError::NoMatch => "nobody waits for a connection there, or it was refused",
-            ControlError::Timeout => "no answer came in time: is the other side running, and reachable?",
+            ControlError::Timeout => "no answer in time: is the other side running, and reachable?",
             ControlError::Unreachable => "there is no way to that host",
             ControlError::OutOfRange => "the range lies outside the memory that host and board share",
         })

@@ -42,11 +42,11 @@ impl fmt::Display for RequestError {
         f.write_str(match self {
             RequestError::UnknownTag => "no such protection tag: create one, or use the one of your VI",
             RequestError::UnknownMemory => {
-                "no such registered memory: its handle was never given, or is deregistered"
+                "no such registered memory: its handle was not issued, or it is deregistered"
             }
-            RequestError::UnknownVi => "no such VI: it was never made, or has been destroyed",
+            RequestError::UnknownVi => "no such VI: it was not created, or has been destroyed",
             RequestError::UnknownQueue => {
-                "no such completion queue: it was never made, or has been destroyed"
+                "no such completion queue: it was not created, or has been destroyed"
             }
             RequestError::UnknownRequest => {
                 "no such request to connect: it is answered, withdrawn or given up"

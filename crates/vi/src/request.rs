@@ -36,7 +36,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Reliability => "the two ends have different reliability levels: make the VIs alike",
             ConnectError::TransferBytes => "the two ends differ in their longest message: make the VIs alike",
             ConnectError::Qos => "the two ends have different qualities of service: make the VIs alike",
-            ConnectError::Timeout => "no answer came in time: is the other side running, and reachable?",
+            ConnectError::Timeout => "no answer in time: is the other side running, and reachable?",
             ConnectError::Unreachable => {
                 "there is no listener on the other side, or the path to it is gone: start the other side first"
             }

@@ -56,7 +56,7 @@ pub struct NoSuchWait;
 
 impl fmt::Display for NoSuchWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no way to wait: write {}", Wait::expects())
+        write!(f, "not a wait policy: write {}", Wait::expects())
     }
 }
 

@@ -160,7 +160,7 @@ impl Users {
             let home = match &table.home {
                 None => Path::root(),
                 Some(home) => Path::read(home.get_ref()).map_err(|wrong| {
-                    let remedy = "write a way down from the filestore's root, as \"calls/today\"".into();
+                    let remedy = "write a path below the filestore's root, as \"calls/today\"".into();
                     error(home.span().start, key(".home"), wrong.to_string(), remedy)
                 })?,
             };
@@ -244,7 +244,7 @@ fn by_hand(file: &str, user: &str, hash: &str) -> UsersError {
         file: file.into(),
         line: 0,
         key: format!("users.{user}.password"),
-        wrong: "this file is written in a way that is not changed by a program".into(),
+        wrong: "this file is written in a form that the program does not change".into(),
         remedy: format!("write this by hand: password = \"{hash}\""),
     }
 }

@@ -384,7 +384,7 @@ impl fmt::Display for Outcome {
             }
             if flow.datagrams_reordered > 0 {
                 name += &table.note(format!(
-                    "{}: {} datagrams came after a later one",
+                    "{}: {} datagrams arrived after a later one",
                     flow.name, flow.datagrams_reordered
                 ));
             }

@@ -189,7 +189,7 @@ fn unexpected(answer: &Reply) -> Failure {
         Reply::Outcome(_) => "an outcome",
         Reply::Impossible(why) | Reply::Lost(why) => why,
     };
-    Failure::Lost(format!("the server answered out of turn: {what}"))
+    Failure::Lost(format!("unexpected reply from the server: {what}"))
 }
 
 /// Parses a nonce from hexadecimal digits.

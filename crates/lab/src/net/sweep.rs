@@ -100,7 +100,7 @@ impl Sweep {
             return Err(SweepError::Nothing(why.unwrap_or_default()));
         };
         let kept = outcome.found + outcome.made;
-        let early = |why| format!("{why}; {kept} points are kept: the same command goes on from there");
+        let early = |why| format!("{why}; {kept} points are kept: the same command continues from there");
         let mut report = Report {
             findings,
             impossible: outcome.failures,

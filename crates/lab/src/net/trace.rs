@@ -57,7 +57,7 @@ impl Case {
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
             Pattern::Stream => stream::run(client, path, setup, clock, true),
             Pattern::StreamBack => {
-                Err(Failure::Impossible("a trace is of what this end sends: change the ends".into()))
+                Err(Failure::Impossible("a trace shows what this end sends: swap the ends".into()))
             }
             _ => transactions::run(client, path, setup, clock, true),
         })?;

@@ -158,7 +158,7 @@ pub fn query(name: &str, what: Property) -> io::Result<PropertyValue> {
     let kind = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_family };
     if matches!(what, Property::Mac) && !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
         let message =
-            format!("interface {name} carries no Ethernet frames: give a packets link (tun:) its place");
+            format!("interface {name} carries no Ethernet frames: use a packets link (tun:) instead");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(answer)

@@ -130,7 +130,7 @@ impl fmt::Display for RequestError {
             RequestError::State => "the file service is in no state for this: look at the indications first",
             RequestError::Unit => "this needs a functional unit or a service class that was not negotiated",
             RequestError::Group => "this cannot stand here in a group, or must stand in one",
-            RequestError::Value => "a parameter does not fit with what was asked or negotiated",
+            RequestError::Value => "a parameter does not match the request or what was negotiated",
             RequestError::Context => "there is no presentation context for contents of this type",
             RequestError::Checkpoint => "the checkpoint is unknown or answered, or the window is full",
         })

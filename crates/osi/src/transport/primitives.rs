@@ -155,13 +155,13 @@ impl DisconnectReason {
     const fn words(self) -> &'static str {
         match self {
             DisconnectReason::NotSpecified => "no reason is given",
-            DisconnectReason::Congestion => "who is called is congested",
-            DisconnectReason::NotAttached => "nobody is attached to the selector",
+            DisconnectReason::Congestion => "the called party is congested",
+            DisconnectReason::NotAttached => "no user is attached to the selector",
             DisconnectReason::AddressUnknown => "the selector is unknown",
             DisconnectReason::Normal => "a normal disconnect",
             DisconnectReason::RemoteCongestion => "transport is congested",
             DisconnectReason::NegotiationFailed => "no class or option in common",
-            DisconnectReason::DuplicateReference => "a reference stands for two connections",
+            DisconnectReason::DuplicateReference => "a reference is used for two connections",
             DisconnectReason::MismatchedReferences => "the references do not match",
             DisconnectReason::ProtocolError => "a protocol error",
             DisconnectReason::ReferenceOverflow => "no reference is left",

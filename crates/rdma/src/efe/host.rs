@@ -107,13 +107,13 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::UnknownFlow => "no such flow: it was never made, or is over",
+            RequestError::UnknownFlow => "no such flow: it was not created, or has ended",
             RequestError::NotConnected => "the flow is not connected: wait for the event that says so",
             RequestError::NotRequested => {
                 "the flow does not wait for an answer: it was answered, or given up"
             }
             RequestError::Finished => "the flow was finished: connect another to send more",
-            RequestError::TooLong => "the segment is too long: cut it to what the flow takes",
+            RequestError::TooLong => "the segment is too long: split it to the flow's maximum",
             RequestError::Full => "the flow's ring is full: wait until it is writable",
             RequestError::Greeting => "the greeting is too long: 1024 bytes are allowed",
             RequestError::TooMany => "there are too many flows: end some, or raise the bound in the settings",

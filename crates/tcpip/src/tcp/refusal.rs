@@ -21,7 +21,7 @@ pub enum Refusal {
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Refusal::UnknownSession => "no such session: it was never opened, or it has ended",
+            Refusal::UnknownSession => "no such session: it was not opened, or it has ended",
             Refusal::Finished => "the session was finished for sending: nothing more can be written",
             Refusal::NoRoom => "more bytes than the session has room for: wait until it is writable",
             Refusal::AddressInUse => "that address and port are in use: choose another port",

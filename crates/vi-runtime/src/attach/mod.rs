@@ -70,7 +70,7 @@ impl fmt::Display for HostError {
         match self {
             HostError::Denied(denied) => denied.fmt(f),
             HostError::Post(error) => error.fmt(f),
-            HostError::Timeout => f.write_str("nothing came in time"),
+            HostError::Timeout => f.write_str("no answer in time"),
             HostError::Gone => f.write_str("the board has gone: attach to another"),
         }
     }

@@ -117,7 +117,7 @@ impl Line {
                 Ok(_) | Err(Malformed::Truncated) => {}
                 Err(_) => {
                     let shown = &self.received[..self.received.len().min(SHOWN_BYTES_MAX)];
-                    return Err(NoAnswer::new(format!("no TPKT came, but \"{}\"", shown.escape_ascii())));
+                    return Err(NoAnswer::new(format!("not a TPKT: \"{}\"", shown.escape_ascii())));
                 }
             }
             let read = self.socket.read_buf(&mut self.received);
@@ -157,7 +157,7 @@ impl Line {
                         "its transport found an error in what was sent: {cause:?}"
                     )));
                 }
-                _ => return Err(NoAnswer::new("its transport said something that is no answer")),
+                _ => return Err(NoAnswer::new("its transport sent something other than an answer")),
             }
         }
     }

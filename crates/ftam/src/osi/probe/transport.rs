@@ -57,7 +57,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
         }
         Ok((Tpdu::Error { cause, .. }, _)) => Answer::Refused(format!("rejected (ER): {cause:?}")),
         Ok(_) => Answer::Refused("answered with a TPDU that is no answer".into()),
-        Err(rule) => Answer::Refused(format!("answered with what is no TPDU ({rule:?})")),
+        Err(rule) => Answer::Refused(format!("the answer is not a valid TPDU ({rule:?})")),
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
         report.say("TPKT", "is RFC 1006 spoken", Verdict::No, &unheard.words);
         return false;
     }
-    report.say("TPKT", "is RFC 1006 spoken", Verdict::Yes, "a TPDU came back in a TPKT");
+    report.say("TPKT", "is RFC 1006 spoken", Verdict::Yes, "received a TPDU in a TPKT");
     let verdict = if first.is_confirmed() { Verdict::Yes } else { Verdict::No };
     let Answer::Confirmed(confirm) = &first else {
         report.say(LAYER, "class 0", verdict, first.words());

@@ -59,7 +59,7 @@ const APPLICATIONS: [Application; 5] = [
         first_words: |_| Vec::new(),
     },
     Application {
-        name: "an application that nobody has",
+        name: "an application that does not exist",
         context: Oid::of("2.999.7.8"),
         syntaxes: &[(Oid::of("2.999.7.9"), "an unknown syntax")],
         first_words: |_| Vec::new(),
@@ -144,10 +144,10 @@ impl Reply {
         match &self.session {
             Some(Session::Accept { .. }) => "accepted".into(),
             Some(Session::Refuse { reason: spdu::RefuseReason::UserData }) => {
-                "session accepts; what is above it refuses".into()
+                "session accepts; a layer above it refuses".into()
             }
             Some(Session::Refuse { reason }) => format!("refused: {}", refuse_words(*reason)),
-            Some(Session::Abort { user: true }) => "aborted by what is above session".into(),
+            Some(Session::Abort { user: true }) => "aborted by a layer above session".into(),
             Some(Session::Abort { user: false }) => "aborted by session".into(),
             None => self.fault.clone().unwrap_or_else(|| "no answer".into()),
         }
@@ -158,7 +158,7 @@ fn refuse_words(reason: spdu::RefuseReason) -> String {
     match reason {
         spdu::RefuseReason::User => "its user does not say why".into(),
         spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; say --ssel".into(),
-        spdu::RefuseReason::UserNotAttached => "nobody is attached to the session selector".into(),
+        spdu::RefuseReason::UserNotAttached => "no user is attached to the session selector".into(),
         spdu::RefuseReason::Version => "the version is not supported".into(),
         spdu::RefuseReason::Provider => "session does not say why".into(),
         other => format!("{other:?}"),
@@ -452,8 +452,8 @@ fn read(tsdu: Rope) -> Reply {
             }
         }
         Ok(Spdu::Abort(abort)) => reply.session = Some(Session::Abort { user: abort.user }),
-        Ok(_) => reply.fault = Some("session answers with what is no answer to CONNECT".into()),
-        Err(rule) => reply.fault = Some(format!("what came is no SPDU ({rule:?})")),
+        Ok(_) => reply.fault = Some("session's answer is not one to CONNECT".into()),
+        Err(rule) => reply.fault = Some(format!("not a valid SPDU ({rule:?})")),
     }
     reply
 }

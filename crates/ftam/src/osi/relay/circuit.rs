@@ -106,7 +106,7 @@ impl Circuit {
     pub(super) async fn wait_for_call(&mut self, socket: &mut TcpStream) -> Result<Call, String> {
         self.until(socket, |indication| match indication {
             Indication::Incoming { call, .. } => Some(Ok(call.clone())),
-            Indication::Down => Some(Err("it is no XOT, or ended before a call".into())),
+            Indication::Down => Some(Err("it is not XOT, or ended before a call".into())),
             _ => None,
         })
         .await
@@ -299,7 +299,7 @@ impl Circuit {
             match self.tpkt.poll() {
                 Some(service::Indication::Data(unit)) => self.on_unit(unit, now),
                 Some(service::Indication::Disconnected { reason, .. }) => {
-                    self.end_call(reason, "what came from TCP is no TPKT");
+                    self.end_call(reason, "data from TCP is not a TPKT");
                     self.tcp_ended = true;
                 }
                 Some(service::Indication::Connected) => {}
@@ -330,7 +330,7 @@ impl Circuit {
         if let Some(request) = self.network.request(service::Request::Data(unit)) {
             match self.xot.request(request, now) {
                 Ok(()) => self.bytes_to_x25 += bytes,
-                Err(_) => self.end_tcp(Reason::Abnormal, "X.25 does not take what came from TCP"),
+                Err(_) => self.end_tcp(Reason::Abnormal, "X.25 does not accept the data from TCP"),
             }
         }
     }
@@ -340,7 +340,7 @@ impl Circuit {
         let why = match &indication {
             Indication::Cleared { cause, by_peer: true, .. } => words(*cause),
             Indication::Reset { .. } => "the circuit was reset, which class 0 does not survive".into(),
-            _ if self.xot.is_broken() => "what came is no XOT".into(),
+            _ if self.xot.is_broken() => "received data is not XOT".into(),
             _ if self.xot_ended => "the XOT connection was closed".into(),
             _ => "the call was cleared here: a rule of X.25 was broken".into(),
         };
@@ -353,7 +353,7 @@ impl Circuit {
         match self.network.arrive(indication) {
             Some(service::Indication::Data(unit)) => {
                 if !(UNIT_BYTES_MIN..=tpkt::TPDU_BYTES_MAX).contains(&unit.len()) {
-                    let why = "a unit of X.25 is no TPDU: too short or too long";
+                    let why = "a unit of X.25 is not a TPDU: too short or too long";
                     self.end_call(Reason::Protocol, why);
                     return self.end_tcp(Reason::Protocol, why);
                 }

@@ -145,7 +145,7 @@ async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
     let good = call_packet(&FOR_TRANSPORT);
     let early = [&good[..], &packet(&[0x10, 1, 0x13, 0, 241])].concat();
     for (says, words) in [
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "no XOT"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "not XOT"),
         (Vec::new(), "in time"),
         (packet(&[0x10, 1, 0x01]), "in time"),
         (call_packet(b"\x01\0\0\0"), "no route"),
@@ -163,7 +163,7 @@ async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
         (packet(&[0x10, 1, 0x00, 1]), "too short"),
         // A packet out of turn: reset by us.
         (packet(&[0x10, 1, 0x0e, 1, 2, 3]), "reset"),
-        (b"\x01\x01\x01\x01".to_vec(), "no XOT"),
+        (b"\x01\x01\x01\x01".to_vec(), "not XOT"),
         (Vec::new(), "XOT connection was closed"),
     ] {
         let mut socket = says_to(port, &good).await;
@@ -204,7 +204,7 @@ async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
     });
     let (port, [mut told, _second]) = back_to_back(settings.clone(), to);
     for (says, words) in [
-        (&b"SSH-2.0-nonsense\r\n"[..], "no TPKT"),
+        (&b"SSH-2.0-nonsense\r\n"[..], "not a TPKT"),
         (b"", "TCP was closed"),
         (b"\x03\0\0\x09\x01\x02", "TCP was closed"),
     ] {

@@ -148,7 +148,7 @@ pub fn run(
         ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
         ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
         ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
-            return Err(Failure::Lost("the server answered out of turn".into()));
+            return Err(Failure::Lost("unexpected reply from the server".into()));
         }
     };
     let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server's nonce is none".into()))?;
@@ -404,7 +404,7 @@ impl Sending<'_> {
             }
             // A cookie that was sent twice.
             Ok(ServerMessage::Heard(_)) => {}
-            Ok(_) => return self.gone("it answered out of turn".into()),
+            Ok(_) => return self.gone("unexpected reply".into()),
             Err(error) => return self.gone(error.to_string()),
         }
         false
@@ -431,7 +431,7 @@ impl Sending<'_> {
                     }
                 }
                 Err(_) => {
-                    self.gone("it has not said what came".into());
+                    self.gone("it has not reported what arrived".into());
                     return;
                 }
             }

@@ -237,7 +237,7 @@ impl Session<'_> {
                     break;
                 }
             } else if now >= deadline {
-                return told("the mix took longer than was said");
+                return told("the mix took longer than announced");
             }
         }
         self.stop.store(true, Ordering::Release);

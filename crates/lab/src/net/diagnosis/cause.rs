@@ -273,7 +273,7 @@ fn window_mbps(bytes: u32, evidence: &Evidence) -> f64 {
 }
 
 fn what_there_is(evidence: &Evidence) -> String {
-    let shares = evidence.shares().map_or("the kernel tells no shares of time".into(), |shares| {
+    let shares = evidence.shares().map_or("the kernel does not report shares of time".into(), |shares| {
         format!(
             "busy {:.0} %, window full {:.0} %, send buffer full {:.0} %",
             100.0 * shares.busy,

@@ -62,7 +62,7 @@ impl std::fmt::Display for Refusal {
             }
             Refusal::Nonsense => "the client does not speak this protocol",
             Refusal::Token => "the token is not this server's",
-            Refusal::Version => "the client speaks another version of the protocol",
+            Refusal::Version => "the client uses another version of the protocol",
             Refusal::Full(most) => {
                 return write!(
                     f,

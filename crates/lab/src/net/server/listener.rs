@@ -310,7 +310,7 @@ impl Shared {
                 return Err(late("the session took as long as is allowed"));
             }
             if now >= idle {
-                return Err(late("the client said nothing for long"));
+                return Err(late("the client was silent for too long"));
             }
         }
         match read_message_until(reader, LINE_BYTES_MAX, LINE_TIME) {
@@ -374,7 +374,10 @@ impl Shared {
                 }
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "no data connection arrived; is there a firewall in between?",
+        ))
     }
 
     /// Writes all of `bytes` until a deadline: a peer that reads slowly gains no time.
@@ -384,7 +387,7 @@ impl Shared {
                 return Err(late("the server ends"));
             }
             if self.clock.now() >= deadline {
-                return Err(late("the client did not take what was sent"));
+                return Err(late("the client did not read what was sent"));
             }
             match stream.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -429,7 +432,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
             if self.ends.load(Ordering::Acquire) || self.clock.now() >= deadline {
-                return Err(late("the client did not take what was sent"));
+                return Err(late("the client did not read what was sent"));
             }
         }
     }
@@ -477,7 +480,7 @@ impl Shared {
                 match work {
                     // Do not wait for data in flight: the rate is known.
                     Work::Read | Work::Write { .. } => break,
-                    Work::Reply { .. } => return Err(late("the trial took longer than was said")),
+                    Work::Reply { .. } => return Err(late("the trial took longer than announced")),
                 }
             }
         }

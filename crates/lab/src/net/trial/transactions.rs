@@ -64,7 +64,7 @@ impl<'a> Line<'a> {
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("nothing moved on the data connection for {} s", SILENCE.as_secs())
+            format!("no data moved on the data connection for {} s", SILENCE.as_secs())
         }
         io::ErrorKind::UnexpectedEof => "the server closed the data connection".into(),
         _ => format!("the data connection broke: {error}"),

@@ -200,7 +200,7 @@ impl core::fmt::Display for SetupFault {
             SetupFault::Enhanced => "the reply has no set-up word although the request had, or the reverse",
             SetupFault::Markers => "the peer asks for markers, which are not sent",
             SetupFault::Crc => "the reply does not confirm the CRCs required",
-            SetupFault::Ird => "the peer wants to have more RDMA Reads under way than are answered",
+            SetupFault::Ird => "the peer requires more outstanding RDMA Reads than are supported",
             SetupFault::Rtr => "the reply has none of the ready-to-receive messages offered",
             SetupFault::Early => "there are bytes behind the request before it was answered",
         })

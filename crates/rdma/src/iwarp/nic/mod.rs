@@ -59,7 +59,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Unreachable => f.write_str("connection refused, or no route to that address"),
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
             ConnectError::Fault(fault) => write!(f, "the peer does not begin as it should: {fault}"),
-            ConnectError::Lost => f.write_str("the connection was lost before it stood"),
+            ConnectError::Lost => f.write_str("the connection was lost before it was established"),
         }
     }
 }

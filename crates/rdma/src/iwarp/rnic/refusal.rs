@@ -46,11 +46,11 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::UnknownPd => "no such protection domain: it was never made, or is gone",
-            RequestError::UnknownStag => "no such memory: its key was never given, or is deregistered",
-            RequestError::UnknownCq => "no such completion queue: it was never made, or is gone",
-            RequestError::UnknownQp => "no such queue pair: it was never made, or is gone",
-            RequestError::UnknownSrq => "no such shared receive queue: it was never made, or is gone",
+            RequestError::UnknownPd => "no such protection domain: it was not created, or is gone",
+            RequestError::UnknownStag => "no such memory: its key was not issued, or it is deregistered",
+            RequestError::UnknownCq => "no such completion queue: it was not created, or is gone",
+            RequestError::UnknownQp => "no such queue pair: it was not created, or is gone",
+            RequestError::UnknownSrq => "no such shared receive queue: it was not created, or is gone",
             RequestError::OtherPd => {
                 "the shared receive queue belongs to another protection domain: make both in the same"
             }
@@ -63,7 +63,7 @@ impl fmt::Display for RequestError {
             RequestError::BadAccess => "memory that peers may write to must allow local writes as well",
             RequestError::BadState(QpState::Idle) => "the queue pair does not send: connect it first; one for datagrams, let it send",
             RequestError::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
-            RequestError::BadState(_) => "the queue pair is over: make a new one",
+            RequestError::BadState(_) => "the queue pair has ended: create a new one",
             RequestError::TooManyElements => "more elements than the queue was made for",
             RequestError::TooMuchInline => "more inline data than the queue was made for",
             RequestError::NotAgreed => {

@@ -338,7 +338,7 @@ impl fmt::Display for Status {
             }
             Status::Flushed => "the queue pair failed or was closed before this was done",
             Status::Bind => "the window cannot be bound so: check the region's rights and range",
-            Status::RemoteRequest => "the peer says that the request was wrong",
+            Status::RemoteRequest => "the peer reports that the request was invalid",
             Status::RemoteAccess => {
                 "the peer's memory does not allow it: check rkey, address, length and rights"
             }
