@@ -6,7 +6,7 @@ use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{Contract, OC3C_BITS_PER_SECOND};
 use kiban_base::ethernet::Mac;
 use kiban_rdma::efe;
-use kiban_rdma::iwarp::{mpa, rnic};
+use kiban_rdma::{iwarp::mpa, rnic};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{self, Prefix, Route};
 use kiban_tcpip::tcp;

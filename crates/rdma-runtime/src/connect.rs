@@ -3,7 +3,7 @@
 use super::core::Route;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
-use kiban_rdma::iwarp::nic::Request;
+use kiban_rdma::nic::Request;
 use kiban_streams::board_gone_error;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -45,15 +45,15 @@ pub use self::link::{Address, EFE_UDP_PORT, Lower};
 pub use self::memory::{Mr, Mw, Pd, Remote, Slice};
 pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};
 pub use kiban_rdma::iwarp::mpa::{Config as MpaConfig, CrcUse};
-pub use kiban_rdma::iwarp::nic::ConnectError;
-pub use kiban_rdma::iwarp::rnic::{
+pub use kiban_rdma::nic::ConnectError;
+pub use kiban_rdma::rnic::{
     Access, Completion, Config, Event, Kind, Notify, Operation, QpState, RequestError, RnicCounters, Status,
 };
 
 use self::core::Core;
 use kiban_base::{Report, Wait};
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
-use kiban_rdma::iwarp::nic::OpenError;
+use kiban_rdma::nic::OpenError;
 use std::fmt;
 use std::io;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use kiban_base::{Instant, RngKey};
 use kiban_os::packet::PacketLink;
 use kiban_os::udp::UdpLink;
 use kiban_rdma::efe::{self, Endpoint, Peer, ethernet};
-use kiban_rdma::iwarp::{mpa, nic::Nic};
+use kiban_rdma::{iwarp::mpa, nic::Nic};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;

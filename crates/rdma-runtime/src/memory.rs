@@ -2,7 +2,7 @@
 
 use super::{Access, Context, Error, RequestError};
 use kiban_base::{Region, SharedBytes};
-use kiban_rdma::iwarp::rnic::{Binding, Sge};
+use kiban_rdma::rnic::{Binding, Sge};
 use std::fmt;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::memory::{Pd, Remote};
 use super::{Completion, Context, Error, Notify, QpState, Queue, RequestError, Slice};
 use kiban_base::Wait;
-use kiban_rdma::iwarp::rnic::{Data, Operation, QpAttributes, ReceiveWork, SendWork, TaggedAddress};
+use kiban_rdma::rnic::{Data, Operation, QpAttributes, ReceiveWork, SendWork, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 use smallvec::SmallVec;
 use std::fmt;
@@ -263,7 +263,7 @@ impl Wr {
 
     /// Returns a binding of a window to a part of a region ([`super::Mr::binding`]); `None` unbinds the
     /// window.
-    pub fn bind(id: u64, window: &super::Mw, binding: Option<kiban_rdma::iwarp::rnic::Binding>) -> Wr {
+    pub fn bind(id: u64, window: &super::Mw, binding: Option<kiban_rdma::rnic::Binding>) -> Wr {
         Wr::of(id, Operation::Bind { window: window.rkey(), binding }, &[])
     }
 

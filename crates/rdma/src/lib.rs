@@ -11,9 +11,9 @@
 //! # Ok::<(), kiban_base::Malformed>(())
 //! ```
 //!
-//! [`iwarp`] has the RNIC's core and the iWARP protocols (MPA, DDP, RDMAP), which carry its segments over a
-//! byte stream. [`efe`] carries segments over Ethernet frames, which may be lost. [`wire`] has the packet
-//! formats.
+//! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its connections.
+//! Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA), [`efe`] over Ethernet
+//! frames, which may be lost. [`wire`] has the packet formats.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,4 +22,6 @@ extern crate alloc;
 
 pub mod efe;
 pub mod iwarp;
+pub mod nic;
+pub mod rnic;
 pub mod wire;

@@ -8,8 +8,8 @@ use crate::program::Program;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, Region, SharedBytes};
 use kiban_board::{Completion, Host};
-use kiban_rdma::iwarp::nic::CmEvent;
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::nic::CmEvent;
+use kiban_rdma::rnic::{
     self, Access, Data, Kind, Operation, QpAttributes, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::Atomic;

@@ -1,7 +1,7 @@
 //! Clocks of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or placed.
 //!
 //! Goal      the core that we ship writes down its steps
-//!           ([`StepLog`](kiban_rdma::iwarp::rnic::clocks::StepLog)); here each step gets its clocks.
+//!           ([`StepLog`](kiban_rdma::rnic::clocks::StepLog)); here each step gets its clocks.
 //! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they
 //!           are asked for, as the paper measured.
 //! Sequence  the paper's core does one step after another.
@@ -16,7 +16,7 @@
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
 
 use crate::cost::Origin;
-use kiban_rdma::iwarp::rnic::clocks::Step;
+use kiban_rdma::rnic::clocks::Step;
 
 /// Clocks a second.
 pub const CLOCK_HZ: u64 = 125_000_000;

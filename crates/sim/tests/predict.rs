@@ -9,7 +9,7 @@ use kiban_board::{
     AtmPortConfig, Board, BoardConfig, CircuitConfig, Input, IpPortConfig, Output, Owner, PortConfig,
 };
 use kiban_rdma::efe::{self, Endpoint, Peer};
-use kiban_rdma::iwarp::rnic::{Access, Config as RnicConfig, Rnic};
+use kiban_rdma::rnic::{Access, Config as RnicConfig, Rnic};
 use kiban_sim::predict::{predicted, splitmix_draws, splitmix_of_small_seed};
 use kiban_tcpip::tcp::SynCookies;
 use kiban_tcpip::wire::ipv4;

@@ -12,7 +12,7 @@ use kiban_board::{
 };
 use kiban_rdma::efe;
 use kiban_rdma::iwarp::mpa::{self, CrcUse};
-use kiban_rdma::iwarp::rnic::Status;
+use kiban_rdma::rnic::Status;
 use kiban_sim::rdma::{RdmaAddress, Transfer, TransferKind};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World, check as checks};
 use kiban_tcpip::ip::Prefix;

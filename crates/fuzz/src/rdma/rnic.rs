@@ -14,7 +14,7 @@
 use crate::features::Features;
 use crate::input::Input;
 use kiban_base::{Region, SharedBytes};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Binding, Config, Data, Notify, Operation, Payload, PlacementBuffers, QpAttributes, QpState,
     ReceiveWork, Rnic, SendWork, Sge, Status, StreamAction, StreamTraits, ToLlp, Validation,
 };

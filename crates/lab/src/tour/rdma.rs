@@ -20,8 +20,8 @@ use kiban_board::{
 use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_rdma::efe;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::CmEvent;
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::nic::CmEvent;
+use kiban_rdma::rnic::{
     Access, Data, Kind, Operation, QpAttributes, ReceiveWork, Rnic, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
@@ -260,7 +260,7 @@ impl End {
         self.word(core, length);
     }
 
-    fn on_done(&mut self, core: &mut Rnic, done: kiban_rdma::iwarp::rnic::Completion, now: Instant) {
+    fn on_done(&mut self, core: &mut Rnic, done: kiban_rdma::rnic::Completion, now: Instant) {
         if done.status != Status::Success {
             return;
         }

@@ -9,7 +9,7 @@ use crate::shared;
 use crate::tcp::{TcpLink, TcpListenSocket};
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{ConnectError, HOLD, OpenError, Request};
+use kiban_rdma::nic::{ConnectError, HOLD, OpenError, Request};
 use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::same_user::SocketOwners;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
-use kiban_rdma::iwarp::rnic::{Config, Event};
+use kiban_rdma::rnic::{Config, Event};
 use kiban_rdma::wire::rdmap::Reason;
 use std::collections::HashMap;
 use std::io;

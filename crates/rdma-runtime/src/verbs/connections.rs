@@ -9,7 +9,7 @@ use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
 use crate::core::Route;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
+use kiban_rdma::nic::{ConnectError, OpenError};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};

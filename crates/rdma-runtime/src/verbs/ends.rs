@@ -1,7 +1,7 @@
 //! Ends of connections: their uses, and the owners of their events.
 
 use crate::core::Route;
-use kiban_rdma::iwarp::nic::ConnectError;
+use kiban_rdma::nic::ConnectError;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -32,8 +32,8 @@ pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
 pub use self::happenings::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Service, State};
 pub use kiban_os::turn::ends_this_call;
-pub use kiban_rdma::iwarp::nic::{ConnectError, OpenError};
-pub use kiban_rdma::iwarp::rnic::{
+pub use kiban_rdma::nic::{ConnectError, OpenError};
+pub use kiban_rdma::rnic::{
     Access, Binding, Completion, Data, Kind, Notify, Operation, QpAttributes, ReceiveWork, RequestError,
     SendWork, Sge, Sges, Status, TaggedAddress,
 };
@@ -42,7 +42,7 @@ pub use kiban_rdma::wire::rdmap::Atomic;
 use self::board::EngineState;
 use kiban_base::Region;
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
-use kiban_rdma::iwarp::rnic::Config;
+use kiban_rdma::rnic::Config;
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;

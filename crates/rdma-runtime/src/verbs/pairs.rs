@@ -3,7 +3,7 @@
 use super::channel::Channel;
 use super::happenings::{AsyncEvent, AsyncEventKind};
 use kiban_base::Instant;
-use kiban_rdma::iwarp::rnic::QpAttributes;
+use kiban_rdma::rnic::QpAttributes;
 use kiban_rdma::wire::meeting::OobSetup;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -36,9 +36,7 @@ use super::meetings::{PAUSE, oob_config};
 use super::pairs::{Entry, OobConnection, Peer, QueuePair, Service, State, Timer};
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
-use kiban_rdma::iwarp::rnic::{
-    Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits,
-};
+use kiban_rdma::rnic::{Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits};
 use std::cmp::Reverse;
 use std::io;
 use std::net::IpAddr;

@@ -21,7 +21,7 @@
 use super::mpa::{
     self, Agreed, Answer, Deframer, Front, Initiator, MarkerInserter, Responder, Rtr, SetupFault, Trailer,
 };
-use super::rnic::{
+use crate::rnic::{
     Data, Operation, Payload, Placement, PlacementBuffers, Rnic, SegmentResult, SendWork, StreamAction,
     StreamTraits, TaggedAddress, ToLlp, Validation,
 };

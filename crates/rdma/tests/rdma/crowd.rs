@@ -3,8 +3,8 @@
 use crate::station::NOW;
 use kiban_base::RngKey;
 use kiban_rdma::iwarp::mpa::{self, Initiator};
-use kiban_rdma::iwarp::nic::{CmEvent, Nic};
-use kiban_rdma::iwarp::rnic::{Config, StreamAction};
+use kiban_rdma::nic::{CmEvent, Nic};
+use kiban_rdma::rnic::{Config, StreamAction};
 
 const MOST: usize = 8;
 

@@ -4,8 +4,8 @@ use crate::pair::{Landing, Memory, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
 use kiban_base::SimRng;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::OpenError;
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::nic::OpenError;
+use kiban_rdma::rnic::{
     Access, Completion, Data, DatagramState, Event, GRH_BYTES, Kind, Notify, Operation, Outgoing,
     QpAttributes, QpState, ReceiveWork, RequestError, SendWork, Sge, Status, TaggedAddress,
 };

@@ -3,8 +3,8 @@
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{CmEvent, OpenError};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::nic::{CmEvent, OpenError};
+use kiban_rdma::rnic::{
     Access, Config, Data, Event, Operation, QpAttributes, QpState, RequestError, SendWork, Sge, Status,
     StreamTraits, TaggedAddress,
 };

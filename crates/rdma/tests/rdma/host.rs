@@ -2,7 +2,7 @@
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_base::{Region, RngKey};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Binding, Config, Data, Event, Notify, Operation, QpAttributes, QpState, ReceiveWork,
     RequestError, Rnic, SendWork, Sge, Status, StreamTraits, TaggedAddress,
 };

@@ -2,7 +2,7 @@
 
 use crate::pair::{Landing, Pair, Side, TRAITS};
 use crate::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Completion, Data, Event, Kind, Notify, Operation, QpState, RequestError, SendWork, Status,
     StreamTraits, TaggedAddress,
 };

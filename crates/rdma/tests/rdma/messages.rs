@@ -5,7 +5,7 @@ use crate::stand::{
     ATOMIC_REQUEST, ATOMIC_RESPONSE, IMMEDIATE, LANDINGS, PAYLOAD, READ_REQUEST, READ_RESPONSE, SEND,
     SEND_INVALIDATE, Slot, Stand, TERMINATE, Un, WRITE, at, read, send, tagged, untagged,
 };
-use kiban_rdma::iwarp::rnic::{Event, QpState, Status};
+use kiban_rdma::rnic::{Event, QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
 #[test]

@@ -6,7 +6,7 @@ use crate::stand::{
     ATOMIC_RESPONSE, LANDINGS, READ_RESPONSE, Slot, Stand, Un, WRITE, at, read, send, tagged, untagged,
 };
 use kiban_base::SharedBytes;
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Data, Event, Operation, PlacementBuffers, QpAttributes, QpState, Status, StreamTraits,
     TaggedAddress, Validation,
 };
@@ -308,7 +308,7 @@ fn who_agreed_to_no_reads_answers_none_and_asks_none() {
     let two = &mut stand.pair.two;
     two.qp = two.nic.create_qp(attributes(two.pd, two.cq)).expect("room");
     two.nic.connect(two.qp, StreamTraits { ird: 0, ord: 0, ..TRAITS }).expect("idle");
-    let work = kiban_rdma::iwarp::rnic::SendWork::new(
+    let work = kiban_rdma::rnic::SendWork::new(
         1,
         Operation::read(TaggedAddress { stag: 1, offset: 0 }),
         Data::none(),

@@ -1,7 +1,7 @@
 //! Every operation, with every way in which payload is placed.
 
 use crate::pair::{Landing, Pair};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Binding, Data, Kind, Operation, QpState, SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::Atomic;

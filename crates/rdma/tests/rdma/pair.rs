@@ -1,7 +1,7 @@
 //! Two NICs with one queue pair each, joined by a stream that carries segments in order.
 
 use kiban_base::{Region, RngKey, SharedBytes};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Completion, Config, Data, Operation, Payload, PlacementBuffers, QpAttributes, ReceiveWork, Rnic,
     SendWork, Sge, StreamAction, StreamTraits, ToLlp, Validation,
 };

@@ -1,7 +1,7 @@
 //! Progress: nothing that could continue is blocked, and completions stay in order.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Data, Event, Operation, QpAttributes, QpState, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
 

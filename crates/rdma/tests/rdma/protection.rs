@@ -6,7 +6,7 @@ use crate::stand::{
     LANDINGS, READ_REQUEST, READ_RESPONSE, SLOT, Slot, Stand, Un, WRITE, add_one, at, invalidate, read,
     read_to, tagged, untagged,
 };
-use kiban_rdma::iwarp::rnic::{QpState, Status, TaggedAddress};
+use kiban_rdma::rnic::{QpState, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Reason;
 
 fn write(stag: u32, offset: u64, payload: usize) -> Vec<Vec<u8>> {

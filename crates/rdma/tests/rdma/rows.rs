@@ -1,7 +1,7 @@
 //! Tables of segments that a peer must not send.
 
 use crate::stand::{LANDINGS, Slot, Stand, at};
-use kiban_rdma::iwarp::rnic::{QpState, Status};
+use kiban_rdma::rnic::{QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
 /// Segments that a peer sends, of which the last is at fault; the reason; the counter; what the others have

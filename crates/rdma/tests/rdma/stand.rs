@@ -5,7 +5,7 @@
 
 use crate::pair::{Landing, Pair};
 use kiban_base::{Region, SharedBytes};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::{
     Access, Binding, Data, Event, Kind, Operation, QpState, RnicCounters, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::rdmap::{Atomic, AtomicRequest, ReadRequest, Reason};
@@ -343,7 +343,7 @@ impl Stand {
     pub(crate) fn without_extensions(&mut self) {
         let two = &mut self.pair.two;
         two.qp = two.nic.create_qp(crate::pair::attributes(two.pd, two.cq)).expect("room");
-        let traits = kiban_rdma::iwarp::rnic::StreamTraits { extensions: false, ..crate::pair::TRAITS };
+        let traits = kiban_rdma::rnic::StreamTraits { extensions: false, ..crate::pair::TRAITS };
         two.nic.connect(two.qp, traits).expect("idle");
     }
 }

@@ -2,11 +2,11 @@
 
 use kiban_base::{Instant, Region, RngKey, SharedBytes};
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::{CmEvent, Nic, Request};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::iwarp::stream::Chunk;
+use kiban_rdma::nic::{CmEvent, Nic, Request};
+use kiban_rdma::rnic::{
     Access, Completion, Config, Data, Operation, ReceiveWork, SendWork, Sge, StreamAction,
 };
-use kiban_rdma::iwarp::stream::Chunk;
 
 /// The time of all calls: these tests involve no delays.
 pub(crate) const NOW: Instant = Instant::ZERO;

@@ -1,8 +1,8 @@
 //! The log of the blocks' steps, which models of their clocks use.
 
 use crate::pair::{Landing, Pair};
-use kiban_rdma::iwarp::rnic::clocks::Step;
-use kiban_rdma::iwarp::rnic::{Access, Data, Operation, TaggedAddress};
+use kiban_rdma::rnic::clocks::Step;
+use kiban_rdma::rnic::{Access, Data, Operation, TaggedAddress};
 use std::collections::BTreeMap;
 
 /// Steps up to the check of an operation.

@@ -3,10 +3,10 @@
 use crate::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};
 use kiban_rdma::iwarp::mpa::{Config, CrcUse};
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::iwarp::stream::{Chunk, Stream, StreamEvent};
+use kiban_rdma::rnic::{
     Access, Data, Kind, Operation, PlacementBuffers, QpState, Status, StreamAction, TaggedAddress,
 };
-use kiban_rdma::iwarp::stream::{Chunk, Stream, StreamEvent};
 
 struct End {
     side: Side,
@@ -278,7 +278,7 @@ fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
     // Replace two's queue pair by one that waits for receives.
-    let attributes = kiban_rdma::iwarp::rnic::QpAttributes {
+    let attributes = kiban_rdma::rnic::QpAttributes {
         waits_for_receives: true,
         ..crate::pair::attributes(two.side.pd, two.side.cq)
     };

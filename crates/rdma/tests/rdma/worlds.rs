@@ -8,9 +8,7 @@
 
 use crate::pair::{Landing, Memory, Side, TRAITS};
 use kiban_base::{Region, SimRng};
-use kiban_rdma::iwarp::rnic::{
-    Access, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
-};
+use kiban_rdma::rnic::{Access, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 
 const AREA_BYTES: usize = 300_000;

@@ -8,7 +8,7 @@ use crate::refused::HostError;
 use crate::stack::Stack;
 use core::net::SocketAddr;
 use kiban_base::ethernet::Mac;
-use kiban_rdma::iwarp::nic::{Nic, OpenError};
+use kiban_rdma::nic::{Nic, OpenError};
 use kiban_tcpip::tcp::Owner;
 
 /// The RDMA NIC as the board's host sees it, for one call.

@@ -7,7 +7,7 @@ use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, RngKey, SharedBytes, SharedRoom};
 use kiban_rdma::efe::{Endpoint, ethernet};
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::iwarp::nic::Nic;
+use kiban_rdma::nic::Nic;
 
 /// The NIC and what carries it.
 pub(crate) struct RdmaWiring {

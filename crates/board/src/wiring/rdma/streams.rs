@@ -3,8 +3,8 @@
 use super::nic::RdmaWiring;
 use crate::edge::{Completion, StreamId};
 use crate::stack::Stack;
-use kiban_rdma::iwarp::rnic::StreamAction;
 use kiban_rdma::iwarp::stream::Chunk;
+use kiban_rdma::rnic::StreamAction;
 
 impl RdmaWiring {
     /// Handles the events of its streams, then reads and writes. Returns whether the NIC has news for its

@@ -14,7 +14,7 @@ pub mod work;
 
 use super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use crate::table::Table;
-use kiban_rdma::iwarp::rnic::clocks::Step;
+use kiban_rdma::rnic::clocks::Step;
 use kiban_sim::cost::Origin;
 use kiban_sim::rnic_clocks::{
     CLOCK_HZ, CONSTANTS, RDMA_NIC_2008, StepTimes, WORD_BYTES, mib_per_second, words,
@@ -25,7 +25,7 @@ use work::{PAYLOAD_BYTES, Steps};
 
 /// Values and statements of the paper.
 mod published {
-    use kiban_rdma::iwarp::rnic::clocks::Step;
+    use kiban_rdma::rnic::clocks::Step;
     use kiban_rdma::wire::ddp::TAGGED_BYTES;
 
     pub(super) const THEORY_MIB: f64 = 953.6;

@@ -5,8 +5,8 @@
 //!           received bytes are compared with the sent ones.
 
 use kiban_base::{Region, RngKey, SharedBytes};
-use kiban_rdma::iwarp::rnic::clocks::Step;
-use kiban_rdma::iwarp::rnic::{
+use kiban_rdma::rnic::clocks::Step;
+use kiban_rdma::rnic::{
     Access, Config, Data, Operation, Payload, QpAttributes, Rnic, SendWork, Sge, StreamTraits, TaggedAddress,
     ToLlp, Validation,
 };

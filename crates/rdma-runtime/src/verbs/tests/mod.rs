@@ -3,7 +3,7 @@
 mod hostile;
 
 use super::*;
-use kiban_rdma::iwarp::rnic::Sges;
+use kiban_rdma::rnic::Sges;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::NonNull;
 

@@ -31,7 +31,7 @@
 //! Send module: acceptor, resolver, generator    executor/send.rs
 //! (none: datagrams)                             control/datagram.rs, executor/datagram.rs
 //! Receive module: receiver, resolver            executor/receive.rs
-//! TO LLP FIFO, FROM LLP FIFO                    lower.rs: ToLlp, and judge/place/finish
+//! TO LLP FIFO, FROM LLP FIFO                    lower.rs: ToLlp, and validate/place/deliver
 //! PCI Express interface                         not implemented
 //! EFE                                           crate::efe
 //! clocks of table 2                             clocks.rs

@@ -25,7 +25,7 @@ pub struct Rnic {
     pub(super) srqs: Slab<SharedReceiveQueue>,
     pub(super) outputs: Outputs,
     /// Spare buffers for streams that become active: one for outgoing frames, one for an incoming frame.
-    pub(in crate::iwarp) spare: [Vec<u8>; 2],
+    pub(crate) spare: [Vec<u8>; 2],
 }
 
 impl Rnic {

@@ -340,7 +340,7 @@ impl Rnic {
     }
 
     /// Posts the NIC's own first work request, before any of the host's.
-    pub(in crate::iwarp) fn post_quietly(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
+    pub(crate) fn post_quietly(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         match qp.state {
             QpState::Rts => {

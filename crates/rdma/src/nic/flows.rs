@@ -9,7 +9,7 @@
 use super::{CmEvent, ConnectError, End, FlowPhase, Nic, OpenError, Request, Transport};
 use crate::efe::{self, Endpoint, FlowNumber, Peer};
 use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
-use crate::iwarp::rnic::{Payload, SegmentResult, StreamAction, StreamTraits, ToLlp};
+use crate::rnic::{Payload, SegmentResult, StreamAction, StreamTraits, ToLlp};
 use alloc::vec::Vec;
 use kiban_base::Instant;
 

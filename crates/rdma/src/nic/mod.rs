@@ -15,10 +15,10 @@
 
 mod flows;
 
-use super::mpa::{self, Initiator, Responder};
-use super::rnic::{Config, QpState, RequestError, Rnic, StreamAction, StreamTraits};
-use super::stream::{self, Stream};
 use crate::efe::{Endpoint, FlowNumber};
+use crate::iwarp::mpa::{self, Initiator, Responder};
+use crate::iwarp::stream::{self, Stream};
+use crate::rnic::{Config, QpState, RequestError, Rnic, StreamAction, StreamTraits};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
