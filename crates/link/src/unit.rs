@@ -24,6 +24,7 @@ pub(super) const LONGEST_BYTES: usize = kiban_tcpip::wire::ipv4::PACKET_BYTES_MA
 
 /// Why bytes did not become a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum UnitError {
     /// There is no memory for it.
     Starved,

@@ -147,6 +147,7 @@ impl AcceptedSelectors {
 /// A request that the state table does not allow now, or whose parameters the protocol cannot carry: the
 /// caller's fault. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum RequestError {
     /// The request is not allowed in this state.
     State,

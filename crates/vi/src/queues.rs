@@ -157,6 +157,7 @@ pub enum Indication {
 /// Why the board denied a request of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
+#[non_exhaustive]
 pub enum ControlError {
     /// The entry is invalid.
     Garbage = 1,

@@ -109,6 +109,7 @@ pub struct Transfer {
 
 /// A request that is not allowed: the caller's fault; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum RequestError {
     /// Not allowed in this state, or for this end.
     State,

@@ -39,6 +39,7 @@ pub struct OobSetup {
 /// Why a meeting is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
+#[non_exhaustive]
 pub enum SetupRefusal {
     /// There is no such queue pair.
     Unknown = 1,

@@ -78,6 +78,7 @@ pub struct OpenedContents {
 
 /// Errors of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum DiskError {
     /// The file does not exist.
     NotThere,

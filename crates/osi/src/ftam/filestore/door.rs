@@ -33,6 +33,7 @@ pub struct Admission {
 
 /// Why an initiator is refused. An unknown user is not distinguished from a wrong password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AuthRefusal {
     /// No user has this name and password.
     Password,

@@ -110,6 +110,7 @@ pub struct Hold(u64);
 
 /// Why locks were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LockError {
     /// Another holder has a conflicting lock.
     Conflict,

@@ -28,6 +28,7 @@ pub struct Path(String);
 
 /// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathError {
     /// There is no string at all.
     Missing,

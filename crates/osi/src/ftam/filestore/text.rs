@@ -26,6 +26,7 @@ pub enum Lines {
 
 /// Text that cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TextError {
     /// A line of the host is longer than the maximum string length.
     LongLine,

@@ -40,6 +40,7 @@ pub enum Front<'a> {
 
 /// A violation of MPA's framing. Frame boundaries are lost, and so is the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Fault {
     /// The CRC does not match.
     Crc,
