@@ -33,7 +33,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc book house
+.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -144,6 +144,12 @@ house: ## Check what each crate may compile, import cycles of files, links of th
 	@scripts/circles
 	@scripts/links
 	@scripts/prose
+
+# Crates that do not say `publish.workspace = true`: those that can be published.
+LIBRARIES = $(filter-out $(shell grep -l '^publish.workspace' crates/*/Cargo.toml),$(wildcard crates/*/Cargo.toml))
+package: ## Package the libraries as for crates.io, and build each from its package
+	@scripts/need cargo gcc
+	$(CARGO) package --locked $(LIBRARIES:crates/%/Cargo.toml=-p kiban-%)
 
 PORTABLE := base tcpip atm rdma vi osi capture attach board sim talk
 TARGETS ?= x86_64-pc-windows-gnu x86_64-apple-darwin
