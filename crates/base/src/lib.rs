@@ -3,6 +3,20 @@
 //! Packet memory (pools of content pages, PDUs), time, random numbers, the timer wheel, counters, settings,
 //! and waiting: doorbells and the policy that decides when to sleep. The crate contains no protocol and makes
 //! no system calls: time, random numbers and memory are passed in by the caller.
+//!
+//! ```
+//! use core::time::Duration;
+//! use kiban_base::{Instant, Timer, TimerWheel};
+//!
+//! // Time is an argument: nothing here reads a clock.
+//! let (mut wheel, mut timer) = (TimerWheel::new(), Timer::default());
+//! let deadline = Instant::ZERO + Duration::from_millis(200);
+//! wheel.set(&mut timer, 7, deadline);
+//! assert_eq!(wheel.pop_expired(Instant::ZERO), None);
+//! let (moment, key) = wheel.pop_expired(deadline).expect("the timer is due");
+//! assert_eq!(key, 7);
+//! assert!(timer.take_if_current(moment));
+//! ```
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

@@ -4,6 +4,18 @@
 //!                  connection and on the host; and the packets themselves.
 //! Limits           Linux only: TCP_INFO, /proc/net and AF_PACKET.
 //! Not covered      interpretation: the evidence is collected here and explained in the laboratory.
+//!
+//! ```
+//! use kiban_measure::{Settings, TcpInfo};
+//! use std::time::Duration;
+//!
+//! let settings = Settings { no_delay: true, mss_bytes: Some(1000), ..Settings::default() };
+//! let listener = settings.listen("127.0.0.1:0".parse().expect("an address"))?;
+//! let stream = settings.connect(listener.local_addr()?, Duration::from_secs(10))?;
+//! let info = TcpInfo::of(&stream)?;
+//! assert!(info.snd_mss <= 1000, "{info:?}");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod capture;
 pub mod counters;

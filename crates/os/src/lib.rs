@@ -15,6 +15,19 @@
 //! | [`exposure`], [`lines`], [`thread`] | private files below a served directory; log rate limiting; threads
 //! whose start can fail |
 //! | [`text`] | untrusted text on a terminal |
+//!
+//! ```
+//! use kiban_os::clock::Clock;
+//!
+//! // Time for the machines that take an `Instant`, and a key for their random numbers.
+//! let clock = Clock::new();
+//! let begin = clock.now();
+//! let key = kiban_os::random::key()?;
+//! let mut rng = kiban_base::SecureRng::new(key);
+//! assert_ne!(rng.draw(), rng.draw());
+//! assert!(clock.now() >= begin);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod atomic;
 pub mod channel;

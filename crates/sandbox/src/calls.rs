@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// What happens on a denied system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnRefusal {
-    /// It ends the process with SIGSYS, to find such calls.
+    /// It fails with EPERM.
     Error,
     /// It ends the process with SIGSYS: for finding such calls.
     Kill,

@@ -15,6 +15,17 @@
 //!                  lacks are reported ([`Sandbox::report`]) and the program continues. Open files and
 //!                  sockets stay open. Once per process.
 //! Not implemented  rules for TCP ports: a reload may add services on other ports, and links reopen sockets.
+//!
+//! ```no_run
+//! use kiban_sandbox::{Need, OnRefusal, Sandbox};
+//! use std::path::Path;
+//!
+//! // After start: the program will read one directory and nothing else.
+//! let sandbox = Sandbox::enter(&[Need::read(Path::new("/srv/files"))], OnRefusal::Error)?;
+//! assert!(std::fs::read("/etc/passwd").is_err());
+//! println!("{:?}", sandbox.report());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod calls;
 mod files;

@@ -4,6 +4,26 @@
 //! here reads a clock or a random source of its own: the same configuration and seed give the same run, byte
 //! for byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently
 //! of the code under test.
+//!
+//! ```
+//! use core::time::Duration;
+//! use kiban_base::{Instant, ethernet::Mac};
+//! use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
+//! use kiban_sim::{Attachment, CableConfig, World};
+//! use kiban_tcpip::ethernet::LinkConfig;
+//!
+//! // Two boards, and an Ethernet cable of 100 Mbit/s and 10 ms each way between their ports.
+//! let mut world = World::new(1);
+//! let [here, there] = [1, 2].map(|side| {
+//!     let link = LinkConfig::new(Mac([2, 0, 0, 0, 0, side]));
+//!     let ports = vec![PortConfig::Ethernet(EthernetPortConfig::on(link))];
+//!     Attachment::Board(world.add_board(&BoardConfig { ports, ..BoardConfig::default() }), 0)
+//! });
+//! world.connect_packets(here, there, &CableConfig::ethernet(100_000_000, Duration::from_millis(10)))?;
+//! world.settle(Instant::ZERO + Duration::from_secs(5));
+//! assert!(world.now() <= Instant::ZERO + Duration::from_secs(5));
+//! # Ok::<(), kiban_sim::AttachError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod cable;

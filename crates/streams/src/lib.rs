@@ -6,6 +6,23 @@
 //! Access           the user who runs the board, and root. Root's clients look at the boards of all users,
 //!                  whose directories may contain anything: sockets are connected to with the checks of
 //!                  [`names::call`], and only a limited number of files is examined.
+//!
+//! ```no_run
+//! use kiban_base::SharedBytes;
+//! use kiban_streams::{Settings, nonblocking::Board};
+//!
+//! // The board that runs here, if there is only one. No call blocks.
+//! let board = Board::attach(None, Settings::default())?;
+//! let mut stream = board.connect(None, "10.0.0.2:7".parse().expect("an address"))?;
+//! while !stream.is_connected()? {
+//!     board.arm();
+//!     // Sleep until `board.file()` is readable, then:
+//!     board.disarm();
+//! }
+//! let written = stream.write(SharedBytes::from(&b"ping"[..]))?;
+//! # let _ = written;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

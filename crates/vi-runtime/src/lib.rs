@@ -9,6 +9,32 @@
 //! Limits           one lock per NIC: programs that drive many queues from many threads should open one NIC
 //!                  per thread.
 //! Not implemented  fork: a child must not use its parent's NIC.
+//!
+//! ```
+//! use kiban_base::Region;
+//! use kiban_vi::{DataSegment, MemoryAttributes, Reliability, ViAttributes};
+//! use kiban_vi_runtime::{Device, Nic};
+//!
+//! // A NIC, 4 KiB of registered memory, and a VI with a descriptor for a message of up to 64 bytes.
+//! let nic = Nic::open(&Device::Loopback)?;
+//! let tag = nic.create_tag()?;
+//! let attributes = MemoryAttributes { tag, rdma_write: false, rdma_read: false };
+//! let handle = nic.register(Region::new(0, 4096), attributes)?;
+//! let vi = nic.create_vi(
+//!     ViAttributes {
+//!         reliability: Reliability::Reception,
+//!         transfer_bytes_max: 4096,
+//!         qos: 0,
+//!         tag,
+//!         rdma_write: false,
+//!         rdma_read: false,
+//!     },
+//!     None,
+//!     None,
+//! )?;
+//! nic.post_receive(vi, 1, &[DataSegment { address: 0, handle, length: 64 }])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
