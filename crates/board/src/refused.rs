@@ -34,23 +34,19 @@ impl fmt::Display for HostError {
         match self {
             HostError::UnknownStream => f.write_str("no such stream: it was not opened, or has been closed"),
             HostError::NotOpen => {
-                f.write_str("the stream is not open: wait for its completion, or open another")
+                f.write_str("the stream is not open: wait for its open completion, or open another")
             }
             HostError::UnknownListener => {
                 f.write_str("no such listener: it was not created, or has been closed")
             }
-            HostError::NoRoute => f.write_str("there is no route to that address: add one to the board"),
-            HostError::TooLong => {
-                f.write_str("the payload does not fit the longest packet there is: send less at once")
-            }
-            HostError::NoMemory => {
-                f.write_str("no packet memory is free now: try again after the next completion")
-            }
+            HostError::NoRoute => f.write_str("no route to that address: add one to the board"),
+            HostError::TooLong => f.write_str("the payload exceeds the longest packet: send less at once"),
+            HostError::NoMemory => f.write_str("out of packet memory: try again after the next completion"),
             HostError::NoCircuit => {
-                f.write_str("no such circuit: give an ATM port and the number of its circuit")
+                f.write_str("no such circuit: give an ATM port and the number of one of its circuits")
             }
             HostError::Busy => {
-                f.write_str("a loopback is in progress on that circuit: wait until it has returned")
+                f.write_str("a loopback is in progress on that circuit: wait for its completion")
             }
             HostError::Tcp(refusal) => refusal.fmt(f),
             HostError::Udp(refusal) => refusal.fmt(f),

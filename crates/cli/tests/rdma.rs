@@ -69,10 +69,10 @@ fn mistakes_are_told_with_a_remedy() {
         (&["rdma", "pingpong", "127.0.0.1:1"][..], "connection refused"),
         (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),
         (&["rdma", "pingpong", "--over", "board:"], "say tcp, tcp:ADDRESS, board, board:NAME"),
-        (&["rdma", "pingpong", "nowhere"], "say IP:PORT or MAC/SERVICE"),
+        (&["rdma", "pingpong", "nowhere"], "use IP:PORT or MAC/SERVICE"),
         (&["rdma", "pingpong", "--over", "efe-raw:lo"], "specify SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),
-        (&["rdma", "pingpong", "02:00:00:00:00:01/7"], "TCP is reached by IP:PORT"),
+        (&["rdma", "pingpong", "02:00:00:00:00:01/7"], "TCP needs an address of the form IP:PORT"),
     ] {
         let output = kiban(arguments);
         let text = String::from_utf8_lossy(&output.stderr);

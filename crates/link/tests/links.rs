@@ -557,9 +557,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
     while let Err(error) = End::open("xdp:lab0") {
         assert!(second.clock.now() < until && error.to_string().contains("busy"), "{error}");
     }
-    for (address, says) in
-        [("xdp:lab9", "there is no such interface"), ("xdp:lab0,queue=7", "ethtool -l lab0")]
-    {
+    for (address, says) in [("xdp:lab9", "no such interface"), ("xdp:lab0,queue=7", "ethtool -l lab0")] {
         let error = End::open(address).err().expect(address).to_string();
         assert!(error.contains(says), "{error}");
     }
@@ -757,7 +755,7 @@ fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
         ("tun:kiban0", "CAP_NET_ADMIN"),
         ("tap:kiban0", "CAP_NET_ADMIN"),
         ("packet:lab0", "CAP_NET_RAW"),
-        ("packet:lab7", "there is no such interface"),
+        ("packet:lab7", "no such interface"),
     ] {
         let error = End::open(address).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains(says), "{error}");

@@ -77,13 +77,14 @@ impl Drop for Mapping {
 /// Its length is not within `bytes`, it may shrink, it uses huge pages, or the system call fails.
 pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
     if !is_plain_memory(memory) {
-        let message = "shared memory that is no memfd, or one of huge pages, which may lose them: make it without MFD_HUGETLB";
+        let message = "shared memory must be a memfd without huge pages, which can be lost: create it without \
+                       MFD_HUGETLB";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     let seals = rustix::fs::fcntl_get_seals(memory)?;
     let length = usize::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0);
     if !seals.contains(SealFlags::SHRINK) || !bytes.contains(&length) || length == 0 {
-        let message = "shared memory that may shrink, or has not the length it should have";
+        let message = "shared memory can shrink (F_SEAL_SHRINK is missing) or has the wrong length";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     // SAFETY: a new mapping, at an address that the system chooses; the seal keeps the file from shrinking
@@ -118,7 +119,7 @@ pub fn make(length: usize) -> io::Result<OwnedFd> {
 
 fn validate_name(name: &[u8]) -> io::Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        let message = format!("a name in shared memory has 1 to {NAME_BYTES_MAX} bytes");
+        let message = format!("a shared-memory name must be 1 to {NAME_BYTES_MAX} bytes long");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(())
@@ -139,7 +140,7 @@ impl ChannelListener {
         validate_name(name)?;
         let say = |error: io::Error| {
             let name = String::from_utf8_lossy(name);
-            io::Error::new(error.kind(), format!("cannot be called {name:?} in shared memory: {error}"))
+            io::Error::new(error.kind(), format!("cannot use the shared-memory name {name:?}: {error}"))
         };
         let open = || ChannelListener::open_at(&names::own_folder()?.join(names::file(name)?));
         open().map_err(say)
@@ -275,7 +276,7 @@ impl PendingChannel {
                 let wanted = usize::try_from(u64::from_le_bytes(*wanted)).unwrap_or(usize::MAX);
                 let judged = match bytes.contains(&wanted) && wanted > 0 {
                     true => judge(caller, wanted),
-                    false => Err(format!("{wanted} bytes of shared memory are not lent")),
+                    false => Err(format!("cannot share {wanted} bytes of memory: the size is out of range")),
                 };
                 (self.lend(judged, wanted)?, caller.to_vec())
             }
@@ -327,7 +328,7 @@ fn is_nobody(error: &io::Error) -> bool {
 }
 
 fn not_understood() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version")
+    io::Error::new(io::ErrorKind::InvalidData, "the other side is not a kiban process of this version")
 }
 
 fn send(socket: &Peer, words: &[&[u8]], memory: Option<BorrowedFd<'_>>) -> io::Result<()> {

@@ -201,12 +201,12 @@ pub fn thread_number() -> i32 {
 /// The CPU does not exist, or this process may not use it.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no such CPU: {cpu}")));
     }
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot run on CPU {cpu}: {error}")))
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot pin the thread to CPU {cpu}: {error}")))
 }
 
 #[cfg(test)]

@@ -247,10 +247,10 @@ fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
         }
         ["get", key] => match client.get(key.as_bytes())? {
             Some(entry) => println!("{} (version {})", String::from_utf8_lossy(&entry.value), entry.version),
-            None => println!("nothing"),
+            None => println!("not found"),
         },
         ["stop"] => client.stop()?,
-        _ => return Err(format!("these words say nothing to it\n{USAGE}").into()),
+        _ => return Err(format!("unrecognized arguments\n{USAGE}").into()),
     }
     Ok(())
 }
@@ -292,7 +292,7 @@ fn story(context: &Context, server: Address, client: Client) -> Outcome {
         writing.join().expect("the writer does not panic")?;
         assert_eq!(last, PUTS);
         println!(
-            "client: {PUTS} puts; {gets} gets beside them, {} read again because a put was under way",
+            "client: {PUTS} puts; {gets} concurrent gets, {} retried because a put was in progress",
             reader.torn
         );
         Outcome::Ok(())

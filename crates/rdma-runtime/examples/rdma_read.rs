@@ -49,7 +49,10 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     let connection = request.accept(&qp, &options)?;
     connection.wait_disconnected(PATIENCE)?;
 
-    println!("server: {} reads were answered, and no work was done here", context.counters().reads_in);
+    println!(
+        "server: the NIC answered {} reads, without a request of this program",
+        context.counters().reads_in
+    );
     assert_eq!(context.counters().reads_in, 2);
     assert!(cq.poll().is_none());
     Ok(())
@@ -63,7 +66,8 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     let here = pd.reg_mr(2 * ENTRY, Access::LOCAL)?;
 
     let connection = qp.connect(server, &Connect::default(), PATIENCE)?;
-    let almanac = Remote::from_bytes(connection.private_data()).ok_or("a server that shows an almanac")?;
+    let almanac = Remote::from_bytes(connection.private_data())
+        .ok_or("the server did not send the almanac's address")?;
 
     let months = [8, 1];
     for (place, month) in months.into_iter().enumerate() {

@@ -38,7 +38,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     let told = cq.wait(PATIENCE)?;
     assert_eq!((told.id, told.status, told.bytes), (1, Status::Success, 0));
     let text = page.to_vec(100, GREETING.len());
-    println!("server: at byte 100 there is {:?}", String::from_utf8_lossy(&text));
+    println!("server: bytes from 100: {:?}", String::from_utf8_lossy(&text));
     assert_eq!(text, GREETING);
     connection.wait_disconnected(PATIENCE)?;
     assert_eq!(context.counters().writes_in, 1);
@@ -53,7 +53,8 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     source.write(0, GREETING);
 
     let connection = qp.connect(server, &Connect::default(), PATIENCE)?;
-    let page = Remote::from_bytes(connection.private_data()).ok_or("a server that shows a page")?;
+    let page =
+        Remote::from_bytes(connection.private_data()).ok_or("the server did not send the page's address")?;
 
     // Of the two only the second is told: work of one queue pair ends in order.
     qp.post_send(Wr::write(1, source.slice(0, GREETING.len()), page.at(100)).unsignalled())?;

@@ -107,17 +107,17 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     let connection = request.accept(&end.qp, &Connect::default())?;
     let mut rounds = 0;
     while let Some(message) = end.hear()? {
-        let (source, length) = told(&message).ok_or("where the source is")?;
+        let (source, length) = told(&message).ok_or("the client did not send the source's address")?;
         if length > BYTES_MAX {
-            return Err(format!("{length} bytes are more than {BYTES_MAX}").into());
+            return Err(format!("{length} bytes requested, but the maximum is {BYTES_MAX}").into());
         }
         end.qp.post_send(Wr::read(WORK, data.slice(0, length), source))?;
         let done = end.cq.wait(PATIENCE)?;
         assert_eq!((done.status, done.kind), (Status::Success, Kind::Read));
         end.say(&[0; MESSAGE])?;
 
-        let message = end.hear()?.ok_or("the client went in the middle of a round")?;
-        let (sink, room) = told(&message).ok_or("where the sink is")?;
+        let message = end.hear()?.ok_or("the client disconnected in the middle of a round")?;
+        let (sink, room) = told(&message).ok_or("the client did not send the sink's address")?;
         // In this order at the other end too: a Send says that the Writes before it are in place (RFC 5040
         // §5.5).
         end.qp.post_send(Wr::write(WORK, data.slice(0, length.min(room)), sink).unsignalled())?;
@@ -143,7 +143,7 @@ fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
     let crc = match words.get(2).map(String::as_str) {
         None => CrcUse::Off,
         Some("crc") => CrcUse::Required,
-        Some(_) => return Err(format!("these words say nothing to it\n{USAGE}").into()),
+        Some(_) => return Err(format!("unrecognized arguments\n{USAGE}").into()),
     };
 
     let end = End::new(context)?;
@@ -155,7 +155,7 @@ fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
         source.write(0, &sent);
         for buffer in [&source, &sink] {
             end.say(&tell(buffer))?;
-            end.hear()?.ok_or("the server went in the middle of a round")?;
+            end.hear()?.ok_or("the server disconnected in the middle of a round")?;
         }
         assert!(sink.to_vec(0, bytes) == sent, "round {round}: what came back is what was there");
         println!("client: round {}, {bytes} bytes came back", round + 1);

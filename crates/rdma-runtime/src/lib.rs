@@ -83,7 +83,7 @@ impl fmt::Display for Error {
             Error::Connect(error) => error.fmt(f),
             Error::Open(error) => error.fmt(f),
             Error::Os(error) => error.fmt(f),
-            Error::Timeout => f.write_str("no answer in time"),
+            Error::Timeout => f.write_str("timed out"),
             Error::Closed => f.write_str("the context has been closed: open another"),
         }
     }

@@ -129,7 +129,7 @@ impl FromStr for Address {
         let parts = word.split_once('/').and_then(|(mac, service)| {
             Some(Address::Ethernet { mac: mac.parse().ok()?, service: service.parse().ok()? })
         });
-        parts.ok_or_else(|| format!("`{word}` is no address: say IP:PORT or MAC/SERVICE"))
+        parts.ok_or_else(|| format!("invalid address `{word}`: use IP:PORT or MAC/SERVICE"))
     }
 }
 
@@ -218,7 +218,7 @@ impl EfeLink {
             (Address::Ethernet { mac, service }, Socket::Raw(_)) => Ok((mac.into(), service)),
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "an address of another kind: EFE over UDP has IP:SERVICE, EFE in Ethernet frames has MAC/SERVICE",
+                "wrong kind of address: use IP:SERVICE for EFE over UDP, MAC/SERVICE for EFE in Ethernet frames",
             )),
         }
     }

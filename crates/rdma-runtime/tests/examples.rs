@@ -40,7 +40,7 @@ impl Server {
         let mut line = String::new();
         let told = child.stdout.as_mut().expect("piped");
         BufReader::with_capacity(1, told).read_line(&mut line).expect("it says where it serves");
-        let at = line.trim().strip_prefix("serving at ").unwrap_or_else(|| panic!("{name}: {line}"));
+        let at = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{name}: {line}"));
         Server(child, at.to_owned())
     }
 
@@ -72,7 +72,7 @@ fn both_ends_are_in_one_process_over_each_lower_layer() {
             assert!(succeeds(name, &["--over", &over]).contains("client: "), "{name} over {over}");
         }
     }
-    assert!(succeeds("vi_pingpong", &[]).contains("what nobody sent"));
+    assert!(succeeds("vi_pingpong", &[]).contains("fetched, not sent"));
 }
 
 #[test]

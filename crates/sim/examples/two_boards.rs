@@ -32,5 +32,5 @@ fn main() {
     let seconds = pair.world.now().as_secs_f64();
     let mbps = arrived.get() as f64 * 8.0 / seconds / 1e6;
     println!("done: {done}, {} bytes in {seconds:.3} virtual seconds: {mbps:.1} Mbit/s", arrived.get());
-    println!("a window of 64 KiB by a round trip of 4000 km of fibre allow no more");
+    println!("the limit is the 64 KiB window: one window per round trip over 4000 km of fibre");
 }

@@ -59,14 +59,14 @@ fn main() {
     let sender = world.program::<Sender>(boards[0]).expect("it was given");
     for info in sender.infos().into_iter().flatten() {
         println!(
-            "segments: {} sent, {} came; {} bytes sent again",
+            "segments: {} sent, {} received; {} bytes retransmitted",
             info.segments_out, info.segments_in, info.retransmitted_bytes
         );
         println!(
-            "round trip: {:?}, {:?} at least; the next timeout after {:?}",
+            "RTT: {:?}, minimum {:?}; RTO: {:?}",
             info.round_trip, info.least_round_trip, info.retransmission_timeout
         );
-        println!("congestion window: {} bytes in segments of {}", info.congestion_window_bytes, info.mss);
+        println!("congestion window: {} bytes, MSS {}", info.congestion_window_bytes, info.mss);
     }
     let cable = world.cable(there);
     println!("cable: {} packets sent, {} lost", cable.counters().packets, cable.impairment_counters().lost);

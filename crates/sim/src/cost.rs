@@ -252,21 +252,24 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "costs.acknowledgment",
             value: |model| micros(model.costs.acknowledgment),
             origin: Assumed(
-                "its share of the sum above; small enough that one for two PDUs leaves the line the limit",
+                "its share of the sum above; with one acknowledgement per two PDUs, the line must remain the \
+                 limit",
             ),
         },
         Constant {
             name: "costs.search",
             value: |model| micros(model.costs.search),
             origin: Assumed(
-                "4.3BSD looks through a list of sessions: some ten instructions each at about 64 MIPS (64 SPECint92)",
+                "4.3BSD searches a linear list of sessions: about ten instructions each at about 64 MIPS \
+                 (64 SPECint92)",
             ),
         },
         Constant {
             name: "costs.waiter",
             value: |model| micros(model.costs.waiter),
             origin: Fitted(
-                "48 KB: 6.4 % lower at 50 sessions; that it grows with the line of those who wait was chosen for 24 KB beside 48 KB",
+                "48 KB: 6.4 % lower at 50 sessions; making it grow with the queue of waiting sessions fits 24 KB \
+                 as well as 48 KB",
             ),
         },
         Constant {
@@ -289,7 +292,7 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "costs.setup",
             value: |model| micros(model.costs.setup),
-            origin: Assumed("paid apart only without chaining; one for each transfer is part of pdu"),
+            origin: Assumed("charged separately only without chaining; one per transfer is part of pdu"),
         },
         Constant {
             name: "costs.sum_byte",
@@ -333,7 +336,7 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "frames in the chip",
             value: |_| (FRAMES_MAX / 2).to_string(),
-            origin: Assumed("one under way and the next; more would only let the processor run ahead"),
+            origin: Assumed("the current one and the next; more would only let the processor run ahead"),
         },
         Constant {
             name: "payload",
@@ -343,7 +346,7 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "line length",
             value: |_| "2 x 100 m".to_owned(),
-            origin: Assumed("one room: half a microsecond each"),
+            origin: Assumed("within one room: 0.5 us of propagation each"),
         },
     ]
 };

@@ -119,15 +119,15 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttachError::NoSuchPort(plug) => write!(f, "there is no {plug}: ports are numbered from 0"),
-            AttachError::Taken(plug) => write!(f, "{plug} is joined already"),
+            AttachError::Taken(plug) => write!(f, "{plug} is already connected"),
             AttachError::Differ(one, kind, other, its) => {
-                write!(f, "{one} takes {kind}, {other} takes {its}: join ports of one kind")
+                write!(f, "{one} carries {kind}, but {other} carries {its}: connect ports of one kind")
             }
             AttachError::NotCells(plug, kind) => {
-                write!(f, "{plug} takes {kind}, a line carries cells: join it with World::join_packets")
+                write!(f, "{plug} carries {kind}, but a line carries cells: use World::connect_packets")
             }
             AttachError::NotPackets(plug) => {
-                write!(f, "{plug} takes cells, a cable carries packets: join it with World::join")
+                write!(f, "{plug} carries cells, but a cable carries packets: use World::connect")
             }
         }
     }

@@ -108,22 +108,23 @@ pub const CONSTANTS: [Constant; 11] = {
                 format!("{}, {}, {}", clocks.read_stag, clocks.read_pbl, clocks.other) + " clocks"
             },
             origin: Assumed(
-                "no table is given for the receive path; the tables are the same, so look-ups, judging and DMA requests cost what \
-                 they cost the sender, and a header's words one clock each",
+                "the paper gives no table for the receive path; its look-ups, validation and DMA requests are \
+                 taken to cost what they cost the sender, and each word of a header one clock",
             ),
         },
         Constant {
             name: "pause_sending",
             value: |clocks| many(clocks.pause_sending),
             origin: Fitted(
-                "881 MiB/s sent: 15 clocks a segment beyond its payload, of which table 2's rows for a further segment are 9",
+                "881 MiB/s sent: 15 clocks per segment beside its payload, 9 of which are table 2's rows for a \
+                 further segment",
             ),
         },
         Constant {
             name: "pause_receiving",
             value: |clocks| many(clocks.pause_receiving),
             origin: Fitted(
-                "795 MiB/s received: 36 clocks a segment beyond its payload, of which its steps are 25",
+                "795 MiB/s received: 36 clocks per segment beside its payload, 25 of which are its steps",
             ),
         },
     ]

@@ -427,12 +427,15 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
     let both = [
         (
             differ(plug(one, 0), Cells, plug(other, 1), Packets),
-            "takes cells, port 1 of board 1 takes IP packets",
+            "carries cells, but port 1 of board 1 carries IP packets",
         ),
-        (differ(plug(one, 2), Frames, plug(other, 1), Packets), "port 2 of board 0 takes Ethernet frames"),
-        (differ(plug(one, 2), Frames, switch, Cells), "port 0 of switch 0 takes cells"),
+        (differ(plug(one, 2), Frames, plug(other, 1), Packets), "port 2 of board 0 carries Ethernet frames"),
+        (differ(plug(one, 2), Frames, switch, Cells), "port 0 of switch 0 carries cells"),
         ((plug(one, 3), plug(other, 1), AttachError::NoSuchPort(plug(one, 3))), "no port 3 of board 0"),
-        ((plug(one, 1), plug(one, 1), AttachError::Taken(plug(one, 1))), "port 1 of board 0 is joined"),
+        (
+            (plug(one, 1), plug(one, 1), AttachError::Taken(plug(one, 1))),
+            "port 1 of board 0 is already connected",
+        ),
     ];
     let both: Vec<Row> = both.map(|((one, other, why), text)| (one, other, why, text)).into();
     for (one, other, why, text) in both {
@@ -443,7 +446,7 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
     }
     let found = world.connect(plug(one, 1), plug(other, 1), 1.0, ImpairmentConfig::NONE).unwrap_err();
     assert_eq!(found, AttachError::NotCells(plug(one, 1), Packets));
-    assert!(found.to_string().contains("World::join_packets"), "{found}");
+    assert!(found.to_string().contains("World::connect_packets"), "{found}");
     let found = world.connect_packets(plug(one, 0), switch, &config).unwrap_err();
     assert_eq!(found, AttachError::NotPackets(plug(one, 0)));
 

@@ -49,13 +49,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             let request = server.connect_wait(b"greeting", PATIENCE)?;
             server.accept(&request, server_vi)?;
             let heard = server.receive_wait(server_vi, PATIENCE)?;
-            let text = server_memory.read(0, heard.length as usize).ok_or("within the memory")?;
+            let text = server_memory.read(0, heard.length as usize).ok_or("outside the memory region")?;
             println!("server: {}", String::from_utf8_lossy(&text));
             // The answer, and beside it something to be fetched.
             server_memory
-                .write(1024, SharedBytes::from(&b"what nobody sent"[..]))
-                .ok_or("within the memory")?;
-            server_memory.write(64, SharedBytes::from(&b"hello yourself"[..])).ok_or("within the memory")?;
+                .write(1024, SharedBytes::from(&b"fetched, not sent"[..]))
+                .ok_or("outside the memory region")?;
+            server_memory
+                .write(64, SharedBytes::from(&b"hello yourself"[..]))
+                .ok_or("outside the memory region")?;
             let answer = [DataSegment { address: 64, handle: server_handle, length: 14 }];
             server.post_send(server_vi, Work::send(2, &answer).with_immediate(server_handle))?;
             server.send_wait(server_vi, PATIENCE)?;
@@ -69,20 +71,23 @@ fn main() -> Result<(), Box<dyn Error>> {
             1,
             &[DataSegment { address: 512, handle: client_handle, length: 64 }],
         )?;
-        client_memory.write(0, SharedBytes::from(&b"hello"[..])).ok_or("within the memory")?;
+        client_memory.write(0, SharedBytes::from(&b"hello"[..])).ok_or("outside the memory region")?;
         let greeting = [DataSegment { address: 0, handle: client_handle, length: 5 }];
         client.post_send(client_vi, Work::send(3, &greeting))?;
         println!("client: sent, {:?}", client.send_wait(client_vi, PATIENCE)?.status);
         let heard = client.receive_wait(client_vi, PATIENCE)?;
-        let text = client_memory.read(512, heard.length as usize).ok_or("within the memory")?;
+        let text = client_memory.read(512, heard.length as usize).ok_or("outside the memory region")?;
         println!("client: {}", String::from_utf8_lossy(&text));
 
         // RDMA Read: the server's program has no part in it. Its handle came as immediate data.
-        let there = AddressSegment { address: 1024, handle: heard.immediate.ok_or("a handle")? };
-        let here = [DataSegment { address: 2048, handle: client_handle, length: 16 }];
+        let there = AddressSegment {
+            address: 1024,
+            handle: heard.immediate.ok_or("the message has no immediate data")?,
+        };
+        let here = [DataSegment { address: 2048, handle: client_handle, length: 17 }];
         client.post_send(client_vi, Work::read(4, &here, there))?;
         client.send_wait(client_vi, PATIENCE)?;
-        let text = client_memory.read(2048, 16).ok_or("within the memory")?;
+        let text = client_memory.read(2048, 17).ok_or("outside the memory region")?;
         println!("client: read {:?}", String::from_utf8_lossy(&text));
         serving.join().expect("the server does not panic").map_err(|error| error.to_string().into())
     })

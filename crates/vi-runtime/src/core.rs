@@ -105,7 +105,9 @@ impl BoardAttachment {
     fn open(name: Option<&str>, at: SocketAddr) -> io::Result<BoardAttachment> {
         let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
         let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
-        let said = |error: io::Error| io::Error::new(error.kind(), format!("{at} on the board: {error}"));
+        let said = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot listen on the board at {at}: {error}"))
+        };
         let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
         Ok(BoardAttachment { board, listener, at })
     }
@@ -229,7 +231,10 @@ impl Core {
         let wanted = if own { &HostAddress::Loopback } else { host };
         if matches!(host, HostAddress::Board(to) if to.port() == 0) {
             // Callers that have not identified themselves are stored with this address.
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "nobody is called at port 0"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "cannot connect to port 0: give the port that the other side listens on",
+            ));
         }
         if let Some(way) = self.links.iter().find(|way| way.host == *wanted) {
             return Ok(way.path);
@@ -242,7 +247,10 @@ impl Core {
             }
             (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
             (HostAddress::Board(to), HostAddress::Board(own)) => self.call(*to, *own),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "an address of another kind of device")),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "this address belongs to another kind of device: open both NICs on the same kind",
+            )),
         }
     }
 

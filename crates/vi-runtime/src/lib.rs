@@ -90,13 +90,13 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Refused(refusal) => refusal.fmt(f),
-            Failure::Timeout => f.write_str("no answer in time"),
+            Failure::Timeout => f.write_str("timed out"),
             Failure::Connect(error) => error.fmt(f),
             Failure::OnCompletionQueue => {
-                f.write_str("the queue's completions go to a completion queue: wait for that instead")
+                f.write_str("this work queue reports to a completion queue: wait on that instead")
             }
             Failure::Closed => f.write_str("the NIC has been closed: open another"),
-            Failure::Gone => f.write_str("the board has gone: open another NIC when it runs again"),
+            Failure::Gone => f.write_str("the board has gone: open another NIC when it is running again"),
         }
     }
 }

@@ -196,19 +196,28 @@ impl ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ControlError::Garbage => "the board does not understand the entry: are both of one version?",
-            ControlError::NotYours => "the VI, the memory or the request is not this host's, or has gone",
-            ControlError::TooMany => "the board has no more of these: release some",
+            ControlError::Garbage => {
+                "the board does not understand the request: run the same version of kiban on both sides"
+            }
+            ControlError::NotYours => {
+                "the VI, the memory or the request belongs to another host, or no longer exists"
+            }
+            ControlError::TooMany => "a limit of the board is reached: release some objects of this kind",
             ControlError::BadState => {
-                "the VI's state does not allow it: disconnect, or empty its queues, first"
+                "not possible in the VI's present state: disconnect it, or empty its queues, first"
             }
             ControlError::Unlike => {
-                "the two ends differ in reliability, longest message or quality of service"
+                "reliability level, maximum message length or quality of service differs from the peer's: \
+                 create both VIs with the same attributes"
             }
-            ControlError::NoMatch => "nobody waits for a connection there, or it was refused",
-            ControlError::Timeout => "no answer in time: is the other side running, and reachable?",
-            ControlError::Unreachable => "there is no way to that host",
-            ControlError::OutOfRange => "the range lies outside the memory that host and board share",
+            ControlError::NoMatch => {
+                "connection refused, or no listener at that address: start the other side first"
+            }
+            ControlError::Timeout => {
+                "connection timed out: check that the other side is running and reachable"
+            }
+            ControlError::Unreachable => "no route to that host",
+            ControlError::OutOfRange => "the range lies outside the memory shared with the board",
         })
     }
 }
@@ -340,8 +349,8 @@ impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PostError::Full => "the work ring is full: take completions, then post again",
-            PostError::TooLong => "the entry has more segments, or a longer name, than the ring takes",
-            PostError::Broken => "the board has ended the attachment",
+            PostError::TooLong => "the request has too many segments, or too long a name, for the ring",
+            PostError::Broken => "the board has closed the attachment",
         })
     }
 }

@@ -49,24 +49,30 @@ impl fmt::Display for RequestError {
                 "no such completion queue: it was not created, or has been destroyed"
             }
             RequestError::UnknownRequest => {
-                "no such request to connect: it is answered, withdrawn or given up"
+                "no such connection request: it was answered, withdrawn or timed out"
             }
-            RequestError::UnknownPath => "there is no way to that NIC",
-            RequestError::InUse => "others still use it: release them first",
+            RequestError::UnknownPath => "no path to that NIC",
+            RequestError::InUse => "still in use: release the objects that use it first",
             RequestError::TooMany => {
-                "the NIC has no more of these: release some, or raise the bound in its settings"
+                "a limit of the NIC is reached: release some objects of this kind, or raise the limit in the \
+                 settings"
             }
             RequestError::BadState(ViState::Idle) => "the VI is idle: connect it first",
             RequestError::BadState(ViState::ConnectPending) => "the VI is connecting: wait for the answer",
             RequestError::BadState(ViState::Connected) => "the VI is connected: disconnect it first",
             RequestError::BadState(ViState::Error) => "the VI's connection broke: disconnect it first",
-            RequestError::Reliability => "the two ends have different reliability levels: make the VIs alike",
-            RequestError::TransferBytes => {
-                "the longest message differs from the peer's or exceeds the NIC's: choose one that both have"
+            RequestError::Reliability => {
+                "the reliability level differs from the peer's: create both VIs with the same one"
             }
-            RequestError::Qos => "the two ends have different qualities of service: make the VIs alike",
+            RequestError::TransferBytes => {
+                "the maximum message length differs from the peer's or exceeds the NIC's: create both VIs with \
+                 the same one"
+            }
+            RequestError::Qos => {
+                "the quality of service differs from the peer's: create both VIs with the same one"
+            }
             RequestError::RdmaRead => "RDMA Read needs a reliable VI: choose reliable delivery or reception",
-            RequestError::BadAddress => "the address's discriminator is longer than the NIC takes",
+            RequestError::BadAddress => "the address's discriminator is too long for the NIC",
         })
     }
 }

@@ -29,16 +29,22 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ConnectError::NoMatch => {
-                "nobody waits for a connection at that address: start the other side first"
+            ConnectError::NoMatch => "no listener at that address: start the other side first",
+            ConnectError::Rejected => "the peer refused the connection",
+            ConnectError::Reliability => {
+                "the reliability level differs from the peer's: create both VIs with the same one"
             }
-            ConnectError::Rejected => "the other side refused the connection",
-            ConnectError::Reliability => "the two ends have different reliability levels: make the VIs alike",
-            ConnectError::TransferBytes => "the two ends differ in their longest message: make the VIs alike",
-            ConnectError::Qos => "the two ends have different qualities of service: make the VIs alike",
-            ConnectError::Timeout => "no answer in time: is the other side running, and reachable?",
+            ConnectError::TransferBytes => {
+                "the maximum message length differs from the peer's: create both VIs with the same one"
+            }
+            ConnectError::Qos => {
+                "the quality of service differs from the peer's: create both VIs with the same one"
+            }
+            ConnectError::Timeout => {
+                "connection timed out: check that the other side is running and reachable"
+            }
             ConnectError::Unreachable => {
-                "there is no listener on the other side, or the path to it is gone: start the other side first"
+                "no listener on the other side, or the path to it was lost: start the other side first"
             }
         })
     }

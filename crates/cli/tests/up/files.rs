@@ -321,11 +321,7 @@ fn a_pipe_is_no_configuration_to_be_read_again() {
     board.expect("RELOADING=1");
     board.expect("READY=1");
     let output = place.kiban(&["reload", "lab"]);
-    assert!(
-        !output.status.success() && text(&output).contains("board.toml: it is a pipe"),
-        "{}",
-        text(&output)
-    );
+    assert!(!output.status.success() && text(&output).contains("board.toml: is a pipe"), "{}", text(&output));
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
     // At the start, before any client is served, the board waits for the file.
@@ -359,7 +355,7 @@ fn a_configuration_is_read_as_far_as_its_bound() {
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{bytes} {arguments:?}: {told}");
             assert!(
-                told.contains("board.toml: it is longer than 1048576 bytes"),
+                told.contains("board.toml: the file is longer than 1048576 bytes"),
                 "{bytes} {arguments:?}: {told}"
             );
         }

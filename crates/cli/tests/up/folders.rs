@@ -34,7 +34,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
                 make();
                 own(0o777);
             },
-            ["it has mode 0777, not 0700", "chmod 700 "],
+            ["has mode 0777, not 0700", "chmod 700 "],
         ),
         (
             "a link",
@@ -43,7 +43,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
                 mode(&place.0.join("theirs"), 0o700);
                 symlink("theirs", &folder).expect("room");
             },
-            ["it is a link", "remove it"],
+            ["is a symbolic link", "remove it"],
         ),
         (
             "others may replace it",
@@ -52,7 +52,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
                 own(0o700);
                 mode(&place.0, 0o777);
             },
-            ["others may write to it", "set XDG_RUNTIME_DIR"],
+            ["writable by others", "set XDG_RUNTIME_DIR"],
         ),
         (
             "another user's",
@@ -62,7 +62,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
                 chown(&folder, Some(65534), None).expect("we are root");
                 chown(&place.0, Some(65533), None).expect("we are root");
             },
-            ["another user's", "set XDG_RUNTIME_DIR"],
+            ["belongs to another user", "set XDG_RUNTIME_DIR"],
         ),
     ];
     for (what, prepare, words) in rows {
@@ -85,7 +85,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{what}: {arguments:?}: {told}");
             // A board accepts only its own user's directory, while a client of root calls any user's.
-            let owner = ["it belongs to user 65534", words[1]];
+            let owner = ["belongs to user 65534", words[1]];
             let words = if what == "another user's" && arguments[0] == "up" { owner } else { words };
             assert!(words.iter().all(|words| told.contains(words)), "{what}: {arguments:?}: {told}");
         }
@@ -127,7 +127,8 @@ fn root_makes_nothing_in_a_directory_of_another_users() {
         let output =
             place.command(&["up", &config]).env("XDG_RUNTIME_DIR", &parent).output().expect("it was built");
         let told = text(&output);
-        let words = "their\\n\\u{1b}[2J is another user's, or others may write to it: set XDG_RUNTIME_DIR";
+        let words =
+            "their\\n\\u{1b}[2J belongs to another user or is writable by others: set XDG_RUNTIME_DIR";
         assert!(output.status.code() == Some(1) && told.contains(words), "{told:?}");
         assert_eq!(std::fs::read_dir(&theirs).expect("it is there").count(), 0, "{told}");
     }
@@ -138,7 +139,7 @@ fn root_makes_nothing_in_a_directory_of_another_users() {
     let output =
         place.command(&["status", "lab"]).env("XDG_RUNTIME_DIR", &theirs).output().expect("it was built");
     let told = text(&output);
-    assert!(told.contains("it has mode 0755, not 0700: chmod 700 ") && told.lines().count() == 1, "{told:?}");
+    assert!(told.contains("has mode 0755, not 0700: chmod 700 ") && told.lines().count() == 1, "{told:?}");
     // Below directories of one's own it is made, with those above it that are not there.
     let own = place.0.join("own/run");
     let mut board = place.up_by(CONFIG, |mut command| {
@@ -227,7 +228,10 @@ fn root_asks_a_board_in_the_directory_that_systemd_makes() {
     let refused: Vec<&str> = told.lines().filter(|line| line.contains("not searched")).collect();
     let [there, ref loops @ .., link] = refused[..] else { panic!("{told}") };
     // A link to itself, in three spellings, and one that comes back by another.
-    assert!(loops.len() == 4 && loops.iter().all(|line| line.contains("it is a link: remove it")), "{told}");
-    assert!(there.contains("/run/else is another user's, or others may write to it"), "{there}");
-    assert!(link.contains("/run/kiban: it is a link: remove it"), "{link}");
+    assert!(
+        loops.len() == 4 && loops.iter().all(|line| line.contains("is a symbolic link: remove it")),
+        "{told}"
+    );
+    assert!(there.contains("/run/else belongs to another user or is writable by others"), "{there}");
+    assert!(link.contains("/run/kiban is a symbolic link: remove it"), "{link}");
 }

@@ -227,7 +227,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
         symlink(own.0.join("kiban").join(name), theirs.path(name)).expect("room");
     }
     for arguments in commands {
-        theirs.fails(arguments, &["lab.s", "it is a link"]);
+        theirs.fails(arguments, &["lab.s", "is a symbolic link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
     // A socket that the user cannot have created: another name of root's socket.
@@ -236,7 +236,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");
     }
     for arguments in commands {
-        theirs.fails(arguments, &["lab.s", "it belongs to user 0, and its directory to user 61500"]);
+        theirs.fails(arguments, &["lab.s", "belongs to user 0, but its directory belongs to user 61500"]);
     }
     // A socket of the user's at which a service of root's listens.
     for name in sockets {
@@ -244,10 +244,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
     }
     let roots = UnixListener::bind(theirs.path("lab.sock")).expect("room");
     chown(theirs.path("lab.sock"), Some(USER), None).expect("we are root");
-    theirs.fails(
-        &["down", "lab"],
-        &["a process of user 0 listens there, and the directory belongs to user 61500"],
-    );
+    theirs.fails(&["down", "lab"], &["has a listener of user 0, but the directory belongs to user 61500"]);
     theirs.fails(&["status"], &["no board is running"]);
     drop(roots);
     assert_eq!(board.status()["state"], "running", "{}", own.log());

@@ -296,7 +296,7 @@ fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
     let output = place.kiban(&["up", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output).contains("port lan: ") && text(&output).contains("there is no such interface"),
+        text(&output).contains("port lan: ") && text(&output).contains("no such interface"),
         "{}",
         text(&output)
     );
@@ -462,8 +462,7 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
     let metrics = |at: &str| format!("{udp}[metrics]\nlisten = \"{at}\"\n");
     let forward = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:80\"\nto = \"10.9.0.2:7\"\n";
     let _taken = TcpListener::bind("127.0.0.1:9100").expect("loopback");
-    let (low, other) =
-        ("CAP_NET_BIND_SERVICE", "this host's addresses are 127.0.0.1; 0.0.0.0 stands for all");
+    let (low, other) = ("CAP_NET_BIND_SERVICE", "this host's addresses are 127.0.0.1; use 0.0.0.0 for all");
     for (config, words) in [
         (
             link("udp-packets:127.0.0.1:80-127.0.0.1:7001"),
@@ -477,7 +476,7 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
         (link("tcp-packets:listen:192.0.2.1:7000"), ["cannot listen", other]),
         (metrics("127.0.0.1:80"), ["metrics.listen: cannot listen on 127.0.0.1:80", low]),
         (metrics("192.0.2.1:9100"), ["metrics.listen: cannot listen on 192.0.2.1:9100", other]),
-        (metrics("127.0.0.1:9100"), ["127.0.0.1:9100", "another program has this port; take another"]),
+        (metrics("127.0.0.1:9100"), ["127.0.0.1:9100", "another program uses this port; choose another"]),
         (format!("{udp}{forward}"), ["kernel:127.0.0.1:80", low]),
     ] {
         let (file, program) = (place.write("board.toml", &config), place.0.join("kiban"));

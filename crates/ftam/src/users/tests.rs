@@ -149,6 +149,6 @@ fn the_file_is_written_whole_and_kept_from_others() {
     std::fs::remove_file(&path).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
-    assert!(Users::read(&path).unwrap_err().wrong.contains("it is a pipe"));
+    assert!(Users::read(&path).unwrap_err().wrong.contains("is a pipe"));
     std::fs::remove_dir_all(&directory).unwrap();
 }

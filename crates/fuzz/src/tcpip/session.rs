@@ -239,7 +239,7 @@ impl End {
         let payload = &load[used..];
         let place = header.sequence.0.wrapping_sub(self.board_initial);
         let end = place.wrapping_add(header.sequence_bytes(payload.len()));
-        assert!(place <= end && end < 1 << 31, "the board speaks of byte {place}");
+        assert!(place <= end && end < 1 << 31, "segment for byte {place}");
         if !payload.is_empty() {
             assert!(
                 payload.len() + used - 20 <= self.mss.max(64),
@@ -254,7 +254,7 @@ impl End {
         if end > place {
             assert!(
                 end <= self.offered + 1,
-                "{end} is beyond the window's edge at {} of {}",
+                "{end} is beyond the right edge of the window at {} of {}",
                 self.offered,
                 self.local
             );

@@ -30,7 +30,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 
 fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
     let not_regular = |kind: &str| {
-        let message = format!("it is {kind}: name a regular file");
+        let message = format!("is {kind}: name a regular file");
         io::Error::new(io::ErrorKind::InvalidInput, message)
     };
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -67,7 +67,7 @@ pub fn text(file: File, bytes_max: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max {
-        let message = format!("it is longer than {bytes_max} bytes: make it shorter");
+        let message = format!("the file is longer than {bytes_max} bytes: shorten it");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
@@ -94,7 +94,7 @@ mod tests {
         let words = |bytes_max| open(&path("words")).and_then(|file| text(file, bytes_max));
         assert_eq!(words(12).expect("a file"), "longer words");
         let error = words(11).expect_err("too long").to_string();
-        assert_eq!(error, "it is longer than 11 bytes: make it shorter");
+        assert_eq!(error, "the file is longer than 11 bytes: shorten it");
         // Also where the bound is within a character.
         std::fs::write(path("words"), "longer wordé").expect("there is room for files of a while");
         assert_eq!(words(11).expect_err("too long").kind(), io::ErrorKind::FileTooLarge);

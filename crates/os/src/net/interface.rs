@@ -20,7 +20,7 @@ pub fn request(name: &str) -> io::Result<libc::ifreq> {
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.iter().any(|byte| matches!(byte, 0 | b'/'))
     {
         let message =
-            format!("'{name}' is no name of an interface: 1 to {} bytes, no '/'", libc::IFNAMSIZ - 1);
+            format!("invalid interface name '{name}': use 1 to {} bytes without '/'", libc::IFNAMSIZ - 1);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // SAFETY: all-zero bytes are a valid `ifreq`.
@@ -41,14 +41,16 @@ pub fn explain_error(name: &str, what: &str, error: io::Error) -> io::Error {
 pub fn explain_error_with(name: &str, what: &str, privilege: &str, error: io::Error) -> io::Error {
     let more = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => format!(
-            ": this needs {privilege}; run as root, or give the program that capability (setcap {}+ep), or use a link that needs \
-             none (udp-packets:, udp-cells:, pcap: and others)",
+            ": this needs {privilege}; run as root, or give the program that capability (setcap {}+ep), \
+             or use a link that needs none (udp-packets:, udp-cells:, pcap: and others)",
             privilege.to_lowercase().replace(" and ", ",").replace(", ", ",")
         ),
-        Some(libc::ENODEV) => ": there is no such interface".to_owned(),
+        Some(libc::ENODEV) => ": no such interface".to_owned(),
         Some(libc::EBUSY) => ": another program uses it".to_owned(),
         Some(libc::EINVAL) if what == "make" => {
-            format!(": there is one of that name of another kind: take another name, or packet:{name}")
+            format!(
+                ": the name is in use by an interface of another kind; choose another name, or use packet:{name}"
+            )
         }
         _ => String::new(),
     };
@@ -60,7 +62,7 @@ pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             ": ports below 1024 of this host need CAP_NET_BIND_SERVICE; run as root, or give the \
-             program that capability (setcap cap_net_bind_service+ep), or take a port from 1024 on"
+             program that capability (setcap cap_net_bind_service+ep), or use a port from 1024 up"
                 .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
@@ -71,13 +73,13 @@ pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
             let all = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
             let own: Vec<String> = own.iter().map(IpAddr::to_string).collect();
             match &own[..] {
-                [] => ": this host has no address of that family".to_owned(),
+                [] => ": this host has no address of this family".to_owned(),
                 own => {
-                    format!(": this host's addresses are {}; {all} stands for all of them", own.join(", "))
+                    format!(": this host's addresses are {}; use {all} for all of them", own.join(", "))
                 }
             }
         }
-        io::ErrorKind::AddrInUse => ": another program has this port; take another".to_owned(),
+        io::ErrorKind::AddrInUse => ": another program uses this port; choose another".to_owned(),
         _ => String::new(),
     }
 }

@@ -198,7 +198,7 @@ impl Peer {
             }
             _ => files.into_iter().for_each(|file| self.closer.close(file)),
         }
-        let message = "descriptors that are not one of shared memory (a memfd)";
+        let message = "received file descriptors other than one memfd";
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
@@ -208,7 +208,7 @@ impl Peer {
         let mut control = RecvAncillaryBuffer::default();
         let seen = rustix::net::recvmsg(self, &mut [IoSliceMut::new(into)], &mut control, flags)?;
         if seen.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a descriptor, where none is taken"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "received an unexpected file descriptor"));
         }
         Ok(seen.bytes)
     }
@@ -337,7 +337,9 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Option<Peer>> {
         closing::try_again();
         if self.may_hold_files && self.closer.is_full() {
-            return Err(io::Error::other("too many files of peers wait to be closed"));
+            return Err(io::Error::other(
+                "too many file descriptors received from peers are waiting to be closed",
+            ));
         }
         let Some(socket) = &self.socket else { return Ok(None) };
         loop {

@@ -145,22 +145,22 @@ fn judged(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
         }
     }
     if FileType::from_raw_mode(own.mode()) != FileType::Directory {
-        let what = if own.is_symlink() { "it is a link" } else { "it is not a directory" };
+        let what = if own.is_symlink() { "is a symbolic link" } else { "is not a directory" };
         return Err(denied(folder, what, &format!("remove it, or {REMEDY}")));
     }
     let uid = match whose {
         Whose::Own(uid) if own.uid() != uid => {
-            return Err(denied(folder, &format!("it belongs to user {}", own.uid()), REMEDY));
+            return Err(denied(folder, &format!("belongs to user {}", own.uid()), REMEDY));
         }
         Whose::Asked(uid) if own.uid() != uid && uid != 0 => {
-            let what = format!("it belongs to user {}", own.uid());
-            return Err(denied(folder, &what, "ask its boards as root (sudo)"));
+            let what = format!("belongs to user {}", own.uid());
+            return Err(denied(folder, &what, "query its boards as root (sudo)"));
         }
         _ => own.uid(),
     };
     if own.mode() & 0o777 != 0o700 {
         let remedy = format!("chmod 700 {}", shown(folder));
-        return Err(denied(folder, &format!("it has mode {:04o}, not 0700", own.mode() & 0o7777), &remedy));
+        return Err(denied(folder, &format!("has mode {:04o}, not 0700", own.mode() & 0o7777), &remedy));
     }
     judge_above(folder, parent, &above, uid)?;
     Ok((folder.to_owned(), own))
@@ -170,14 +170,15 @@ fn judged(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
 fn judge_above(folder: &Path, place: &Path, about: &Metadata, uid: u32) -> io::Result<()> {
     let is_sticky = about.mode() & 0o1000 != 0;
     if !matches!(about.uid(), owner if owner == uid || owner == 0) || (others_write(about) && !is_sticky) {
-        let what = format!("{} is another user's, or others may write to it", shown(place));
+        let what =
+            format!("is not safe, because {} belongs to another user or is writable by others", shown(place));
         return Err(denied(folder, &what, REMEDY));
     }
     Ok(())
 }
 
 fn denied(path: &Path, what: &str, remedy: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {what}: {remedy}", shown(path)))
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {what}: {remedy}", shown(path)))
 }
 
 /// Escapes a path for one line of a message.
@@ -201,19 +202,20 @@ pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Pee
     let opened = rustix::fs::open(&folder, flags | OFlags::DIRECTORY, Mode::empty())?;
     let its = rustix::fs::fstat(&opened)?;
     if (its.st_dev, its.st_ino, its.st_uid) != (about.dev(), about.ino(), about.uid()) {
-        return Err(denied(&folder, "it was replaced meanwhile", "try again"));
+        return Err(denied(&folder, "was replaced during the check", "try again"));
     }
-    let remedy = "remove it, and start the board again";
+    let remedy = "remove it and restart the board";
     let socket = rustix::fs::openat(&opened, name, flags, Mode::empty())?;
     let socket_about = rustix::fs::fstat(&socket)?;
     let owner = about.uid();
     match FileType::from_raw_mode(socket_about.st_mode) {
         FileType::Socket => {}
-        FileType::Symlink => return Err(denied(path, "it is a link", remedy)),
-        _ => return Err(denied(path, "it is not a socket", remedy)),
+        FileType::Symlink => return Err(denied(path, "is a symbolic link", remedy)),
+        _ => return Err(denied(path, "is not a socket", remedy)),
     }
     if socket_about.st_uid != owner {
-        let what = format!("it belongs to user {}, and its directory to user {owner}", socket_about.st_uid);
+        let what =
+            format!("belongs to user {}, but its directory belongs to user {owner}", socket_about.st_uid);
         return Err(denied(path, &what, remedy));
     }
     // This path leads to the socket that was checked, even if the name now refers to another file.
@@ -222,8 +224,7 @@ pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Pee
     match rustix::net::sockopt::socket_peercred(&peer)?.uid.as_raw() {
         uid if uid == owner => Ok(peer),
         uid => {
-            let what =
-                format!("a process of user {uid} listens there, and the directory belongs to user {owner}");
+            let what = format!("has a listener of user {uid}, but the directory belongs to user {owner}");
             Err(denied(path, &what, remedy))
         }
     }

@@ -205,7 +205,7 @@ fn files_that_wait_for_threads_shut_the_listener_that_they_were_sent_to_and_no_o
             Err(error) => break error,
         }
     };
-    assert!(shut.to_string().contains("wait to be closed"), "{shut}");
+    assert!(shut.to_string().contains("waiting to be closed"), "{shut}");
     let _honest = call(&other);
     assert!(beside.accept().expect("it accepts").is_some());
     // The last one called after all.
@@ -316,17 +316,17 @@ fn a_directory_that_others_may_enter_or_make_is_not_taken() {
         assert!(error.contains(words) && error.contains(&*path.to_string_lossy()), "{words}: {error}");
     };
     assert_eq!(judge(&good), Ok(()));
-    refused(&make("open", 0o750), "it has mode 0750, not 0700: chmod 700 ");
+    refused(&make("open", 0o750), "has mode 0750, not 0700: chmod 700 ");
     let theirs = names::judge(&good, Whose::Own(own + 1)).expect_err("another user's").to_string();
-    assert!(theirs.contains(&format!("it belongs to user {own}: set XDG_RUNTIME_DIR")), "{theirs}");
+    assert!(theirs.contains(&format!("belongs to user {own}: set XDG_RUNTIME_DIR")), "{theirs}");
     std::os::unix::fs::symlink(&good, folder.join("link")).expect("a link");
-    refused(&folder.join("link"), "it is a link: remove it");
+    refused(&folder.join("link"), "is a symbolic link: remove it");
     let mode = Mode::RWXU;
     rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).expect("a FIFO");
-    refused(&folder.join("fifo"), "it is not a directory: remove it");
+    refused(&folder.join("fifo"), "is not a directory: remove it");
     let shared = make("shared", 0o777);
     let inside = make("shared/kiban", 0o700);
-    refused(&inside, "others may write to it: set XDG_RUNTIME_DIR");
+    refused(&inside, "writable by others: set XDG_RUNTIME_DIR");
     make("shared", 0o1777);
     assert_eq!(judge(&inside), Ok(()), "as in /tmp");
     // Root asks everybody's boards, in directories that only their user can have made.
@@ -336,7 +336,7 @@ fn a_directory_that_others_may_enter_or_make_is_not_taken() {
         let asks = |uid: u32| names::judge(&inside, Whose::Asked(uid)).map_err(|error| error.to_string());
         give(&inside, 7);
         assert_eq!((asks(0), asks(7)), (Ok(()), Ok(())));
-        assert!(asks(8).is_err_and(|error| error.contains("ask its boards as root")));
+        assert!(asks(8).is_err_and(|error| error.contains("query its boards as root")));
         give(&shared, 8);
         assert!(asks(0).is_err() && asks(7).is_err(), "user 8 may put another one there");
         give(&shared, 0);

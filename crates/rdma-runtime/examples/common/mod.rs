@@ -33,7 +33,7 @@ pub(crate) fn run(
     }
     let lower: Lower = match words.iter().position(|word| word == "--over") {
         Some(at) if at + 1 < words.len() => words.drain(at..at + 2).nth(1).unwrap_or_default().parse()?,
-        Some(_) => return Err("--over wants a lower layer".into()),
+        Some(_) => return Err("--over requires a lower layer, such as tcp or efe:ADDRESS".into()),
         None => Lower::Tcp { from: None },
     };
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -41,11 +41,11 @@ pub(crate) fn run(
         ["serve", address] => {
             let context = Context::open(&lower)?;
             let listener = context.listen(address.parse()?, &Connect::default())?;
-            println!("serving at {}", listener.address());
+            println!("listening on {}", listener.address());
             serve(&context, &listener)
         }
         ["connect", address, ..] => connect(&Context::open(&lower)?, address.parse()?, &words[2..]),
-        _ => Err(format!("these arguments say nothing to it\n{usage}").into()),
+        _ => Err(format!("unrecognized arguments\n{usage}").into()),
     }
 }
 
@@ -60,14 +60,20 @@ fn both(
         Lower::EfeUdp { at } => {
             let next = match at.ip() {
                 IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1))),
-                IpAddr::V6(_) => return Err("two ends over IPv6 need two processes: serve, connect".into()),
+                IpAddr::V6(_) => {
+                    return Err("over IPv6, run two processes: serve ADDRESS, connect ADDRESS".into());
+                }
             };
             (lower.clone(), Lower::EfeUdp { at: SocketAddr::new(next, at.port()) }, at.ip())
         }
         Lower::Board { .. } => {
-            return Err("a board's address has to be said: serve ADDRESS, connect ADDRESS".into());
+            return Err(
+                "over a board, run two processes with its address: serve ADDRESS, connect ADDRESS".into()
+            );
         }
-        Lower::EfeRaw { .. } => return Err("two ends on Ethernet need two processes: serve, connect".into()),
+        Lower::EfeRaw { .. } => {
+            return Err("over Ethernet, run two processes: serve ADDRESS, connect ADDRESS".into());
+        }
     };
     let (server, client) = (Context::open(&server)?, Context::open(&client)?);
     let listener = server.listen(SocketAddr::new(at, 0).into(), &Connect::default())?;

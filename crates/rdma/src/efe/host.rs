@@ -110,13 +110,13 @@ impl fmt::Display for RequestError {
             RequestError::UnknownFlow => "no such flow: it was not created, or has ended",
             RequestError::NotConnected => "the flow is not connected: wait for the event that says so",
             RequestError::NotRequested => {
-                "the flow does not wait for an answer: it was answered, or given up"
+                "no answer is pending on this flow: the request was answered, or timed out"
             }
-            RequestError::Finished => "the flow was finished: connect another to send more",
+            RequestError::Finished => "sending on this flow is finished: connect another flow to send more",
             RequestError::TooLong => "the segment is too long: split it to the flow's maximum",
-            RequestError::Full => "the flow's ring is full: wait until it is writable",
-            RequestError::Greeting => "the greeting is too long: 1024 bytes are allowed",
-            RequestError::TooMany => "there are too many flows: end some, or raise the bound in the settings",
+            RequestError::Full => "the flow's send ring is full: wait until it is writable",
+            RequestError::Greeting => "the greeting is too long: the maximum is 1024 bytes",
+            RequestError::TooMany => "too many flows: close some, or raise the limit in the settings",
         })
     }
 }

@@ -58,7 +58,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Rejected(_) => f.write_str("the peer refused the connection"),
             ConnectError::Unreachable => f.write_str("connection refused, or no route to that address"),
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
-            ConnectError::Fault(fault) => write!(f, "the peer does not begin as it should: {fault}"),
+            ConnectError::Fault(fault) => write!(f, "MPA connection setup failed: {fault}"),
             ConnectError::Lost => f.write_str("the connection was lost before it was established"),
         }
     }
@@ -702,10 +702,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::PrivateData(error) => error.fmt(f),
-            OpenError::TooMany => f.write_str("there are too many connections: end some first"),
-            OpenError::Gone => f.write_str("the request is answered, withdrawn or given up"),
+            OpenError::TooMany => f.write_str("too many connections: close some first"),
+            OpenError::Gone => f.write_str("the connection request was answered, withdrawn or timed out"),
             OpenError::InUse => f.write_str(
-                "the queue pair has a connection, or had one: end it and reset the queue pair, or take another",
+                "the queue pair is or was connected: disconnect and reset it, or use another queue pair",
             ),
         }
     }

@@ -46,32 +46,41 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::UnknownPd => "no such protection domain: it was not created, or is gone",
-            RequestError::UnknownStag => "no such memory: its key was not issued, or it is deregistered",
-            RequestError::UnknownCq => "no such completion queue: it was not created, or is gone",
-            RequestError::UnknownQp => "no such queue pair: it was not created, or is gone",
-            RequestError::UnknownSrq => "no such shared receive queue: it was not created, or is gone",
-            RequestError::OtherPd => {
-                "the shared receive queue belongs to another protection domain: make both in the same"
+            RequestError::UnknownPd => "no such protection domain: it was not created, or was destroyed",
+            RequestError::UnknownStag => {
+                "no such memory region: its key was never issued, or it was deregistered"
             }
-            RequestError::InUse => "others still use it: release them first",
+            RequestError::UnknownCq => "no such completion queue: it was not created, or was destroyed",
+            RequestError::UnknownQp => "no such queue pair: it was not created, or was destroyed",
+            RequestError::UnknownSrq => "no such shared receive queue: it was not created, or was destroyed",
+            RequestError::OtherPd => {
+                "the shared receive queue belongs to another protection domain: create both in the same one"
+            }
+            RequestError::InUse => "still in use: release the objects that use it first",
             RequestError::TooMany => {
-                "the NIC has no more of these: release some, or raise the bound in its settings"
+                "a limit of the NIC is reached: release some objects of this kind, or raise the limit in the \
+                 settings"
             }
             RequestError::Full => "the queue is full: wait for completions, or make it larger",
             RequestError::BadAddress => "the address range wraps",
             RequestError::BadAccess => "memory that peers may write to must allow local writes as well",
-            RequestError::BadState(QpState::Idle) => "the queue pair does not send: connect it first; one for datagrams, let it send",
+            RequestError::BadState(QpState::Idle) => {
+                "the queue pair is not ready to send: connect it, or move a datagram queue pair to RTS, first"
+            }
             RequestError::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
             RequestError::BadState(_) => "the queue pair has ended: create a new one",
-            RequestError::TooManyElements => "more elements than the queue was made for",
-            RequestError::TooMuchInline => "more inline data than the queue was made for",
-            RequestError::NotAgreed => {
-                "not agreed with the peer: reads need IRD and ORD of at least 1, atomics and immediate data need \
-                 extensions at both ends, a Send with immediate data needs a peer that is kiban's"
+            RequestError::TooManyElements => {
+                "too many scatter/gather elements: create the queue with a higher maximum"
             }
-            RequestError::OtherKind => "datagrams and streams have queue pairs of their own kind: take the other",
-            RequestError::BadNumber => "queue pairs of datagrams have numbers of 24 bits: name it so",
+            RequestError::TooMuchInline => "too much inline data: create the queue with a higher maximum",
+            RequestError::NotAgreed => {
+                "not negotiated with the peer: reads need IRD and ORD of at least 1; atomics and immediate data \
+                 need extensions at both ends; a Send with immediate data needs kiban at both ends"
+            }
+            RequestError::OtherKind => {
+                "wrong type of queue pair: use a datagram queue pair for datagrams, a connected one for streams"
+            }
+            RequestError::BadNumber => "a datagram queue pair's number must fit in 24 bits",
         })
     }
 }

@@ -331,18 +331,20 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Status::Success => "success",
-            Status::LocalLength => "the message does not fit: post larger receives, or send less at once",
-            Status::LocalOperation => "the queue pair cannot do this operation",
+            Status::LocalLength => {
+                "the message does not fit the buffer: post larger receives, or send shorter messages"
+            }
+            Status::LocalOperation => "the queue pair does not support this operation",
             Status::LocalProtection => {
-                "an element names memory that is not registered, or not for this: check lkey, address and length"
+                "local memory is not registered for this access: check lkey, address, length and access rights"
             }
-            Status::Flushed => "the queue pair failed or was closed before this was done",
-            Status::Bind => "the window cannot be bound so: check the region's rights and range",
-            Status::RemoteRequest => "the peer reports that the request was invalid",
+            Status::Flushed => "flushed: the queue pair failed or was closed before this request completed",
+            Status::Bind => "the memory window cannot be bound: check the region's access rights and range",
+            Status::RemoteRequest => "the peer reported an invalid request",
             Status::RemoteAccess => {
-                "the peer's memory does not allow it: check rkey, address, length and rights"
+                "remote access denied: check rkey, address, length and access rights"
             }
-            Status::RemoteOperation => "the peer could not do it",
+            Status::RemoteOperation => "the peer could not complete the operation",
             Status::Lost => "the connection was lost",
         })
     }

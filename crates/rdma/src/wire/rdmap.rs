@@ -391,7 +391,7 @@ macro_rules! reasons {
 
 reasons! {
     LOCAL_CATASTROPHIC, 0, 0, 0x00, "RDMAP: local catastrophic error";
-    LOCAL_ERROR, 0, 0, 0xff, "RDMAP: local error of the sender";
+    LOCAL_ERROR, 0, 0, 0xff, "RDMAP: local error at the sender";
     REMOTE_STAG, 0, 1, 0x00, "RDMAP: the STag is not valid";
     REMOTE_BOUNDS, 0, 1, 0x01, "RDMAP: base or bounds violated";
     REMOTE_ACCESS, 0, 1, 0x02, "RDMAP: access rights violated";
@@ -399,10 +399,10 @@ reasons! {
     REMOTE_WRAP, 0, 1, 0x04, "RDMAP: the tagged offset wraps";
     REMOTE_NOT_INVALIDATED, 0, 1, 0x09, "RDMAP: the STag cannot be invalidated";
     REMOTE_UNSPECIFIED, 0, 1, 0xff, "RDMAP: remote protection error";
-    OPERATION_VERSION, 0, 2, 0x05, "RDMAP: not this version";
+    OPERATION_VERSION, 0, 2, 0x05, "RDMAP: invalid RDMAP version";
     OPERATION_OPCODE, 0, 2, 0x06, "RDMAP: unexpected opcode";
-    OPERATION_STREAM, 0, 2, 0x07, "RDMAP: catastrophic error of the stream";
-    OPERATION_GLOBAL, 0, 2, 0x08, "RDMAP: catastrophic error of the whole";
+    OPERATION_STREAM, 0, 2, 0x07, "RDMAP: catastrophic error, localized to the stream";
+    OPERATION_GLOBAL, 0, 2, 0x08, "RDMAP: catastrophic error, global";
     OPERATION_NOT_INVALIDATED, 0, 2, 0x09, "RDMAP: the STag cannot be invalidated";
     OPERATION_UNSPECIFIED, 0, 2, 0xff, "RDMAP: remote operation error";
     DDP_CATASTROPHIC, 1, 0, 0x00, "DDP: local catastrophic error";
@@ -410,20 +410,20 @@ reasons! {
     TAGGED_BOUNDS, 1, 1, 0x01, "DDP: base or bounds violated";
     TAGGED_STREAM, 1, 1, 0x02, "DDP: the STag is not associated with the stream";
     TAGGED_WRAP, 1, 1, 0x03, "DDP: the tagged offset wraps";
-    TAGGED_VERSION, 1, 1, 0x04, "DDP: not this version (tagged)";
-    UNTAGGED_QUEUE, 1, 2, 0x01, "DDP: no such queue";
-    UNTAGGED_NO_BUFFER, 1, 2, 0x02, "DDP: no buffer for the message";
+    TAGGED_VERSION, 1, 1, 0x04, "DDP: invalid DDP version (tagged)";
+    UNTAGGED_QUEUE, 1, 2, 0x01, "DDP: invalid queue number";
+    UNTAGGED_NO_BUFFER, 1, 2, 0x02, "DDP: no buffer available for the message";
     UNTAGGED_SEQUENCE, 1, 2, 0x03, "DDP: message sequence number out of range";
-    UNTAGGED_OFFSET, 1, 2, 0x04, "DDP: message offset not valid";
-    UNTAGGED_TOO_LONG, 1, 2, 0x05, "DDP: the message does not fit its buffer";
-    UNTAGGED_VERSION, 1, 2, 0x06, "DDP: not this version (untagged)";
+    UNTAGGED_OFFSET, 1, 2, 0x04, "DDP: invalid message offset";
+    UNTAGGED_TOO_LONG, 1, 2, 0x05, "DDP: the message is too long for the buffer";
+    UNTAGGED_VERSION, 1, 2, 0x06, "DDP: invalid DDP version (untagged)";
     MPA_LOST, 2, 0, 0x01, "MPA: the connection is lost";
     MPA_CRC, 2, 0, 0x02, "MPA: CRC error";
     MPA_LENGTH, 2, 0, 0x03, "MPA: marker and length do not match";
-    MPA_SETUP, 2, 0, 0x04, "MPA: request or reply not valid";
+    MPA_SETUP, 2, 0, 0x04, "MPA: invalid request or reply";
     MPA_CATASTROPHIC, 2, 0, 0x05, "MPA: local catastrophic error";
-    MPA_IRD, 2, 0, 0x06, "MPA: not enough room for inbound reads";
-    MPA_RTR, 2, 0, 0x07, "MPA: no ready-to-receive message that both know";
+    MPA_IRD, 2, 0, 0x06, "MPA: insufficient IRD resources";
+    MPA_RTR, 2, 0, 0x07, "MPA: no matching RTR option";
 }
 
 impl fmt::Display for Reason {

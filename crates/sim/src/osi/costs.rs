@@ -77,21 +77,19 @@ pub const CONSTANTS: [Constant; 7] = [
     Constant {
         name: "host_byte",
         value: |costs| format!("{} ns", costs.host_byte_ps as f64 / 1e3),
-        origin: Origin::Assumed(
-            "4 MB/s, a PC's 16-bit bus; what it takes, coding has not, since their sum is fitted",
-        ),
+        origin: Origin::Assumed("4 MB/s, a PC's 16-bit bus; only its sum with coding is fitted"),
     },
     Constant {
         name: "poll",
         value: |costs| micros(costs.poll),
-        origin: Origin::Assumed("short: all idle time is filled with them, however long one takes"),
+        origin: Origin::Assumed("short; idle time is filled with polls whatever the length of one"),
     },
     Constant {
         name: "block",
         value: |costs| micros(costs.block),
         origin: Origin::Fitted(
-            "to 1.5 Mbit/s on the line, TPDU 2048, F-DATA 8000; that it has no part by the byte is chosen for the \
-             straight fall of figure 2(b)",
+            "to 1.5 Mbit/s on the line, TPDU 2048, F-DATA 8000; a per-byte cost is left out because figure \
+             2(b) falls linearly",
         ),
     },
     Constant {
@@ -102,7 +100,7 @@ pub const CONSTANTS: [Constant; 7] = [
     Constant {
         name: "upper_bytes",
         value: |costs| format!("{} B", costs.upper_bytes),
-        origin: Origin::Assumed("two F-DATA of 8000: one in work while one waits"),
+        origin: Origin::Assumed("two F-DATA of 8000: one being processed, one waiting"),
     },
 ];
 

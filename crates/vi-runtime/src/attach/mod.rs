@@ -45,7 +45,7 @@ pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
 pub(crate) fn listener_name(name: &str) -> io::Result<Vec<u8>> {
     let door = format!("board/{name}").into_bytes();
     if name.is_empty() || door.len() > NAME_BYTES_MAX {
-        let message = format!("a board's name has 1 to {} bytes", NAME_BYTES_MAX - "board/".len());
+        let message = format!("a board's name must be 1 to {} bytes long", NAME_BYTES_MAX - "board/".len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(door)
@@ -70,8 +70,8 @@ impl fmt::Display for HostError {
         match self {
             HostError::Denied(denied) => denied.fmt(f),
             HostError::Post(error) => error.fmt(f),
-            HostError::Timeout => f.write_str("no answer in time"),
-            HostError::Gone => f.write_str("the board has gone: attach to another"),
+            HostError::Timeout => f.write_str("timed out"),
+            HostError::Gone => f.write_str("the board has gone: attach again when it is running"),
         }
     }
 }

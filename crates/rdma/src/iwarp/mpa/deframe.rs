@@ -62,7 +62,7 @@ impl core::fmt::Display for Fault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Fault::Crc => "the FPDU's CRC does not match",
-            Fault::Marker => "a marker disagrees with the length where its FPDU starts",
+            Fault::Marker => "a marker does not point to the start of its FPDU",
         })
     }
 }

@@ -191,18 +191,20 @@ impl SetupFault {
 impl core::fmt::Display for SetupFault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            SetupFault::Key => "the frame does not begin with its key",
-            SetupFault::Revision => "the revision is not known, or not the one asked for",
-            SetupFault::PrivateDataLength => "there is more private data than is taken",
+            SetupFault::Key => "the frame does not begin with the MPA key",
+            SetupFault::Revision => "the MPA revision is unknown, or is not the requested one",
+            SetupFault::PrivateDataLength => "the private data is too long",
             SetupFault::SetupLength => {
-                "the private data is too short for the set-up word it should begin with"
+                "the private data is too short for the enhanced connection setup data (RFC 6581)"
             }
-            SetupFault::Enhanced => "the reply has no set-up word although the request had, or the reverse",
-            SetupFault::Markers => "the peer asks for markers, which are not sent",
-            SetupFault::Crc => "the reply does not confirm the CRCs required",
+            SetupFault::Enhanced => {
+                "only one of request and reply has enhanced connection setup data (RFC 6581)"
+            }
+            SetupFault::Markers => "the peer requires markers, which this side does not send",
+            SetupFault::Crc => "the reply does not confirm the required CRCs",
             SetupFault::Ird => "the peer requires more outstanding RDMA Reads than are supported",
-            SetupFault::Rtr => "the reply has none of the ready-to-receive messages offered",
-            SetupFault::Early => "there are bytes behind the request before it was answered",
+            SetupFault::Rtr => "the reply accepts none of the offered ready-to-receive (RTR) messages",
+            SetupFault::Early => "the initiator sent data before its request was answered",
         })
     }
 }
@@ -218,7 +220,7 @@ pub struct PrivateDataTooLong {
 
 impl core::fmt::Display for PrivateDataTooLong {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "private data can be {} bytes at most", self.bytes_max)
+        write!(f, "private data is too long: the maximum is {} bytes", self.bytes_max)
     }
 }
 
