@@ -62,13 +62,13 @@ mod board;
 mod bridge;
 mod config;
 mod edge;
+mod error;
 mod host;
 pub mod impairment;
 pub mod pace;
 mod port;
 mod program;
 pub mod recorder;
-mod refused;
 mod stack;
 pub mod streams;
 mod view;
@@ -80,10 +80,10 @@ pub use config::{
     EthernetPortConfig, HostPortConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig, RdmaConfig,
 };
 pub use edge::{Completion, Consumer, StreamId};
+pub use error::HostError;
 pub use host::Host;
 pub use kiban_tcpip::ip::IcmpErrorKind;
 pub use kiban_tcpip::tcp::{Owner, Reason};
 pub use kiban_tcpip::udp::SocketId;
 pub use program::Program;
-pub use refused::HostError;
 pub use wiring::rdma::RdmaHost;

@@ -47,7 +47,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "vi_nic", run: vi_nic::run, seeds: vi_nic::seeds },
         Target { name: "ddp", run: iwarp::ddp, seeds: iwarp::ddp_seeds },
         Target { name: "datagram", run: iwarp::datagram, seeds: iwarp::datagram_seeds },
-        Target { name: "meeting", run: iwarp::meeting, seeds: iwarp::meeting_seeds },
+        Target { name: "oob_setup", run: iwarp::oob_setup, seeds: iwarp::oob_setup_seeds },
         Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
         Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },

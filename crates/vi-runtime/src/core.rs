@@ -1,7 +1,7 @@
 //! The state protected by the lock of a NIC: the NIC itself, its paths and their links.
 
+use super::attached::HostTable;
 use super::carried::{self, BoardLink, Step};
-use super::desks::HostTable;
 use super::device::{Device, HostAddress, OpenError};
 use crate::shm;
 use crate::shm::ShmLink;

@@ -1,7 +1,7 @@
-//! Serves the hosts attached to the NIC (see [desks](super::desks)).
+//! Serves the hosts attached to the NIC (see [attached](super::attached)).
 
+use super::attached::AttachedHost;
 use super::core::Core;
-use super::desks::AttachedHost;
 use super::device::HostAddress;
 use crate::attach::{ARENA_BYTES_MAX, layout};
 use kiban_base::Instant;

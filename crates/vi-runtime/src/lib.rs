@@ -39,9 +39,9 @@
 #![forbid(unsafe_code)]
 
 pub mod attach;
+mod attached;
 mod carried;
 mod core;
-mod desks;
 mod device;
 mod hosts;
 pub mod shm;

@@ -9,7 +9,7 @@
 //!               probes.
 
 use crate::config::Config;
-use crate::desk::{ControlPacket, Outputs, control_packet};
+use crate::outputs::{ControlPacket, Outputs, control_packet};
 use crate::traits::{PathTraits, Reliability};
 use crate::wire::{Kind, RemoteRange};
 use alloc::collections::VecDeque;

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::connection::{Connection, FlightContents};
-use crate::desk::{Outputs, fault_of};
+use crate::outputs::{Outputs, fault_of};
 use crate::request::ConnectError;
 use crate::traits::{Event, ViState};
 use crate::vi::{BrokenConnection, Vi};

@@ -4,7 +4,7 @@
 //! peer's RDMA operation may access memory with the target VI's tag, if both the memory and the VI allow the
 //! operation (VI Architecture 1.0).
 
-use crate::refusal::RequestError;
+use crate::error::RequestError;
 use kiban_base::{Region, Slab};
 
 /// Attributes of a registered memory.

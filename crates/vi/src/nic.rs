@@ -2,9 +2,9 @@
 
 use crate::config::Config;
 use crate::counters::ViCounters;
-use crate::desk::{CONTROL_PACKETS_MAX, CompletionQueue, Outputs, Path};
+use crate::error::RequestError;
 use crate::memory::{MemoryAttributes, Registry};
-use crate::refusal::RequestError;
+use crate::outputs::{CONTROL_PACKETS_MAX, CompletionQueue, Outputs, Path};
 use crate::request::Incoming;
 use crate::traits::{Event, PathTraits, Reliability, ViAttributes, ViState};
 use crate::vi::Vi;

@@ -2,9 +2,9 @@
 
 use crate::config::Config;
 use crate::connection::FlightContents;
-use crate::desk::{Outputs, control_packet, fault_of};
 use crate::memory::Registry;
 use crate::nic::Nic;
+use crate::outputs::{Outputs, control_packet, fault_of};
 use crate::traits::{Event, Reliability};
 use crate::vi::Vi;
 use crate::wire::{

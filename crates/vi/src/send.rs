@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::connection::{Flight, FlightContents, OutstandingRead};
-use crate::desk::{Outputs, fault_of};
 use crate::memory::Registry;
+use crate::outputs::{Outputs, fault_of};
 use crate::vi::Vi;
 use crate::wire::{HEADER_BYTES, Header, Kind, REMOTE_RANGE_BYTES, RemoteRange, flag};
 use crate::work::{Operation, Status};

@@ -16,8 +16,8 @@
 use super::nic::Nic;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::desk::{ControlPacket, Outputs, control_packet};
-use crate::refusal::RequestError;
+use crate::error::RequestError;
+use crate::outputs::{ControlPacket, Outputs, control_packet};
 use crate::request::{ConnectError, Incoming, PeerAttributes, Request, Setup};
 use crate::traits::{PathTraits, ViAttributes, ViState};
 use crate::vi::Vi;

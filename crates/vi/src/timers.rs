@@ -1,7 +1,7 @@
 //! Timers of a connection: retransmission, probes, timeouts.
 
 use crate::config::Config;
-use crate::desk::Outputs;
+use crate::outputs::Outputs;
 use crate::traits::Reliability;
 use crate::vi::Vi;
 use crate::wire::fault;

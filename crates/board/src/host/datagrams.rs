@@ -2,7 +2,7 @@
 
 use super::streams::Host;
 use crate::edge::Inbox;
-use crate::refused::HostError;
+use crate::error::HostError;
 use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};

@@ -12,7 +12,7 @@
 
 use crate::board::Board;
 use crate::edge::{Completion, Consumer, StreamId, Upper};
-use crate::refused::HostError;
+use crate::error::HostError;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;

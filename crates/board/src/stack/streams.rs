@@ -3,7 +3,7 @@
 
 use super::machine::Stack;
 use crate::edge::{StreamId, Upper};
-use crate::refused::HostError;
+use crate::error::HostError;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use kiban_base::{Page, SharedBytes, Slice};

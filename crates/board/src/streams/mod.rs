@@ -1,9 +1,9 @@
 //! Serves streams of this board to other processes through shared memory: the board's side of
 //! [`kiban_attach`].
 
-mod desk;
+mod client;
 
-pub use desk::{ClientCounters, ClientStreams, why};
+pub use client::{ClientCounters, ClientStreams, why};
 
 use crate::Host;
 use core::net::SocketAddr;

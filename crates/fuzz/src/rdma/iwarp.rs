@@ -4,7 +4,7 @@
 use crate::features::Features;
 use kiban_rdma::wire::datagram::{self, PAYLOAD_BYTES_MAX, QP_MAX};
 use kiban_rdma::wire::ddp::{Header, Placing, UNTAGGED_BYTES};
-use kiban_rdma::wire::meeting::OobSetup;
+use kiban_rdma::wire::oob_setup::OobSetup;
 use kiban_rdma::wire::rdmap::{
     AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TERMINATE_BYTES_MAX, Terminate,
 };
@@ -85,17 +85,17 @@ pub(crate) fn datagram_seeds() -> Vec<Vec<u8>> {
     vec![plain.clone(), all, [&plain[..], &[0; 4097]].concat()]
 }
 
-pub(crate) fn meeting(bytes: &[u8], features: &mut Features<'_>) {
+pub(crate) fn oob_setup(bytes: &[u8], features: &mut Features<'_>) {
     match OobSetup::read(bytes) {
         Err(rule) => features.show(rule.name()),
-        Ok(meeting) => {
-            assert_eq!(meeting.bytes(), bytes);
-            features.show((meeting.begins.is_some(), meeting.refusal.map(|refusal| refusal as u32)));
+        Ok(setup) => {
+            assert_eq!(setup.bytes(), bytes);
+            features.show((setup.begins.is_some(), setup.refusal.map(|refusal| refusal as u32)));
         }
     }
 }
 
-pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn oob_setup_seeds() -> Vec<Vec<u8>> {
     let asks = [&b"kbn\x01"[..], &[0, 1, 2, 3, 0, 3, 2, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0]].concat();
     let refuses =
         [&b"kbn\x01"[..], &[0, 1, 2, 3, 0, 3, 2, 1, 0, 0, 0, 7], &[0xff; 4], &[0, 0, 0, 2]].concat();

@@ -20,7 +20,7 @@
 mod followers;
 mod helper;
 mod machine;
-mod places;
+mod queue_waiters;
 mod shared;
 mod signals;
 #[cfg(test)]

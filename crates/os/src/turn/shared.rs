@@ -2,7 +2,7 @@
 
 use super::followers::Followers;
 use super::machine::{HelperPolicy, Machine, QueueKey, WaitError};
-use super::places::QueueWaiters;
+use super::queue_waiters::QueueWaiters;
 use super::signals;
 use crate::clock::{Clock, ticks};
 use crate::wait::{Doorbell, Sleeper, WaitSet, Waiting};

@@ -6,7 +6,7 @@
 use super::channel::Channel;
 use super::datagrams::Datagrams;
 use super::ends::{Ends, Listeners};
-use super::happenings::{AsyncEvent, AsyncEventKind, CqChannels, Features};
+use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
 use crate::Lower;
@@ -87,13 +87,13 @@ impl EngineState {
         self.news = true;
         match event {
             Event::CqOverrun { cq } => {
-                if let Some(CqChannels { async_events: happenings, cookie, .. }) = self.cqs.get(&cq) {
-                    happenings.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::CqError });
+                if let Some(CqChannels { async_events: events, cookie, .. }) = self.cqs.get(&cq) {
+                    events.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::CqError });
                 }
             }
             Event::SrqLimit { srq } => {
-                if let Some((happenings, cookie)) = self.srqs.get(&srq) {
-                    happenings.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::SrqLimit });
+                if let Some((events, cookie)) = self.srqs.get(&srq) {
+                    events.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::SrqLimit });
                 }
             }
             // For a queue pair that lost its peer, the connection manager and the completions report it.

@@ -20,8 +20,8 @@ mod channel;
 mod connections;
 mod datagrams;
 mod ends;
-mod happenings;
-mod meetings;
+mod events;
+mod oob;
 mod pairs;
 mod ports;
 mod queue_pairs;
@@ -29,7 +29,7 @@ mod queue_pairs;
 pub use self::channel::Channel;
 pub use self::datagrams::gid;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
-pub use self::happenings::{AsyncEvent, AsyncEventKind, CqChannels, Features};
+pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Service, State};
 pub use kiban_os::turn::ends_this_call;
 pub use kiban_rdma::nic::{ConnectError, OpenError};
@@ -314,7 +314,7 @@ impl Engine {
 
     // ---- shared receive queues
 
-    /// Creates a shared receive queue. It reports through `happenings` when fewer receives than its limit are
+    /// Creates a shared receive queue. It reports through `events` when fewer receives than its limit are
     /// left.
     ///
     /// # Errors
@@ -324,12 +324,12 @@ impl Engine {
         pd: u32,
         entries: usize,
         limit: usize,
-        happenings: Arc<Channel<AsyncEvent>>,
+        events: Arc<Channel<AsyncEvent>>,
         cookie: u64,
     ) -> Result<u32, RequestError> {
         self.turn.work(|board, _| {
             let srq = board.core.nic.core.create_srq(pd, entries, limit)?;
-            board.srqs.insert(srq, (happenings, cookie));
+            board.srqs.insert(srq, (events, cookie));
             Ok(srq)
         })
     }

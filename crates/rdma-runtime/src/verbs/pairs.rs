@@ -1,10 +1,10 @@
 //! The engine's queue pairs: their attributes, states and peers.
 
 use super::channel::Channel;
-use super::happenings::{AsyncEvent, AsyncEventKind};
+use super::events::{AsyncEvent, AsyncEventKind};
 use kiban_base::Instant;
 use kiban_rdma::rnic::QpAttributes;
-use kiban_rdma::wire::meeting::OobSetup;
+use kiban_rdma::wire::oob_setup::OobSetup;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -83,7 +83,7 @@ pub(super) struct Entry {
     pub(super) qpn: u32,
     pub(super) address: IpAddr,
     pub(super) service: Service,
-    pub(super) happenings: Arc<Channel<AsyncEvent>>,
+    pub(super) events: Arc<Channel<AsyncEvent>>,
     pub(super) cookie: u64,
     pub(super) state: State,
     pub(super) oob: Option<OobConnection>,
@@ -132,7 +132,7 @@ impl QueuePairs {
     /// Reports an asynchronous event to the owner of a queue pair.
     pub(super) fn tell(&self, qp: u32, what: AsyncEventKind) {
         if let Some(entry) = self.entries.get(&qp) {
-            entry.happenings.tell(AsyncEvent { cookie: entry.cookie, kind: what });
+            entry.events.tell(AsyncEvent { cookie: entry.cookie, kind: what });
         }
     }
 

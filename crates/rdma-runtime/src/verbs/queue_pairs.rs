@@ -32,7 +32,7 @@
 use super::Engine;
 use super::board::EngineState;
 use super::ends::EndUse;
-use super::meetings::{PAUSE, oob_config};
+use super::oob::{PAUSE, oob_config};
 use super::pairs::{Entry, OobConnection, Peer, QueuePair, Service, State, Timer};
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
@@ -207,7 +207,7 @@ impl Engine {
 
 impl EngineState {
     fn create_qp(&mut self, made: QueuePair) -> io::Result<Result<(u32, u32), RequestError>> {
-        let QueuePair { address, service, attributes, async_events: happenings, cookie } = made;
+        let QueuePair { address, service, attributes, async_events: events, cookie } = made;
         let core = &mut self.core.nic.core;
         let created = match service {
             Service::Connected | Service::Unreliable => core.create_qp(attributes),
@@ -227,18 +227,8 @@ impl EngineState {
         let _ = self.core.nic.core.set_qpn(qp, qpn);
         self.qps.names.insert((address, qpn), qp);
         let state = State::Reset;
-        let entry = Entry {
-            qpn,
-            address,
-            service,
-            happenings,
-            cookie,
-            state,
-            oob: None,
-            end: None,
-            qkey: 0,
-            attributes,
-        };
+        let entry =
+            Entry { qpn, address, service, events, cookie, state, oob: None, end: None, qkey: 0, attributes };
         self.qps.entries.insert(qp, entry);
         Ok(Ok((qp, qpn)))
     }
@@ -265,20 +255,15 @@ impl EngineState {
     /// peers.
     fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, RequestError>> {
         let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(RequestError::UnknownQp)) };
-        let (qpn, happenings) = (entry.qpn, entry.happenings.clone());
+        let (qpn, events) = (entry.qpn, entry.events.clone());
         // It receives nothing, since the first half never sends.
         let attributes = QpAttributes { srq: None, receive_work_max: 1, ..entry.attributes };
         let Entry { address, service, cookie, .. } = *entry;
-        let (half, number) = match self.create_qp(QueuePair {
-            address,
-            service,
-            attributes,
-            async_events: happenings,
-            cookie,
-        })? {
-            Ok(made) => made,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let (half, number) =
+            match self.create_qp(QueuePair { address, service, attributes, async_events: events, cookie })? {
+                Ok(made) => made,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
         let named = self.core.nic.core.set_qpn(half, qpn).and_then(|()| self.ready(half, 0));
         self.qps.halves.insert(qp, half);
         Ok(named.map(|()| number))

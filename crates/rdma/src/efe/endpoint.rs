@@ -1,8 +1,8 @@
 //! An endpoint: dispatches frames and calls to flows, and schedules the flows.
 
-use super::breath::DrainEpochs;
 use super::config::Config;
 use super::counters::EfeCounters;
+use super::drain_epochs::DrainEpochs;
 use super::flow::{Context, Flow, Stage, control_frame};
 use super::host::{EndReason, Event, FlowNumber, Peer, RequestError};
 use crate::wire::efe::{
@@ -34,7 +34,7 @@ pub struct Endpoint {
     ready: VecDeque<u32>,
     pending_acks: Vec<u32>,
     alarms: TimerWheel,
-    breath: DrainEpochs,
+    drain_epochs: DrainEpochs,
     counters: EfeCounters,
     rng: SecureRng,
 }
@@ -46,7 +46,7 @@ macro_rules! context {
             config: &$endpoint.config,
             counters: &mut $endpoint.counters,
             events: &mut $endpoint.events,
-            drain_epochs: &mut $endpoint.breath,
+            drain_epochs: &mut $endpoint.drain_epochs,
             rng: &mut $endpoint.rng,
         }
     };
@@ -67,7 +67,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             pending_acks: Vec::new(),
             alarms: TimerWheel::new(),
-            breath: DrainEpochs::new(),
+            drain_epochs: DrainEpochs::new(),
             counters: EfeCounters::default(),
             rng,
             config,

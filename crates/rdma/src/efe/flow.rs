@@ -57,7 +57,7 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     pub(super) counters: &'a mut EfeCounters,
     pub(super) events: &'a mut VecDeque<Event>,
-    pub(super) drain_epochs: &'a mut super::breath::DrainEpochs,
+    pub(super) drain_epochs: &'a mut super::drain_epochs::DrainEpochs,
     pub(super) rng: &'a mut kiban_base::SecureRng,
 }
 
@@ -290,7 +290,7 @@ impl Flow {
         cx: &mut Context<'_>,
         now: Instant,
     ) -> Option<EndReason> {
-        let Context { config, counters, drain_epochs: breath, rng, .. } = cx;
+        let Context { config, counters, drain_epochs, rng, .. } = cx;
         let Halves { sender, receiver } = self.halves.as_mut().expect("traffic is of open flows");
         if payload.len() > self.segment_bytes && header.kind == Kind::Data {
             counters.malformed += 1;
@@ -315,7 +315,7 @@ impl Flow {
         };
         if is_new {
             counters.segments_in += u64::from(header.kind == Kind::Data);
-            breath.on_busy(&mut receiver.drain_epoch, config, now);
+            drain_epochs.on_busy(&mut receiver.drain_epoch, config, now);
         } else if header.kind == Kind::Ack && header.has(flag::ACK_REQUEST) {
             receiver.ack_now = true;
         }

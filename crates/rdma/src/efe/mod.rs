@@ -18,10 +18,10 @@
 //!                  limited time.
 //! Not implemented  encryption; more than 64 frames in flight; multipath.
 
-mod breath;
 mod config;
 mod congestion;
 mod counters;
+mod drain_epochs;
 mod endpoint;
 pub mod ethernet;
 mod flow;

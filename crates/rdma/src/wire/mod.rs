@@ -14,6 +14,6 @@
 pub mod datagram;
 pub mod ddp;
 pub mod efe;
-pub mod meeting;
 pub mod mpa;
+pub mod oob_setup;
 pub mod rdmap;

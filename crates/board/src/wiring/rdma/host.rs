@@ -3,8 +3,8 @@
 use super::nic::RdmaWiring;
 use crate::board::Board;
 use crate::edge::Upper;
+use crate::error::HostError;
 use crate::host::Host;
-use crate::refused::HostError;
 use crate::stack::Stack;
 use core::net::SocketAddr;
 use kiban_base::ethernet::Mac;

@@ -9,8 +9,8 @@
 //!           ISODE's. Of other contents it decodes only text, and says that it has no dissector for the rest,
 //!           which is not an error. It has no link type for bare LAPB.
 
+mod lower_layers;
 mod tape;
-mod ways;
 
 use kiban_base::Instant;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
@@ -22,8 +22,8 @@ use kiban_osi::stack::end::End;
 use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport;
 use kiban_osi::wire::ftam::{BinaryParameters, Document, Kind, TextParameters};
+use lower_layers::{Line, LowerLayer, Stream, Xot};
 use tape::{Dissected, Frame, Tape};
-use ways::{Line, Stream, Way, Xot};
 
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
 const TEXT: Document = Document::UnstructuredText(TextParameters::NONE);
@@ -56,13 +56,13 @@ impl Ground {
 }
 
 /// One association: the initiator is 0, the responder 1.
-struct Session<W: Way> {
+struct Session<W: LowerLayer> {
     ends: [End<W::Lower>; 2],
     initiator: Initiator,
     responder: Responder,
 }
 
-impl<W: Way> Session<W> {
+impl<W: LowerLayer> Session<W> {
     fn connect(ground: &mut Ground, tpdu_bytes: usize) -> Session<W> {
         let transport = transport::Config {
             network: W::NETWORK,
@@ -183,7 +183,7 @@ fn get(remote: &str, local: &str) -> Job {
 }
 
 /// Performs every file operation.
-fn everything<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
+fn everything<W: LowerLayer>(ground: &mut Ground, tpdu_bytes: usize) {
     let binary: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
     let lines = b"the first line\nthe second\n".repeat(100);
     ground.here.put(&path("binary"), &binary);
@@ -218,7 +218,7 @@ fn everything<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
 }
 
 /// A transfer whose connection breaks is recovered on the next connection.
-fn recovered<W: Way>(ground: &mut Ground, tpdu_bytes: usize) {
+fn recovered<W: LowerLayer>(ground: &mut Ground, tpdu_bytes: usize) {
     let mut session = Session::<W>::connect(ground, tpdu_bytes);
     session.start(ground, put("binary", "again", BINARY));
     // More than fits into the window: a checkpoint was confirmed.

@@ -8,7 +8,7 @@ use kiban_os::clock::Clock;
 use kiban_rdma::iwarp::mpa::{self, Answer, Initiator};
 use kiban_rdma::iwarp::stream::Chunk;
 use kiban_rdma::wire::ddp::{Header, Placing, queue};
-use kiban_rdma::wire::meeting::OobSetup;
+use kiban_rdma::wire::oob_setup::OobSetup;
 use kiban_rdma::wire::rdmap::{AtomicRequest, Opcode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read as _, Write as _};

@@ -28,9 +28,8 @@ impl Side {
     fn new(engine: &Engine) -> Side {
         let engine = engine.clone();
         let completions = Arc::new(Channel::new().expect("a file may be had"));
-        let happenings = Arc::new(Channel::new().expect("a file may be had"));
-        let tells =
-            CqChannels { completions: Some(completions.clone()), async_events: happenings, cookie: 7 };
+        let async_events = Arc::new(Channel::new().expect("a file may be had"));
+        let tells = CqChannels { completions: Some(completions.clone()), async_events, cookie: 7 };
         let cq = engine.create_cq(64, tells).expect("there is room");
         let pd = engine.alloc_pd().expect("there is room");
         let memory = Box::leak(vec![0u8; 1 << 16].into_boxed_slice());
@@ -60,8 +59,8 @@ impl Side {
             signal_all: true,
             waits_for_receives: true,
         };
-        let happenings = Arc::new(Channel::new().expect("a file may be had"));
-        let made = QueuePair { address: HOME, service, attributes, async_events: happenings, cookie: 1 };
+        let async_events = Arc::new(Channel::new().expect("a file may be had"));
+        let made = QueuePair { address: HOME, service, attributes, async_events, cookie: 1 };
         let made = self.engine.create_qp(made).expect("the loopback is there").expect("there is room");
         self.engine.modify_to_init(made.0, QKEY).expect("it is new");
         made

@@ -7,7 +7,7 @@ use super::pairs::{Peer, PendingIncoming, State, Timer};
 use crate::core::Route;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::wire::meeting::{self, OobSetup};
+use kiban_rdma::wire::oob_setup::{self, OobSetup};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -104,19 +104,19 @@ impl EngineState {
         };
         let held = PendingIncoming { end, address, from, local, meeting };
         if super::ports::port_of(meeting.destination) != port {
-            return self.refuse(&held, meeting::SetupRefusal::Unknown, now);
+            return self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
         }
         self.ends.of.insert(end, EndUse::Held);
         if let Some(held) = self.match_incoming(held, now) {
             let same = |other: &&PendingIncoming| other.meeting.destination == held.meeting.destination;
             if self.qps.held.iter().filter(same).count() >= HELD_MAX {
-                return self.refuse(&held, meeting::SetupRefusal::Other, now);
+                return self.refuse(&held, oob_setup::SetupRefusal::Other, now);
             }
             self.qps.held.push(held);
         }
     }
 
-    fn refuse(&mut self, held: &PendingIncoming, refusal: meeting::SetupRefusal, now: Instant) {
+    fn refuse(&mut self, held: &PendingIncoming, refusal: oob_setup::SetupRefusal, now: Instant) {
         let OobSetup { destination, source, .. } = held.meeting;
         let answer = OobSetup {
             destination: source,
@@ -154,7 +154,7 @@ impl EngineState {
     fn match_incoming(&mut self, held: PendingIncoming, now: Instant) -> Option<PendingIncoming> {
         let OobSetup { destination, source, expects, begins, .. } = held.meeting;
         let Some(qp) = self.qps.named(held.address, destination) else {
-            self.refuse(&held, meeting::SetupRefusal::Unknown, now);
+            self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
             return None;
         };
         let state = self.state(qp).unwrap_or(State::Error);
@@ -163,7 +163,7 @@ impl EngineState {
             _ if state < State::Rtr => return Some(held),
             Some(seat) if state != State::Error => seat,
             _ => {
-                self.refuse(&held, meeting::SetupRefusal::Unknown, now);
+                self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
                 return None;
             }
         };
@@ -178,7 +178,7 @@ impl EngineState {
             && seat.ours.is_none_or(|(ours, _)| ours == expects)
             && self.asker.is_allowed(held.local, held.from);
         if !fits {
-            self.refuse(&held, meeting::SetupRefusal::Other, now);
+            self.refuse(&held, oob_setup::SetupRefusal::Other, now);
             return None;
         }
         let answer = OobSetup {

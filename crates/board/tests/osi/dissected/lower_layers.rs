@@ -1,4 +1,4 @@
-//! Three ways to connect two ends.
+//! Three lower layers that connect two ends.
 
 use kiban_base::{Bytes, Instant, Rope};
 use kiban_osi::ftam::Role;
@@ -19,7 +19,7 @@ use kiban_osi::x25::{self, Call, Config, Sizes};
 const T0: Instant = Instant::ZERO;
 
 /// A way to connect two ends.
-pub(crate) trait Way {
+pub(crate) trait LowerLayer {
     type Lower: NetworkService;
     const NETWORK: Network;
 
@@ -37,7 +37,7 @@ pub(crate) enum Stream {}
 /// Bytes of the longest TCP segment.
 const SEGMENT_BYTES: usize = 1460;
 
-impl Way for Stream {
+impl LowerLayer for Stream {
     type Lower = stream::Stream;
     const NETWORK: Network = Network::Tpkt;
 
@@ -66,7 +66,7 @@ impl Way for Stream {
 /// X.25 on LAPB.
 pub(crate) enum Line {}
 
-impl Way for Line {
+impl LowerLayer for Line {
     type Lower = line::Line;
     const NETWORK: Network = Network::X25;
 
@@ -141,7 +141,7 @@ impl NetworkService for Circuit {
     fn settle(&mut self, _now: Instant) {}
 }
 
-impl Way for Xot {
+impl LowerLayer for Xot {
     type Lower = Circuit;
     const NETWORK: Network = Network::X25;
 
